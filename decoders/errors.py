@@ -9,13 +9,13 @@ class TooLarge(UserError):
     """More memory is needed than is free."""
 
 
-def first_line(error: BaseException, most: int | None = None) -> str:
-    """Another library's error for the middle of a sentence: its first line, of it ``most`` characters.
+def first_line(error: BaseException, limit: int | None = None) -> str:
+    """Another library's error for the middle of a sentence: its first line, of it ``limit`` characters.
 
     >>> first_line(OSError("No space left.\\nat write"))
     'No space left'
     """
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:most].rstrip(".")
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit].rstrip(".")
 
 
 def why(fault: BaseException) -> str:

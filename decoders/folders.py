@@ -55,8 +55,8 @@ def pointer_words(file: Path | None = None, data: bytes | None = None) -> str | 
     """A sentence for a file that is only a Git LFS pointer, by its first bytes; None for any other."""
     if data is None:
         try:
-            with Path(str(file)).open("rb") as opened:
-                data = opened.read(len(LFS_POINTER))
+            with Path(str(file)).open("rb") as stream:
+                data = stream.read(len(LFS_POINTER))
         except OSError:
             return None
     if not data.startswith(LFS_POINTER):
@@ -106,8 +106,8 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False, sync: bool = 
     outlives a loss of power, too. A link is followed; a device or a pipe is written as it is.
     """
     path = path.resolve() if path.is_symlink() else path
-    before = path.stat() if path.exists() else None
-    if before is not None and not (stat.S_ISREG(before.st_mode) or stat.S_ISDIR(before.st_mode)):
+    old_stat = path.stat() if path.exists() else None
+    if old_stat is not None and not (stat.S_ISREG(old_stat.st_mode) or stat.S_ISDIR(old_stat.st_mode)):
         path.write_bytes(data)
         return path
     partial = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")
@@ -118,9 +118,9 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False, sync: bool = 
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        if before is not None and not private:
+        if old_stat is not None and not private:
             with contextlib.suppress(OSError):
-                partial.chmod(stat.S_IMODE(before.st_mode))
+                partial.chmod(stat.S_IMODE(old_stat.st_mode))
         os.replace(partial, path)
         if sync:
             sync_folder(path.parent)
@@ -139,14 +139,14 @@ def sync_folder(folder: Path) -> None:
             os.close(number)
 
 
-def read_text(path: Path, what: str) -> str:
+def read_text(path: Path, noun: str) -> str:
     """The text of a file. Raises UserError for one that cannot be read, or is not in UTF-8."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UserError(f"the {what} file {path} is not text in UTF-8: save it as such and try again") from None
+        raise UserError(f"the {noun} file {path} is not text in UTF-8: save it as such and try again") from None
     except OSError as error:
-        raise UserError(f"cannot read the {what} file {path}: {why(error)}") from None
+        raise UserError(f"cannot read the {noun} file {path}: {why(error)}") from None
 
 
 def read_own(path: Path, of: Callable[[Any], T]) -> T | None:
@@ -204,16 +204,16 @@ def replacing(folder: Path) -> Iterator[Path]:
     except BaseException:
         if old.exists() and not folder.exists():
             old.rename(folder)
-        for rest in (new, old):
-            shutil.rmtree(rest, ignore_errors=True)
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
         raise
     finally:
         if lock is not None:
             os.close(lock)
 
 
-def _beside(folder: Path, which: str, token: str) -> Path:
-    return folder.with_name(f".{folder.name}.{which}-{token}")
+def _beside(folder: Path, role: str, token: str) -> Path:
+    return folder.with_name(f".{folder.name}.{role}-{token}")
 
 
 def _lock_folder(folder: Path) -> int | None:
@@ -234,7 +234,7 @@ def _undo_abandoned(folder: Path) -> None:
     if fcntl is None or not folder.parent.is_dir():
         return
     name = re.compile(rf"\.{re.escape(folder.name)}\.(?:new|old)-([0-9a-f]{{8}})")
-    tokens = {found[1] for path in folder.parent.iterdir() if (found := name.fullmatch(path.name))}
+    tokens = {match[1] for path in folder.parent.iterdir() if (match := name.fullmatch(path.name))}
     for token in tokens:
         new, old = _beside(folder, "new", token), _beside(folder, "old", token)
         with contextlib.suppress(OSError):  # another process undoes it
@@ -243,8 +243,8 @@ def _undo_abandoned(folder: Path) -> None:
                 continue
             if old.is_dir() and not folder.exists():
                 old.rename(folder)
-            for rest in (new, old):
-                shutil.rmtree(rest, ignore_errors=True)
+            for leftover in (new, old):
+                shutil.rmtree(leftover, ignore_errors=True)
             if lock is not None:
                 os.close(lock)
 

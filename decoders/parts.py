@@ -70,11 +70,11 @@ class Part:
 
 def __getattr__(name: str) -> Any:
     """Names of earlier versions, for plug-ins that import them."""
-    earlier = {"KINDS": kinds, "about_part": lambda: lambda network: getattr(network, "about", {})}
-    if name not in earlier:
+    old_names = {"KINDS": kinds, "about_part": lambda: lambda network: getattr(network, "about", {})}
+    if name not in old_names:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     log.warning("decoders.parts.%s is of an earlier version: declare the part on the card (docs/add-a-method.md)", name)
-    return earlier[name]()
+    return old_names[name]()
 
 
 def own_place(kind: str, key: str) -> Path:
@@ -113,10 +113,10 @@ def shrink_part(folder: Path, bits: int = 8) -> tuple[int, int]:
 
     read_part(folder)
     file, weights = folder / WEIGHTS, part_weights(folder)
-    before = file.stat().st_size
+    old_size = file.stat().st_size
     if any(tensor.ndim == 2 for tensor in weights.values()):  # prompt tokens are small as they are
         write_bytes(file, save(stored_form(weights, torch.int8, bits), metadata={"format": "pt"}))
-    return before, file.stat().st_size
+    return old_size, file.stat().st_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def training_facts(training: Mapping[str, Any]) -> dict[str, Any]:
 
 def part_folders(key: str, kind: str) -> Iterator[Path]:
     """The folders of parts for the model with this fingerprint: the user's own first, then what is shipped."""
-    for folder in (own_place(kind, key), *(packaged / kind for packaged in PACKAGED)):
+    for folder in (own_place(kind, key), *(package_root / kind for package_root in PACKAGED)):
         with suppress(UserError):
             part = read_part(folder)
             if (part.kind, part.model_key) == (kind, key):
@@ -238,8 +238,8 @@ def missing_part(target: Target, kind: str) -> str | None:
     if (training := kinds()[kind].training) is None:
         make = "name a published one (`part`), or keep one with `specviz parts add PLACE --model M`"
     elif training.family != DRAFT_MODELS:
-        untrained = target.shape.unlike_llama("none can be trained here for", "they can for")
-        make = f"{untrained}. Name one that fits (`part`)" if untrained else make
+        training_note = target.shape.unlike_llama("none can be trained here for", "they can for")
+        make = f"{training_note}. Name one that fits (`part`)" if training_note else make
     reason = f"there is no {kinds()[kind].title} for {target.name}: {make}"
     return f"{reason}, or {elsewhere}" if (elsewhere := left_out(target.key, kind)) else reason
 
@@ -283,18 +283,18 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
 
 def _open_checkpoint(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fit]) -> nn.Module:
     """A head that others published, beside this target; read again where one of its files changed."""
-    kept = target.companions.get((kind, place))
-    if kept is not None and all(file.is_file() and file.stat().st_mtime_ns == time for file, time in kept[1].items()):
-        return kept[0]
+    entry = target.companions.get((kind, place))
+    if entry is not None and all(file.is_file() and file.stat().st_mtime_ns == time for file, time in entry[1].items()):
+        return entry[0]
     head = Published.open(place)
-    made = fit(head, target)
+    conversion = fit(head, target)
     with torch.device("meta"):  # no random weights first: heads may be large
-        network: Any = kinds()[kind].network(made.config)
-    network.load_state_dict(made.weights, assign=True)
+        network: Any = kinds()[kind].network(conversion.config)
+    network.load_state_dict(conversion.weights, assign=True)
     to_target(network, target)
     check_finite(network, head.name)
-    more = made.settle(network) if made.settle is not None else {}
-    network.about = {"kind": kind, "from": head.name, **made.about, **more}
+    facts = conversion.settle(network) if conversion.settle is not None else {}
+    network.about = {"kind": kind, "from": head.name, **conversion.about, **facts}
     for words in network.about.get("warnings", ()):
         log.warning("%s: %s", network.about["from"], words)
     target.companions[kind, place] = network, {file: file.stat().st_mtime_ns for file in head.files}
@@ -341,24 +341,26 @@ def export_part(
     part = read_part(source)
     kind = kinds()[part.kind]
     if form not in kind.formats:
-        others = ", ".join(f"{one.name} ({', '.join(one.formats)})" for one in kinds().values() if one.formats)
-        raise UserError(f"a {kind.title} has no form called {form!r}; what can be exported, and as what: {others}")
+        options = ", ".join(
+            f"{part_kind.name} ({', '.join(part_kind.formats)})" for part_kind in kinds().values() if part_kind.formats
+        )
+        raise UserError(f"a {kind.title} has no form called {form!r}; what can be exported, and as what: {options}")
     load_part(target, part.kind, source)  # of this target, and whole
     if folder.exists():
         raise UserError(f"{folder} is there already: name a new folder")
     weights = part_weights(source)
-    made = kind.formats[form](Source(str(source), part.config, weights, target, verifier or target.name))
-    stored = {
+    export = kind.formats[form](Source(str(source), part.config, weights, target, verifier or target.name))
+    stored_tensors = {
         name: tensor.detach().cpu().to(dtype or target.dtype if tensor.is_floating_point() else None).contiguous()
-        for name, tensor in made.weights.items()
+        for name, tensor in export.weights.items()
     }  # fmt: skip
     with replacing(folder) as new:
-        save_file(stored, new / "model.safetensors", metadata={"format": "pt"})
-        (new / "config.json").write_text(json.dumps(made.config, indent=2) + "\n", encoding="utf-8")
-        if made.tokenizer is not None:
-            made.tokenizer.save_pretrained(new)
+        save_file(stored_tensors, new / "model.safetensors", metadata={"format": "pt"})
+        (new / "config.json").write_text(json.dumps(export.config, indent=2) + "\n", encoding="utf-8")
+        if export.tokenizer is not None:
+            export.tokenizer.save_pretrained(new)
         (new / "model.safetensors").chmod(0o644)
-    return part, made
+    return part, export
 
 
 def _open(part: Part, weights: Path, target: Target) -> nn.Module:

@@ -21,9 +21,9 @@ def top_k(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return rows.topk(min(k, number), dim=-1)
     blocks = (rows if whole == number else rows[:, :whole]).view(count, whole // BLOCK, BLOCK)
     best = blocks.amax(-1).topk(k).indices
-    inside = blocks.gather(1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
+    candidates = blocks.gather(1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
     if whole < number:  # the rest of a row stands behind its blocks
         best = nn.functional.pad(best, (0, 1), value=whole // BLOCK)
-        inside = torch.cat([inside, rows[:, whole:]], 1)
-    values, place = inside.topk(k)
+        candidates = torch.cat([candidates, rows[:, whole:]], 1)
+    values, place = candidates.topk(k)
     return values, best.gather(1, place // BLOCK) * BLOCK + place % BLOCK

@@ -80,7 +80,7 @@ def open_desk(
     elif trace is not None and model is None:
         loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
     else:
-        chosen = str(model) if model is not None else default_model()
+        model_source = str(model) if model is not None else default_model()
         pool = Pool(backends.backends()) if backends is not None else None
 
         def open_on(model: str, on: str | None, progress: Tell | None = None) -> Any:
@@ -95,20 +95,20 @@ def open_desk(
                 target.engines.begin(runner.busy)
             return target
 
-        def open_named(model: str, on: str | None, tell: Tell, *pardoned: type[Exception]) -> Any:
+        def open_named(model: str, on: str | None, tell: Tell, *exceptions: type[Exception]) -> Any:
             target = open_on(model, on, tell)
             if drafter is not None:
                 from decoders.drafters.sps import offer_drafter
 
-                with contextlib.suppress(*pardoned):
+                with contextlib.suppress(*exceptions):
                     offer_drafter(target, drafter)
             remember(model_place(model), target)
             return target
 
         def load() -> Any:
-            target = open_named(chosen, weights, loader.tell)
+            target = open_named(model_source, weights, loader.tell)
             if pool is not None and backends is not None:
-                opening = {"model": chosen, "device": device, "engine": engine, "weights": weights}
+                opening = {"model": model_source, "device": device, "engine": engine, "weights": weights}
                 pool.begin(hosting_of(backends, target, opening, drafter))
             return target
 
@@ -123,7 +123,7 @@ def open_desk(
         public = rules is not None and rules.public
         fixed = public or pool is not None
         loader = Loader(
-            load, name=model_name(chosen), model=chosen, weights=weights or "fp32", other=other,
+            load, name=model_name(model_source), model=model_source, weights=weights or "fp32", open_other=other,
             pick=None if fixed else pick,
         )  # fmt: skip
     runner = Runner(store, library, pool=pool)
@@ -254,7 +254,7 @@ def serve(
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
     hosts, root_path = Hosts.of(host, allow_hosts), checked_root(root_path)
-    rules = rules_for(public=public, accounts=auth_file is not None, changed=limits, pickers=pickers)
+    rules = rules_for(public=public, accounts=auth_file is not None, overrides=limits, pickers=pickers)
     users = Users(Path(auth_file)) if auth_file is not None else None
     if users is not None and users.readable_by_others():
         log.warning("%s can be read by other users of this computer: chmod 600 it", users.path)
@@ -269,8 +269,8 @@ def serve(
     desk = open_desk(model, trace, rules=rules, **opening)
     tab = prepare(desk) if prepare is not None else ""
     app = create_app(desk=desk, users=users, hosts=hosts, assistants=assistants, root_path=root_path)
-    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/{tab and f'?tab={tab}'}"
+    shown_host = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    address = f"http://{shown_host}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
     if host not in ("127.0.0.1", "localhost", "::1") and not rules.is_shared:
         log.warning("whoever can reach %s may use this server: --auth-file and --public set limits", host)

@@ -39,10 +39,10 @@ class Parser(argparse.ArgumentParser):
             self.command, self.description = "", module.DESCRIPTION
             self.set_defaults(run=module.run, program=[sys.executable, "-m", f"{__package__}.cli"])
             module.add(self)
-        known, others = super().parse_known_args(args, namespace)
-        if others and " " in self.prog:  # a command's own sentence, not the program's
-            self.error(f"unrecognized arguments: {' '.join(others)}")
-        return known, others
+        known_args, unknown_args = super().parse_known_args(args, namespace)
+        if unknown_args and " " in self.prog:  # a command's own sentence, not the program's
+            self.error(f"unrecognized arguments: {' '.join(unknown_args)}")
+        return known_args, unknown_args
 
     def error(self, message: str) -> NoReturn:
         message = re.sub(
@@ -81,9 +81,9 @@ def commands_by_group() -> str:
 def first_help() -> str:
     """The bare command's output: the commands that people need first."""
     wide = max(map(len, FIRST)) + 2
-    lines = (f"  {example:{wide}}{what}" for example, what in FIRST.items())
-    rest = "All commands: specviz --help. The options of one: specviz COMMAND --help."
-    return "\n".join([f"{DESCRIPTION}\n", *lines, "", rest])
+    lines = (f"  {example:{wide}}{purpose}" for example, purpose in FIRST.items())
+    hint = "All commands: specviz --help. The options of one: specviz COMMAND --help."
+    return "\n".join([f"{DESCRIPTION}\n", *lines, "", hint])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,8 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         needs = f"{error.name} is not installed: install the project's dependencies (pip install -e .)"
         return _refuse(args.command, f"specviz {args.command} needs a package that is missing: {needs}")
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        return _refuse(args.command, f"{error.strerror or error}{where}")
+        location = f" ({error.filename})" if error.filename else ""
+        return _refuse(args.command, f"{error.strerror or error}{location}")
     except ValueError as error:
         if not _ours(error):
             raise

@@ -102,13 +102,13 @@ class Tools:
         """The drafting methods: name, title, paper, what each does, its parameters, whether it changes the output
         (lossless false), and what it lacks here (missing).
         """
-        found = await self._do(ctx, self.desk.catalog)
+        catalog = await self._do(ctx, self.desk.catalog)
         return [
             {
-                **{key: one[key] for key in ("name", "title", "paper", "summary", "lossless", "missing")},
-                "params": {c["name"]: {"default": c["default"], "help": c["help"]} for c in one["controls"]},
+                **{key: method[key] for key in ("name", "title", "paper", "summary", "lossless", "missing")},
+                "params": {c["name"]: {"default": c["default"], "help": c["help"]} for c in method["controls"]},
             }
-            for one in found["methods"]
+            for method in catalog["methods"]
         ]
 
     async def run(
@@ -157,13 +157,13 @@ class Tools:
         """Recorded runs, the newest first: the caller's own, and those that everybody sees."""
         rows = await self._do(ctx, self.desk.store.listing, self._owner(ctx))
         words = text.lower().split()
-        found = [
+        matching_rows = [
             row for row in rows
             if method in ("", row["method_name"])
             and all(word in " ".join(map(str, row.values())).lower() for word in words)
         ]  # fmt: skip
         keys = ("id", "title", "method", "model", "created", "steps", "tokens", "tokens_per_step", "kind")
-        newest = sorted(found, key=lambda row: row["created"], reverse=True)
+        newest = sorted(matching_rows, key=lambda row: row["created"], reverse=True)
         return [{key: row[key] for key in keys} for row in newest[:limit]]
 
     async def acceptance(
@@ -175,16 +175,16 @@ class Tools:
         from decoders.trace.acceptance import DEFINITIONS
         from specviz.pages.acceptance.sets import RunCounts, pooled_by_method
 
-        counted = [await self._do(ctx, lambda key=key: RunCounts.of(self.desk.trace(key))) for key in runs]
+        run_counts = [await self._do(ctx, lambda key=key: RunCounts.of(self.desk.trace(key))) for key in runs]
         return [
             {
-                "method": one["title"], "runs": one["runs"],
+                "method": method_row["title"], "runs": method_row["runs"],
                 "definitions": [
-                    {"name": d.label, "formula": d.formula, "value": one["pooled"][d.key], "used_by": d.used}
+                    {"name": d.label, "formula": d.formula, "value": method_row["pooled"][d.key], "used_by": d.used}
                     for d in DEFINITIONS
                 ],
             }
-            for one in pooled_by_method(counted)
+            for method_row in pooled_by_method(run_counts)
         ]  # fmt: skip
 
     async def explain_step(self, ctx: Context, run: Run, step: Step) -> dict[str, Any]:
@@ -206,12 +206,12 @@ class Tools:
         trace = await self._do(ctx, self.desk.trace, run)
         _check_step(trace, step)
         place = None if candidate is None else _candidate_at(trace, step, candidate)
-        asked = Redraft(step=step - 1, method=method, params=params, candidate=place)
-        again = await self._do(ctx, self.desk.services["whatif"].redraft, run, asked)
-        recorded, accepted = again["recorded"], again["accepted"]
-        words = f"Step {step}: {recorded} drafted tokens were accepted as recorded, {accepted} this way."
-        return {"sentence": words, "recorded": recorded, "accepted": accepted, "same": again["same"],
-                "notes": list(again["notes"])}  # fmt: skip
+        request = Redraft(step=step - 1, method=method, params=params, candidate=place)
+        redraft = await self._do(ctx, self.desk.services["whatif"].redraft, run, request)
+        recorded_tokens, accepted = redraft["recorded"], redraft["accepted"]
+        words = f"Step {step}: {recorded_tokens} drafted tokens were accepted as recorded, {accepted} this way."
+        return {"sentence": words, "recorded": recorded_tokens, "accepted": accepted, "same": redraft["same"],
+                "notes": list(redraft["notes"])}  # fmt: skip
 
     # --- how ---
 
@@ -222,13 +222,13 @@ class Tools:
             return EVERYBODY
         return owner_of(request)
 
-    async def _do(self, ctx: Context, work: Callable[..., Any], *given: Any) -> Any:
+    async def _do(self, ctx: Context, work: Callable[..., Any], *args: Any) -> Any:
         """Work in a thread, counted for who asks; what is wrong as a sentence."""
         request = ctx.request_context.request
         if isinstance(request, Request) and self.desk.rules.is_shared and request.client is not None:
             caller.set(self._owner(ctx) if self.desk.rules.accounts else request.client.host)
         try:
-            return await asyncio.to_thread(work, *given)
+            return await asyncio.to_thread(work, *args)
         except (UserError, UnknownTrace, ValueError) as problem:
             raise ToolError(str(problem)) from None
 
@@ -253,9 +253,11 @@ def about(trace: Trace) -> dict[str, Any]:
     """A run in a few numbers, with its text."""
     metrics = trace.run.get("metrics") or {}
     keys = ("acceptance_rate", "tokens_per_s", "draft_share")
-    told = summary(trace)
+    overview = summary(trace)
     return {
-        **{key: told[key] for key in ("id", "title", "method", "model", "steps", "tokens", "tokens_per_step", "stop")},
+        **{
+            key: overview[key] for key in ("id", "title", "method", "model", "steps", "tokens", "tokens_per_step", "stop")
+        },
         **{key: metrics.get(key) for key in keys}, "text": trace.text(trace.output_ids),
     }  # fmt: skip
 
@@ -268,7 +270,7 @@ def explain(trace: Trace, step: int) -> dict[str, Any]:
     pieces, number = Pieces(trace), step - 1
     steps = {name: values[number] for name, values in trace.tables["steps"].items()}
     likeliest = sorted(rows_of(trace, "targets", number), key=lambda row: -(row["prob"] or 0.0))
-    preferred = group((row["node"], f"{pieces.label(row['token'])} ({row['prob']:.3f})") for row in likeliest)
+    preferences = group((row["node"], f"{pieces.label(row['token'])} ({row['prob']:.3f})") for row in likeliest)
     nodes = rows_of(trace, "nodes", number)
     drafted = [
         {
@@ -276,7 +278,7 @@ def explain(trace: Trace, step: int) -> dict[str, Any]:
             "reason": node["reason"], "target_probability": node["prob"],
             "target_rank": node["rank"] + 1 if node["rank"] >= 0 else None, "drafter_probability": node["draft_prob"],
             "from": node["origin"], "copied_from": place_of(trace, node["source"], node["pool"]),
-            "target_preferred": preferred.get(node["parent"], [])[:5],
+            "target_preferred": preferences.get(node["parent"], [])[:5],
         }
         for node in nodes[1:]
     ]  # fmt: skip

@@ -53,13 +53,13 @@ def list_models(
     """
     from decoders.model.files.gguf import converted_models, gguf_file
 
-    opened = {one.source: one for one in list_records()}
+    records = {record.source: record for record in list_records()}
     models: list[ModelEntry] = []
     places: set[str] = set()
 
     def add(model: str, place: str, kind: str) -> None:
         opening = {"dtype": dtype, "device": device, "weights": weights, "engine": engine}
-        models.append(_entry(model, place, opened.get(place), kind, **opening))
+        models.append(_entry(model, place, records.get(place), kind, **opening))
         places.add(place)
 
     for name in NAMES:
@@ -69,12 +69,12 @@ def list_models(
             continue
         add(name, place, name)
     for folder, source in converted_models():
-        origins = {one.source: one for one in opened.values() if Path(one.source).name == source.file}
+        origins = {record.source: record for record in records.values() if Path(record.source).name == source.file}
         if any(Path(place).name == source.file for place in (*places, *origins)):
             continue  # listed by the file that it was made from
         kind = f"converted from {source.file} ({', '.join(source.types)})"
         add(str(folder), str(folder), kind)
-    for place, entry in opened.items():
+    for place, entry in records.items():
         if place in places:
             continue
         local = Path(place)
@@ -94,13 +94,13 @@ def absent() -> list[ModelEntry]:
     return [ModelEntry(SMOLLM2, model_name(SMOLLM2), kind, None, "", "", None, missing=sentence(UserError(reason)))]
 
 
-def same_place(model: str, other: str) -> bool:
+def same_place(model: str, other_source: str) -> bool:
     """True for two sources that name the same folder or file, or are the same text."""
     try:
-        places = [Path(model_place(one)) for one in (model, other)]
-        return model == other or (all(one.exists() for one in places) and places[0].samefile(places[1]))
+        places = [Path(model_place(source)) for source in (model, other_source)]
+        return model == other_source or (all(place.exists() for place in places) and places[0].samefile(places[1]))
     except (UserError, OSError):
-        return model == other
+        return model == other_source
 
 
 def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **opening: str | None) -> ModelEntry:
@@ -121,13 +121,14 @@ def _entry(model: str, place: str, entry: ModelRecord | None, kind: str, **openi
     if default:
         notes.append("the default")
     size = _bytes(Path(place))
-    told = None
+    model_size = None
     with suppress(UserError, OSError):
-        known = entry.parameters if entry is not None else 0
-        told = size_of(place, parameters=known, fetch=False, **opening)
+        parameter_count = entry.parameters if entry is not None else 0
+        model_size = size_of(place, parameters=parameter_count, fetch=False, **opening)
     return ModelEntry(
         model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes,
-        parameters=told.parameters if told is not None else None, memory_bytes=told.bytes if told is not None else None,
+        parameters=model_size.parameters if model_size is not None else None,
+        memory_bytes=model_size.bytes if model_size is not None else None,
     )  # fmt: skip
 
 
@@ -137,8 +138,8 @@ def _parts(key: str) -> list[str]:
     from decoders.model.files.calibration import has_calibration
     from decoders.parts import find_part
 
-    there = [about.title for kind, about in kinds().items() if find_part(key, kind) is not None]
-    return [*there, *(["calibration"] if has_calibration(key) else [])]
+    part_titles = [about.title for kind, about in kinds().items() if find_part(key, kind) is not None]
+    return [*part_titles, *(["calibration"] if has_calibration(key) else [])]
 
 
 def _bytes(place: Path) -> int | None:

@@ -21,9 +21,9 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 def home() -> Path:
     """The folder of what belongs to the user: ``SPECVIZ_HOME``, or the platform's data folder."""
-    chosen = os.environ.get("SPECVIZ_HOME")
-    if chosen:
-        return Path(chosen).expanduser()
+    home_folder = os.environ.get("SPECVIZ_HOME")
+    if home_folder:
+        return Path(home_folder).expanduser()
     import platformdirs
 
     return Path(platformdirs.user_data_dir("specviz", appauthor=False))

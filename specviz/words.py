@@ -20,8 +20,8 @@ def mark_unseen(text: str) -> str:
     'a⟨U+202E⟩b⟨x07⟩'
     """
 
-    def mark(found: re.Match[str]) -> str:
-        code = ord(found[0])
+    def mark(match: re.Match[str]) -> str:
+        code = ord(match[0])
         return f"⟨x{code:02X}⟩" if code < 0xA0 else f"⟨U+{code:04X}⟩"
 
     return UNSEEN.sub(mark, text)
@@ -100,9 +100,9 @@ def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None]
     """
     if unit == "share":
         return lambda value: "–" if value is None else decimals(100 * value, 1)
-    there = [value for value in values if value is not None and math.isfinite(value)]
-    largest = max(map(abs, there), default=0.0)
-    whole = bool(there) and all(value == int(value) for value in there)
+    finite_values = [value for value in values if value is not None and math.isfinite(value)]
+    largest = max(map(abs, finite_values), default=0.0)
+    whole = bool(finite_values) and all(value == int(value) for value in finite_values)
     digits = 0 if whole else 1 if largest >= 100 else 2 if largest >= 1 else 3
     return lambda value: decimals(value, digits)
 

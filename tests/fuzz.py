@@ -230,7 +230,7 @@ class Fuzz:
         for label, accounts, root in (("own", None, ""), ("accounts", users, ""), ("public", None, "/specviz")):
             desk = StubDesk(gallery=(synthetic.chain(), synthetic.tree(), synthetic.casd(), synthetic.plain()))
             shared = {} if label == "own" else no_limits
-            desk.keep_to(rules_for(public=label == "public", accounts=accounts is not None, changed=shared))
+            desk.keep_to(rules_for(public=label == "public", accounts=accounts is not None, overrides=shared))
             self.forms.append(Form(label, desk, accounts, root))
         if model:
             self.forms.append(Form("model", model_desk()))

@@ -327,7 +327,7 @@ def test_gpus_are_dealt_out_unless_one_is_named() -> None:
     assert worker_device("cuda", "cuda") == worker_device("cuda", None) == ("cuda", 1.0)
     assert worker_device("cuda", "cuda:1") == ("cuda:1", 0.0)
     with pytest.raises(UserError, match="a scheduler deals them out"):
-        worker_device("cuda", "cuda:1", apart=True)
+        worker_device("cuda", "cuda:1", is_scheduled=True)
 
 
 TIMES = {"draft_ms", "verify_ms", "commit_ms", "elapsed_ms"}

@@ -158,7 +158,13 @@ def test_what_was_disturbed_is_measured_again_with_its_partners():
         steady = lambda name, decoding: Measurement(sample(name, 0, 1.0), [1])  # noqa: E731
         patch.setattr("decoders.sweep.contenders.run_unrecorded", steady)
         report = bench(
-            target, PROMPTS, {"pld": None}, max_new_tokens=4, repeats=2, traced=False, peers=[Peer(LOOKUP, generate)]
+            target,
+            PROMPTS,
+            {"pld": None},
+            max_new_tokens=4,
+            repeats=2,
+            with_traces=False,
+            peers=[Peer(LOOKUP, generate)],
         )
     assert [prompt for _, prompt in order] == [0, 0, 1, 0, 1, 0, 0]  # warm-up, two rounds, prompt 0 once more
     again = {s.name for s in report.samples if s.round >= 2}
@@ -283,7 +289,7 @@ def test_a_prompt_is_read_once_and_every_method_is_still_caught(monkeypatch):
     assert check_lossless(target, PROMPTS, heads, max_new_tokens=20)[-1].failed == 0 and len(read) == len(PROMPTS)
     monkeypatch.setattr(Session, "commit", meddled_commit)
     outcomes = check_lossless(
-        target, PROMPTS, heads, max_new_tokens=20, checked=lambda index, so_far: calls.append((index, len(so_far)))
+        target, PROMPTS, heads, max_new_tokens=20, on_check=lambda index, so_far: calls.append((index, len(so_far)))
     )
     assert {o.method: bool(o.failed) for o in outcomes} == {
         "plain": False, "pld": False, "pld+h": False, "pld+a": True, "adapld": False
@@ -295,7 +301,7 @@ def test_a_method_that_fails_is_a_row_with_its_reason_and_the_others_go_on(monke
     monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)
     target, broken = tiny_target(), {"layer": 99}
     said = "layer=99"
-    report = bench(target, PROMPTS, {"pld+h": broken, "pld": None}, max_new_tokens=4, repeats=1, traced=False)
+    report = bench(target, PROMPTS, {"pld+h": broken, "pld": None}, max_new_tokens=4, repeats=1, with_traces=False)
     rows = {row.name: row for row in report.rows}
     assert said in rows["pld+h"].error and rows["pld+h"].tokens == 0 and rows["pld+h"].tokens_per_s is None
     assert not rows["pld"].error and rows["pld"].speedup.count == 2 and said in report.settings["lost"]["pld+h"]

@@ -25,7 +25,7 @@ FORM = PromptForm("text", text="abc")
 def public() -> Iterator[tuple[TestClient, StubDesk]]:
     desk = StubDesk(gallery=(synthetic.chain(),))
     changed = {"upload": "1", "asks": "30", "runs": "3", "waiting": "2"}
-    desk.keep_to(rules_for(public=True, accounts=False, changed=changed))
+    desk.keep_to(rules_for(public=True, accounts=False, overrides=changed))
     with client_of(desk) as client:
         client.get("/")
         yield client, desk
@@ -49,10 +49,10 @@ def test_rules_are_strict_where_others_are_let_in() -> None:
     assert own == Rules() and not own.is_shared and signed.is_shared and public.is_shared
     assert own.runs == 0 < public.runs < signed.runs and public.new_tokens < own.new_tokens == signed.new_tokens
     assert tuple(NUMBERS) == LIMITS  # what the command names
-    assert rules_for(public=True, accounts=True, changed={"runs": "7"}).runs == 7
+    assert rules_for(public=True, accounts=True, overrides={"runs": "7"}).runs == 7
     for name, text, said in (("speed", "1", "choose one of runs"), ("runs", "x", "a whole"), ("upload", "0", "1 to")):
         with pytest.raises(ValueError, match=said):
-            rules_for(public=True, accounts=False, changed={name: text})
+            rules_for(public=True, accounts=False, overrides={name: text})
 
 
 def test_a_window_forgets_keys_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,9 +114,9 @@ def test_the_curve_of_break_even_rises_with_the_batch_and_is_drawn() -> None:
     from specviz.views.charts import load_charts
 
     load = load_of(lambda b, r, c: 10 + 0.3 * b * r, batches=(1, 8))
-    curve = break_even_curve(load, 0.05, most=3, batches=(1, 8, 64))
+    curve = break_even_curve(load, 0.05, max_length=3, batches=(1, 8, 64))
     assert all(curve[1][k] < curve[8][k] for k in range(3)) and curve[1][0] == break_even(load, 0.05, 1, 1)  # pyright: ignore[reportOperatorIssue]
-    table = tiers(load, 0.8, 0.05, most=3, batches=(1, 8, 64))
+    table = tiers(load, 0.8, 0.05, max_length=3, batches=(1, 8, 64))
     rows = [{name: getattr(tier, name) for name in tier.__slots__} for tier in table]
     data = {"model": "<b>", "acceptance": 0.8, "cost": 0.05, "measured_to": 8, "tiers": rows, "curve": curve}
     even, best = load_charts(data)

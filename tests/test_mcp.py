@@ -180,7 +180,7 @@ def test_a_session_belongs_to_the_user_who_began_it(desk, tmp_path):
 
 
 def test_a_public_server_lists_no_run_of_an_assistant(desk):
-    desk.keep_to(rules_for(public=True, accounts=False, changed=None, pickers=()))
+    desk.keep_to(rules_for(public=True, accounts=False, overrides=None, pickers=()))
 
     async def session(client):
         made = await call(client, "run", prompt="abc", method="pld", max_new_tokens=16)

@@ -93,7 +93,9 @@ def test_without_the_wheel_the_bundled_target_is_the_default(no_wheel, no_choice
         load_target(SMOLLM2)
     desk = open_desk()
     assert desk.loader.name == model_name(BUNDLED) == "demo"
-    assert desk.catalog()["note"] == toy_note(picked=True) and "nonsense" in desk.note and catalog.INSTALL in desk.note
+    assert (
+        desk.catalog()["note"] == toy_note(can_pick=True) and "nonsense" in desk.note and catalog.INSTALL in desk.note
+    )
     assert open_desk(model="org/name").note == ""
 
 
@@ -179,7 +181,7 @@ def test_a_recorded_run_is_drafted_again_by_its_own_model():
         opened.append(key)
         return bundled if key == "other" else None
 
-    loader = Loader(lambda: loaded, other=other)
+    loader = Loader(lambda: loaded, open_other=other)
     assert loader.model_of({"model": {"key": "other"}}) is None, "nothing is loaded yet"
     loader.target = loaded
     assert loader.model_of({"model": {"key": "other"}}) is bundled is loader.model_of({"model": {"key": "other"}})

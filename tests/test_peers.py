@@ -145,7 +145,7 @@ def test_a_peer_that_crashes_leaves_and_the_others_go_on(target: Target) -> None
         raise PeerLost("llama.cpp takes no part: its process ended with signal 11")
 
     report = bench(
-        target, [Prompt.from_ids(TOKENS)], {}, max_new_tokens=4, repeats=3, traced=False,
+        target, [Prompt.from_ids(TOKENS)], {}, max_new_tokens=4, repeats=3, with_traces=False,
         peers=[Peer(LLAMA_CPP, crashes, lossless=False)],
     )  # fmt: skip
     rows = {row.name: row.tokens for row in report.rows}

@@ -119,7 +119,9 @@ def test_the_chosen_split_is_the_best_of_all():
         assert abs(design(table, size, wide=True).R - max(trees.R for trees in every)) < 1e-9
         if size == 5:  # no room for a guess with a prompt token
             continue
-        paper = [split_trees(table, n, rows, least=1) for rows in range(6, size + 1) for n in range(1, (rows - 2) // 2)]
+        paper = [
+            split_trees(table, n, rows, min_prompts=1) for rows in range(6, size + 1) for n in range(1, (rows - 2) // 2)
+        ]
         assert all(min(tree.prompts) >= 1 for trees in paper for tree in trees.states)
         paper = [trees for trees in paper if trees.size <= size]
         assert abs(design(table, size).R - max(trees.R for trees in paper)) < 1e-9
@@ -301,7 +303,7 @@ def test_files_that_are_missing_too_large_or_too_small(tmp_path):
         load_trees(tmp_path / "none.json")
     path = save_trees(ORACLE, tmp_path / FILE)
     with pytest.raises(UserError, match="take 11 rows; at most 10"):
-        load_trees(path, most=10)
+        load_trees(path, max_rows=10)
     save_trees(PromptTrees(tuple(PromptTree((), (2,)) for _ in range(3)), TABLE), path)
     with pytest.raises(UserError, match="take 3 rows; with a candidate they take at least 4"):
         load_trees(path)

@@ -14,7 +14,7 @@ from .waiting import WAIT_S, until
 
 
 def test_tasks_are_done_in_their_order_and_one_that_waits_is_stopped_at_once() -> None:
-    tasks, gate, begun = Tasks[Task]("test", "it is gone", most=2), threading.Event(), list[str]()
+    tasks, gate, begun = Tasks[Task]("test", "it is gone", limit=2), threading.Event(), list[str]()
 
     def work(task: Task) -> bool:
         begun.append(task.id)
@@ -38,7 +38,7 @@ def test_tasks_are_done_in_their_order_and_one_that_waits_is_stopped_at_once() -
 
 
 def test_tasks_that_are_not_kept_are_gone_when_they_are_over() -> None:
-    tasks = Tasks[Task]("test", "it is gone", most=0)
+    tasks = Tasks[Task]("test", "it is gone", limit=0)
     task = Task(id="a", owner="ann")
     tasks.begin(task, lambda task: True, lambda going: None)
     until(lambda: tasks.get("a") is None, "it is over")

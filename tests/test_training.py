@@ -249,7 +249,7 @@ def test_batches_keep_documents_whole_and_within_the_budget(tokenizer: PreTraine
 
 
 def test_repetitions_are_learnt_from_the_second_time_on(tokenizer: PreTrainedTokenizerFast):
-    batches = training_batches(tokenizer, seed=0, chunk=0, examples=1, budget=4000, repeated=20.0)
+    batches = training_batches(tokenizer, seed=0, chunk=0, examples=1, budget=4000, repeat_share=20.0)
     rows = [(i, k) for b in batches for i, k in zip(b.ids.tolist(), b.kinds.tolist(), strict=True)]
     repeats = [(i, k) for i, k in rows if k[0] == IGNORED]
     assert len(repeats) == 20
@@ -321,7 +321,7 @@ def test_training_lowers_the_loss_and_exports_a_model_that_loads(tmp_path: Path)
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path):
     def advance(run: DemoRun, steps: int) -> None:
         for _ in range(steps):
-            run.train_step(done=0.5)
+            run.train_step(share=0.5)
 
     whole = DemoRun.begin(tmp_path / "whole", TINY, 7, True)
     advance(whole, 9)

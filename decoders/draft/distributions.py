@@ -56,12 +56,15 @@ class NodeDistributions(Mapping[int, Tensor]):
     """
 
     def __init__(
-        self, told: Mapping[int, Float[Tensor, " drafted"]], vocab: DraftVocab | None = None, normal: bool = False
+        self,
+        distributions: Mapping[int, Float[Tensor, " drafted"]],
+        vocab: DraftVocab | None = None,
+        normal: bool = False,
     ) -> None:
-        rows = {id(row): row for row in told.values()}
+        rows = {id(row): row for row in distributions.values()}
         place = {key: i for i, key in enumerate(rows)}
         self._rows, self._normal, self.vocab = list(rows.values()), normal, vocab
-        self.row = {node: place[id(row)] for node, row in told.items()}  # node → row of ``probabilities``
+        self.row = {node: place[id(row)] for node, row in distributions.items()}  # node → row of ``probabilities``
 
     @classmethod
     def of(cls, distributions: Mapping[int, Float[Tensor, " vocab"]]) -> NodeDistributions:
@@ -70,8 +73,8 @@ class NodeDistributions(Mapping[int, Tensor]):
 
     def of_nodes(self, new: Mapping[int, int]) -> NodeDistributions:
         """The same of some nodes, by their new numbers."""
-        told = {new[node]: self._rows[row] for node, row in self.row.items() if node in new}
-        return NodeDistributions(told, self.vocab, self._normal)
+        distributions = {new[node]: self._rows[row] for node, row in self.row.items() if node in new}
+        return NodeDistributions(distributions, self.vocab, self._normal)
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "rows drafted"]:
@@ -80,10 +83,10 @@ class NodeDistributions(Mapping[int, Tensor]):
         return rows if self._normal else rows.softmax(-1)
 
     def __getitem__(self, node: int) -> Float[Tensor, " vocab"]:
-        own = self.probabilities[self.row[node]]
+        distribution = self.probabilities[self.row[node]]
         if self.vocab is None:
-            return own
-        return own.new_zeros(len(self.vocab.places)).index_copy_(0, self.vocab.tokens, own)
+            return distribution
+        return distribution.new_zeros(len(self.vocab.places)).index_copy_(0, self.vocab.tokens, distribution)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.row)

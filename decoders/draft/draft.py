@@ -50,10 +50,10 @@ class Candidates:
         rank[order] = np.arange(total)
         if total <= count + 1:
             return self, rank
-        listed = rank < count
+        top_mask = rank < count
         if self.chosen >= 0:
-            listed[self.chosen] = True
-        places = np.flatnonzero(listed)
+            top_mask[self.chosen] = True
+        places = np.flatnonzero(top_mask)
         return Candidates(
             np.asarray(self.position)[places], score[places], np.asarray(self.length)[places],
             int(np.searchsorted(places, self.chosen)) if self.chosen >= 0 else -1,
@@ -372,13 +372,13 @@ def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
 def layout_of(draft: Draft) -> Layout:
     """Positions and visibility of a draft's rows; embeddings are 0 for probes that have a token instead."""
     depths, probes = draft.tree.depths, draft.probes
-    own = [p.embedding for p in probes]
+    embeddings = [p.embedding for p in probes]
     offsets = np.asarray([*depths, *(depths[p.parent] + p.offset for p in probes)])
     sees = _visibility(draft) if probes or not draft.tree.is_chain else None
-    example = next((e for e in own if e is not None), None)
+    example = next((e for e in embeddings if e is not None), None)
     if example is None:
         return Layout(offsets, sees, None)
-    return Layout(offsets, sees, torch.stack([torch.zeros_like(example) if e is None else e for e in own]))
+    return Layout(offsets, sees, torch.stack([torch.zeros_like(example) if e is None else e for e in embeddings]))
 
 
 def _visibility(draft: Draft) -> np.ndarray:
@@ -389,6 +389,6 @@ def _visibility(draft: Draft) -> np.ndarray:
     for i, probe in enumerate(draft.probes):
         row = nodes + i
         sees[row, :nodes] = sees[probe.parent, :nodes]
-        sees[row, [nodes + other for other in probe.sees]] = True
+        sees[row, [nodes + index for index in probe.sees]] = True
         sees[row, row] = True
     return sees

@@ -62,12 +62,12 @@ class GrowingTree:
             nodes.append(parent)
         return nodes
 
-    def draft(self, *, route: str, candidates: Candidates | None = None, reason: str = "", **more: object) -> Draft:
-        """The draft; ``reason`` says why it is empty, where it is. ``more``: other fields of Draft."""
+    def draft(self, *, route: str, candidates: Candidates | None = None, reason: str = "", **fields: object) -> Draft:
+        """The draft; ``reason`` says why it is empty, where it is. ``fields``: other fields of Draft."""
         if len(self.tokens) == 1:
             return Draft.empty(self.tokens[0], reason, candidates=candidates)
         return Draft(
             DraftTree(tuple(self.tokens), tuple(self.parents)), tuple(self.origins), tuple(self.sources),
             candidates=candidates, route=route, pool=tuple(self.places) if max(self.places) >= 0 else (),
-            terms={key: self.term(key) for key in self.terms}, **more,  # pyright: ignore[reportArgumentType]
+            terms={key: self.term(key) for key in self.terms}, **fields,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip

@@ -11,10 +11,10 @@ def heads_by_layer(heads: tuple[tuple[int, int], ...]) -> dict[int, list[int]]:
     >>> heads_by_layer(((1, 3), (0, 2), (1, 0)))
     {0: [2], 1: [0, 3]}
     """
-    grouped: dict[int, list[int]] = {}
+    layer_heads: dict[int, list[int]] = {}
     for layer, head in sorted(heads):
-        grouped.setdefault(layer, []).append(head)
-    return grouped
+        layer_heads.setdefault(layer, []).append(head)
+    return layer_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +38,30 @@ class Needs:
         """The next tokens that are kept per committed position of the output."""
         return 0 if self.top_of_prompt else self.top_tokens
 
-    def __or__(self, other: Needs) -> Needs:
+    def __or__(self, right: Needs) -> Needs:
         """The union of two drafters' needs.
 
         >>> Needs(layers=(2,), top_tokens=4) | Needs(layers=(1, 2), heads=((0, 3),))
         Needs(layers=(1, 2), heads=((0, 3),), top_tokens=4, pool=False, top_of_prompt=False)
         """
         return Needs(
-            tuple(sorted({*self.layers, *other.layers})),
-            tuple(sorted({*self.heads, *other.heads})),
-            max(self.top_tokens, other.top_tokens),
-            self.pool or other.pool,
-            bool(tops := [one for one in (self, other) if one.top_tokens]) and all(one.top_of_prompt for one in tops),
+            tuple(sorted({*self.layers, *right.layers})),
+            tuple(sorted({*self.heads, *right.heads})),
+            max(self.top_tokens, right.top_tokens),
+            self.pool or right.pool,
+            bool(tops := [needs for needs in (self, right) if needs.top_tokens])
+            and all(needs.top_of_prompt for needs in tops),
         )
 
-    def covers(self, other: Needs) -> bool:
-        """True where a session with these keeps all that a drafter with ``other`` reads (the pool is the session's).
+    def covers(self, needs: Needs) -> bool:
+        """True where a session with these keeps all that a drafter with ``needs`` reads (the pool is the session's).
 
         >>> Needs(layers=(0, 1, 2), top_tokens=8).covers(Needs(layers=(1,), top_tokens=4))
         True
         """
         return (
-            set(other.layers) <= set(self.layers)
-            and set(other.heads) <= set(self.heads)
-            and other.top_tokens <= self.top_tokens
-            and (not other.top_tokens or other.top_of_prompt or not self.top_of_prompt)
+            set(needs.layers) <= set(self.layers)
+            and set(needs.heads) <= set(self.heads)
+            and needs.top_tokens <= self.top_tokens
+            and (not needs.top_tokens or needs.top_of_prompt or not self.top_of_prompt)
         )

@@ -46,13 +46,13 @@ class Control:
                 return None
             raise ValueError(f"{self.name} needs a value: {self.range_in_words()}")
         try:
-            converted = self._convert(value)
+            setting = self._convert(value)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{self.name}={value!r} is not allowed: {self.range_in_words()}") from None
-        outside = (self.low is not None and converted < self.low) or (self.high is not None and converted > self.high)
-        if outside or (self.choices and converted not in self.choices):
+        out_of_range = (self.low is not None and setting < self.low) or (self.high is not None and setting > self.high)
+        if out_of_range or (self.choices and setting not in self.choices):
             raise ValueError(f"{self.name}={value!r} is out of range: {self.range_in_words()}")
-        return converted
+        return setting
 
     def _convert(self, value: Any) -> Any:
         if self.kind == "bool":

@@ -46,7 +46,7 @@ def pruned_draft(
 
     new = {node: number for number, node in enumerate(order)}
     probes, rows = _probes(draft, new)
-    said = draft.distributions
+    distributions = draft.distributions
     return replace(
         draft,
         tree=tree,
@@ -58,7 +58,7 @@ def pruned_draft(
         pool=of_nodes(draft.pool),
         terms=Later(own_terms),
         notes=draft.notes if notes is None else notes,
-        distributions=None if said is None else NodeDistributions.of(said).of_nodes(new),
+        distributions=None if distributions is None else NodeDistributions.of(distributions).of_nodes(new),
         looks=None if draft.looks is None else _looks(draft.looks, new, rows, len(tree)),
         layout=None if draft.layout is None else _layout(draft.layout, [*order, *rows], len(draft.tree), bool(probes)),
         proposal=draft.proposal if proposal is None else proposal,
@@ -72,11 +72,11 @@ def _probes(draft: Draft, new: dict[int, int]) -> tuple[tuple[Probe, ...], list[
     """Probes of the nodes that stay, and the rows that they had in the draft."""
     place: dict[int, int] = {}
     for number, probe in enumerate(draft.probes):
-        if probe.parent in new and all(other in place for other in probe.sees):
+        if probe.parent in new and all(index in place for index in probe.sees):
             place[number] = len(place)
     probes = [
         replace(draft.probes[number], parent=new[draft.probes[number].parent],
-                sees=tuple(place[other] for other in draft.probes[number].sees))
+                sees=tuple(place[index] for index in draft.probes[number].sees))
         for number in place
     ]  # fmt: skip
     return tuple(probes), [len(draft.tree) + number for number in place]
@@ -104,19 +104,22 @@ def _looks(looks: Looks, new: dict[int, int], rows: Sequence[int], count: int) -
 
 
 def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float]) -> PrunedNodes | None:
-    tree, q, before = draft.tree, draft.probabilities, draft.pruned
+    tree, q, pruned_nodes = draft.tree, draft.probabilities, draft.pruned
     out = sorted((node for node in range(len(tree)) if node not in new), key=lambda node: (-survival[node], node))
     if not out:
-        return before
+        return pruned_nodes
     count = len(new)
     number = {**new, **{node: count + place for place, node in enumerate(out)}}
-    own = before or PrunedNodes((), (), (), ())
+    drafter_nodes = pruned_nodes or PrunedNodes((), (), (), ())
     # earlier entries of the drafter's own follow those of this list
-    theirs = [number[parent] if parent < len(tree) else parent - len(tree) + count + len(out) for parent in own.parents]
+    drafter_parents = [
+        number[parent] if parent < len(tree) else parent - len(tree) + count + len(out)
+        for parent in drafter_nodes.parents
+    ]
     return PrunedNodes(
-        (*(tree.tokens[node] for node in out), *own.tokens),
-        (*(number[tree.parents[node]] for node in out), *theirs),
-        (*(float("nan") if q is None else q[node] for node in out), *own.probabilities),
-        (*(survival[node] for node in out), *own.scores),
+        (*(tree.tokens[node] for node in out), *drafter_nodes.tokens),
+        (*(number[tree.parents[node]] for node in out), *drafter_parents),
+        (*(float("nan") if q is None else q[node] for node in out), *drafter_nodes.probabilities),
+        (*(survival[node] for node in out), *drafter_nodes.scores),
         unpaying=len(out),
     )

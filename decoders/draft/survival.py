@@ -121,10 +121,10 @@ class Survival:
         conditional, survival = [1.0], [1.0]
         for node in range(1, len(parents)):
             z = logits[node]
-            one = 1 / (1 + exp(-z)) if z > -20 else LEAST
-            one = LEAST if one < LEAST else MOST if one > MOST else one
-            conditional.append(one)
-            survival.append(survival[parents[node]] * one)
+            probability = 1 / (1 + exp(-z)) if z > -20 else LEAST
+            probability = LEAST if probability < LEAST else MOST if probability > MOST else probability
+            conditional.append(probability)
+            survival.append(survival[parents[node]] * probability)
         return Estimate(conditional, survival, [*base, *numbers], common, shape)
 
     def _base(self, parents: tuple[int, ...], origins: tuple[str, ...], copies: bool) -> tuple[Shape, list[list[int]]]:
@@ -136,7 +136,7 @@ class Survival:
         of = origins[1:] or ("drafter",) * (len(parents) - 1)
         at = {kind: self._block(f"origin {kind}") for kind in dict.fromkeys(of)}
         deep = self._block(f"{'copied' if copies else 'depth'} {next(iter(at)) if len(at) == 1 else 'all'}")
-        origin = [0, *(at[one] + rank for one, rank in zip(of, shape.rank[1:], strict=True))]  # the root stands
+        origin = [0, *(at[kind] + rank for kind, rank in zip(of, shape.rank[1:], strict=True))]  # the root stands
         if len(self._bases) >= TREES:
             self._bases.clear()
         base = self._bases[key] = shape, [origin, [deep + place for place in shape.bins]]
@@ -144,45 +144,45 @@ class Survival:
 
     def _numbers(self, draft: Draft) -> list[list[int]]:
         """The places of a method's own numbers of the nodes."""
-        terms, made = draft.terms, []
+        terms, numbers = draft.terms, []
         probabilities = None if draft.drawn else draft.probabilities
         likeliest = ""
         if probabilities is not None:
             # a token's own probability says more than the first choice's; of drawn ones it would tell what was drawn
             likeliest = "confidence" if "confidence" in terms else "q"
-            made.append(_places(self._block(likeliest), probabilities, LOGITS))
+            numbers.append(_places(self._block(likeliest), probabilities, LOGITS))
         for name, values in terms.items():
             if name in NO_SIGNAL or name == likeliest or (draft.drawn and name != "confidence"):
                 continue
             row = np.asarray(values, dtype=np.float64).tolist()
             if name in PROBABLE:
-                made.append(_places(self._block(name), row, LOGITS))
+                numbers.append(_places(self._block(name), row, LOGITS))
             elif name in PATHS:
-                above = [row[max(parent, 0)] for parent in draft.tree.parents]
-                after = [p / q if 0 < q < math.inf else p for p, q in zip(row, above, strict=True)]
-                made.append(_places(self._block("q"), after, LOGITS))
+                parent_values = [row[max(parent, 0)] for parent in draft.tree.parents]
+                conditionals = [p / q if 0 < q < math.inf else p for p, q in zip(row, parent_values, strict=True)]
+                numbers.append(_places(self._block("q"), conditionals, LOGITS))
             else:
-                made.append(_places(self._block(name), row, AMOUNTS))
-        return made
+                numbers.append(_places(self._block(name), row, AMOUNTS))
+        return numbers
 
     def fit(self, estimate: Estimate, draft: Draft, verdict: Verdict) -> None:
         """Take in which of the nodes stood; ``draft`` is what was verified of the estimated one."""
         nodes, conditional, places = draft.nodes, estimate.conditional, estimate.places
         total: dict[int, float] = {}
-        both = 0.0
+        slope_sum = 0.0
         for node, status in enumerate(verdict.status):
             if status != "accepted" and status != "rejected":
                 continue
             place = nodes[node] if nodes else node
-            said = conditional[place]
+            probability = conditional[place]
             if status == "accepted":
-                slope = 1 - said
-                self.losses -= math.log(said)
+                slope = 1 - probability
+                self.losses -= math.log(probability)
             else:
-                slope = -said
-                self.losses -= math.log(1 - said)
+                slope = -probability
+                self.losses -= math.log(1 - probability)
             self.count += 1
-            both += slope
+            slope_sum += slope
             for row in places:
                 at = row[place]
                 total[at] = total.get(at, 0.0) + slope
@@ -190,7 +190,7 @@ class Survival:
             return
         weights, squares, root = self.weights, self.squares, math.sqrt
         for at in estimate.common:
-            total[at] = both
+            total[at] = slope_sum
         for at, slope in total.items():
             square = squares[at] = squares[at] + slope * slope
             weights[at] += RATE * slope / root(square)
@@ -213,11 +213,11 @@ class Survival:
 
 def shape_of(parents: tuple[int, ...]) -> Shape:
     """The shape of the tree with these parents."""
-    depths, ranks, seen = [0], [0], [0] * len(parents)
+    depths, ranks, child_counts = [0], [0], [0] * len(parents)
     for parent in parents[1:]:
         depths.append(depths[parent] + 1)
-        ranks.append(min(seen[parent], BINS - 1))
-        seen[parent] += 1
+        ranks.append(min(child_counts[parent], BINS - 1))
+        child_counts[parent] += 1
     deepest = max(depths)
     bins = [DEPTHS[d] if d < len(DEPTHS) else min(10 + (d - len(DEPTHS)) // 16, BINS - 1) for d in depths]
     return Shape(depths, bins, ranks, deepest, deepest == len(parents) - 1)
@@ -239,16 +239,16 @@ def _of_candidate(draft: Draft) -> list[tuple[str, int]]:
     ranking = draft.candidates
     if ranking is None or ranking.chosen < 0:
         return []
-    made, chosen, scores = list[tuple[str, int]](), ranking.chosen, ranking.score
-    if (first := _amount_bin(float(scores[chosen]))) is not None:
-        made.append(("candidate score", first))
+    features, choice, scores = list[tuple[str, int]](), ranking.chosen, ranking.score
+    if (first := _amount_bin(float(scores[choice]))) is not None:
+        features.append(("candidate score", first))
     for name, values in ranking.terms.items():
         if name in NO_SIGNAL:
             continue
-        place = first if values is scores else _amount_bin(float(values[chosen]))
+        place = first if values is scores else _amount_bin(float(values[choice]))
         if place is not None:
-            made.append((f"candidate {name}", place))
-    return made
+            features.append((f"candidate {name}", place))
+    return features
 
 
 def _amount_bin(value: float) -> int | None:
@@ -266,9 +266,9 @@ def count_match(tokens: np.ndarray, place: int) -> int:
     >>> count_match(np.array([1, 2, 3, 9, 2, 3]), 2)
     2
     """
-    most = min(MATCHED, place + 1)
+    limit = min(MATCHED, place + 1)
     text, last = tokens.data, len(tokens) - 1  # whose items are Python's own numbers at once
-    for back in range(most):
-        if text[place - back] != text[last - back]:
-            return back
-    return most
+    for offset in range(limit):
+        if text[place - offset] != text[last - offset]:
+            return offset
+    return limit

@@ -34,13 +34,13 @@ class DraftTree:
             )
         if self.parents[0] != -1:
             raise ValueError(f"node 0 is the root and has parent -1; got {self.parents[0]}")
-        seen: set[tuple[int, int]] = set()
+        edges: set[tuple[int, int]] = set()
         for node, (token, parent) in enumerate(zip(self.tokens[1:], self.parents[1:], strict=True), 1):
             if not 0 <= parent < node:
                 raise ValueError(f"node {node} has parent {parent}; a parent comes before its child (0 to {node - 1})")
-            if (parent, token) in seen:
+            if (parent, token) in edges:
                 raise ValueError(f"node {parent} has two children with token {token}; siblings are distinct")
-            seen.add((parent, token))
+            edges.add((parent, token))
 
     @classmethod
     def chain(cls, root: int, tokens: Sequence[int] = ()) -> DraftTree:
@@ -105,11 +105,11 @@ class DraftTree:
 
         A node whose parent is dropped is dropped with it.
         """
-        wanted = set(nodes) | {0}
+        selection = set(nodes) | {0}
         order: list[int] = []
         new_index: dict[int, int] = {}
         for node, parent in enumerate(self.parents):
-            if node in wanted and (parent < 0 or parent in new_index):
+            if node in selection and (parent < 0 or parent in new_index):
                 new_index[node] = len(order)
                 order.append(node)
         tokens = tuple(self.tokens[node] for node in order)

@@ -26,9 +26,7 @@ from .drafter import drawn_at, likeliest
 NODE_TERMS = (
     Term("distance", "distance", "Places behind the root.", 1, 16),
     Term("confidence", "confidence", "The drafter's highest probability at this position, given the walk.", 0, 1),
-    Term(
-        "alone_rank", "rank alone", "The token's rank by its position alone, without transitions (0 = first).", 0, 0
-    ),
+    Term("alone_rank", "rank alone", "The token's rank by its position alone, without transitions (0 = first).", 0, 0),
     *VERIFIED_TERMS,
     *BLOCK_TERMS,
 )
@@ -70,21 +68,21 @@ class BlockDrafter(Drafter):
         if not context.root_position:
             return Draft.empty(context.root, NOTHING_READ)
         device, root = context.device, context.root
-        started = mark(device)
+        start_mark = mark(device)
         states = self.run.block(context)[: min(self.tokens, budget)]
         read = mark(device)
         choose = likeliest if self.chooser is None else drawn_at(self.chooser, context.length)
         walk = walk_blocks(self.network, states, root, choose)
-        drawn = self.chooser is not None
-        normal = walk.said if drawn else walk.said.softmax(-1)
-        own = normal.gather(1, walk.places[:, None])[:, 0]
+        is_drawn = self.chooser is not None
+        normal = walk.said if is_drawn else walk.said.softmax(-1)
+        token_probs = normal.gather(1, walk.places[:, None])[:, 0]
         rank = (walk.alone > walk.alone.gather(1, walk.places[:, None])).sum(1)
-        sure = confidences(self.network, walk, root) if self.network.config.confidence else own
-        parts = fetch(tokens_at(self.network, walk.places), own, normal.amax(1), rank, sure)
+        sure = confidences(self.network, walk, root) if self.network.config.confidence else token_probs
+        parts = fetch(tokens_at(self.network, walk.places), token_probs, normal.amax(1), rank, sure)
         tokens, probabilities, best, ranks, acceptance = (part.tolist() for part in parts)
         count = len(tokens)
         if self.network.config.confidence:
-            count = next((i for i, one in enumerate(acceptance) if one < self.threshold), count)
+            count = next((i for i, probability in enumerate(acceptance) if probability < self.threshold), count)
         terms = {
             "distance": np.asarray([np.nan, *range(1, count + 1)]),
             "confidence": np.asarray([np.nan, *best[:count]]),
@@ -97,13 +95,13 @@ class BlockDrafter(Drafter):
             ("root", *("drafter",) * count),
             (-1,) * (count + 1),
             (1.0, *probabilities[:count]),
-            route="drawn" if drawn else "block",
+            route="drawn" if is_drawn else "block",
             terms=terms,
             notes={
-                "forward_ms": Span((started, read)), "walk_ms": Span((read, mark(device))), "draft_forwards": 1.0,
+                "forward_ms": Span((start_mark, read)), "walk_ms": Span((read, mark(device))), "draft_forwards": 1.0,
             },
             distributions=NodeDistributions(dict(enumerate(normal[:count])), self.vocab, normal=True),
-            drawn=drawn,
+            drawn=is_drawn,
             lattice=partial(lattice_of, self.network, walk, root),
         )  # fmt: skip
         if count or not acceptance:

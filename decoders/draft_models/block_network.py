@@ -74,9 +74,9 @@ class BlockConfig(Beside):
         object.__setattr__(self, "causal", tuple(map(bool, self.causal)))
         self.check(MOST_LAYERS, MOST_FEATURES)
         if self.places < 1 or self.block > MOST_BLOCK:
-            least = 1 if self.anchor else 2
+            minimum = 1 if self.anchor else 2
             raise ValueError(
-                f"a block of {self.block} rows drafts nothing or too much: {least} to {MOST_BLOCK} rows are possible "
+                f"a block of {self.block} rows drafts nothing or too much: {minimum} to {MOST_BLOCK} rows are possible "
                 f"where {'the root guesses too' if self.anchor else 'the masks alone guess'}"
             )
         if not -1 <= self.mask_token < self.vocab:
@@ -133,8 +133,8 @@ class BlockAttention(Attention):
             self.q_norm, self.k_norm = (Norm(config.head_dim, config.eps) for _ in range(2))
 
     def _heads(self, project: nn.Linear, x: Tensor, norm: str) -> Float[Tensor, "batch heads rows size"]:
-        made = project(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
-        return getattr(self, norm)(made) if hasattr(self, norm) else made
+        heads = project(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
+        return getattr(self, norm)(heads) if hasattr(self, norm) else heads
 
     def queries(self, x: Float[Tensor, "batch rows hidden"], cos: Tensor, sin: Tensor) -> Tensor:
         return rotate(self._heads(self.q_proj, x, "q_norm"), cos, sin)
@@ -159,15 +159,17 @@ class BlockConvolution(nn.Module):
 
     def before(self, x: Float[Tensor, "batch rows hidden"]) -> tuple[Tensor, Float[Tensor, "batch rows taps groups"]]:
         """The sublayer's input, and what is added to the kernels behind it."""
-        added = self.kernel_projection(x).unflatten(-1, (2, self.taps, -1))
-        return self._mix(x, added[:, :, 0], 0), added[:, :, 1]
+        kernel_offsets = self.kernel_projection(x).unflatten(-1, (2, self.taps, -1))
+        return self._mix(x, kernel_offsets[:, :, 0], 0), kernel_offsets[:, :, 1]
 
-    def behind(self, x: Float[Tensor, "batch rows hidden"], added: Tensor) -> Float[Tensor, "batch rows hidden"]:
+    def behind(
+        self, x: Float[Tensor, "batch rows hidden"], kernel_offsets: Tensor
+    ) -> Float[Tensor, "batch rows hidden"]:
         """The sublayer's output."""
-        return self._mix(x, added, 1)
+        return self._mix(x, kernel_offsets, 1)
 
-    def _mix(self, x: Tensor, added: Tensor, side: int) -> Tensor:
-        kernels = self.base_kernel[side] + added.repeat_interleave(self.group, -1)
+    def _mix(self, x: Tensor, kernel_offsets: Tensor, side: int) -> Tensor:
+        kernels = self.base_kernel[side] + kernel_offsets.repeat_interleave(self.group, -1)
         rows = x.shape[1]
         shifted = [F.pad(x, (0, 0, tap, 0))[:, :rows] for tap in range(self.taps)]
         return sum((kernels[:, :, tap] * shifted[tap] for tap in range(self.taps)), torch.zeros_like(x))
@@ -187,19 +189,21 @@ class BlockLayer(nn.Module):
         self, x: Float[Tensor, "batch rows hidden"], context: KeysValues | None, cos: Tensor, sin: Tensor,
         mask: Bool[Tensor, "*batch rows keys"] | None,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
-        read, added = self.input_layernorm(x), torch.zeros(0)
+        read, kernel_offsets = self.input_layernorm(x), torch.zeros(0)
         if hasattr(self, "attention_conv"):
-            read, added = self.attention_conv.before(read)
+            read, kernel_offsets = self.attention_conv.before(read)
         keys, values = self.self_attn.keys_values(read, cos, sin)
         if context is not None:
-            before = [part.expand(len(x), -1, -1, -1).to(keys.dtype) for part in context]
-            keys, values = torch.cat([before[0], keys], 2), torch.cat([before[1], values], 2)
-        made = self.self_attn.o_proj(attend(self.self_attn.queries(read, cos, sin), keys, values, mask))
-        x = x + (self.attention_conv.behind(made, added) if hasattr(self, "attention_conv") else made)
+            context_parts = [part.expand(len(x), -1, -1, -1).to(keys.dtype) for part in context]
+            keys, values = torch.cat([context_parts[0], keys], 2), torch.cat([context_parts[1], values], 2)
+        attention = self.self_attn.o_proj(attend(self.self_attn.queries(read, cos, sin), keys, values, mask))
+        x = x + (
+            self.attention_conv.behind(attention, kernel_offsets) if hasattr(self, "attention_conv") else attention
+        )
         read = self.post_attention_layernorm(x)
         if hasattr(self, "mlp_conv"):
-            read, added = self.mlp_conv.before(read)
-            return x + self.mlp_conv.behind(self.mlp(read), added)
+            read, kernel_offsets = self.mlp_conv.before(read)
+            return x + self.mlp_conv.behind(self.mlp(read), kernel_offsets)
         return x + self.mlp(read)
 
 

@@ -56,11 +56,11 @@ def fit(kind: str, head: Published, target: Target) -> Fit:
     return Fit(config, weights, about, partial(settle, target=target, warnings=warnings))
 
 
-def _whole(head: Published, name: str, value: Any, low: int, most: int, advice: str) -> int:
+def _whole(head: Published, name: str, value: Any, low: int, high: int, advice: str) -> int:
     """A whole number in a range. Raises UserError, with what is allowed and the advice."""
-    if type(value) is not int or not low <= value <= most:
+    if type(value) is not int or not low <= value <= high:
         raise UserError(
-            f"{head.place} cannot be read: its {CONFIG} says {name} = {value!r}, and {low:,} to {most:,} are possible"
+            f"{head.place} cannot be read: its {CONFIG} says {name} = {value!r}, and {low:,} to {high:,} are possible"
             f"; {advice}"
         )
     return value
@@ -71,7 +71,7 @@ def features_of(head: Published, target: Target) -> tuple[int, ...]:
     layers, speculators = target.shape.layers, head.format.endswith("speculators")
     name = "aux_hidden_state_layer_ids" if speculators else "target_layer_ids"
     ids = option(head, name)
-    if not isinstance(ids, list) or not ids or any(type(one) is not int for one in ids):
+    if not isinstance(ids, list) or not ids or any(type(layer) is not int for layer in ids):
         raise UserError(
             f"{head.place} cannot be read: its {CONFIG} says {name} = {ids!r}, and a list of the target's layers is "
             "wanted; bring the file that was published beside the weights"
@@ -79,23 +79,23 @@ def features_of(head: Published, target: Target) -> tuple[int, ...]:
     first, last = (0, layers) if speculators else (0, layers - 1)
     if head.format.startswith("dspark"):
         first = 0 if speculators else -1  # -1: the embedding
-    if out := [one for one in ids if not first <= one <= last]:
+    if out := [layer for layer in ids if not first <= layer <= last]:
         raise UserError(
             f"{head.place} was made for another target: {name} names {out[0]}, and {target.name} has {layers} layers, "
             f"{first} to {last}; open the model that it was trained for"
         )
     if ids != sorted(set(ids)):
         raise UserError(f"{head.place} cannot be read: {name} = {ids!r} is not in ascending order; bring the original")
-    return tuple(one if speculators else one + 1 for one in ids)
+    return tuple(layer if speculators else layer + 1 for layer in ids)
 
 
 def _config(head: Published, target: Target) -> BlockConfig:
-    said, shape, sizes = head.layer, target.shape, head.shapes
+    fields, shape, sizes = head.layer, target.shape, head.shapes
     check_there(head, "fc.weight", "layers.0.self_attn.q_proj.weight")
     features = features_of(head, target)
     hidden, reads = sizes["fc.weight"]
-    width, rest = divmod(reads, len(features))
-    if rest:
+    width, remainder = divmod(reads, len(features))
+    if remainder:
         raise UserError(
             f"{head.place} does not fit together: its fc reads {reads:,} numbers, which are not {len(features)} states "
             "of one width"
@@ -105,16 +105,16 @@ def _config(head: Published, target: Target) -> BlockConfig:
     layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
     kv_heads = sizes["layers.0.self_attn.k_proj.weight"][0] // size
     mlp = sizes["layers.0.mlp.gate_proj.weight"][0] if "layers.0.mlp.gate_proj.weight" in sizes else shape.mlp
-    vocab = said.get("vocab_size", shape.vocab)
+    vocab = fields.get("vocab_size", shape.vocab)
     drafted = sizes["lm_head.weight"][0] if "lm_head.weight" in sizes and "d2t" in sizes else 0
     qkv_bias = "layers.0.self_attn.q_proj.bias" in sizes
-    for name, stored in (
+    for name, stored_value in (
         ("hidden_size", hidden), ("num_key_value_heads", kv_heads), ("intermediate_size", mlp),
         ("num_hidden_layers", layers), ("attention_bias", qkv_bias), ("target_hidden_size", width),
     ):  # fmt: skip
-        check_equal(head, name, said.get(name, head.config.get(name)), stored)
-    for name, stored in (("draft_vocab_size", drafted or vocab), ("num_target_layers", shape.layers)):
-        check_equal(head, name, head.config.get(name), stored)
+        check_equal(head, name, fields.get(name, head.config.get(name)), stored_value)
+    for name, stored_value in (("draft_vocab_size", drafted or vocab), ("num_target_layers", shape.layers)):
+        check_equal(head, name, head.config.get(name), stored_value)
     anchor = anchor_of(head)
     block = _whole(
         head, "block_size", option(head, "block_size"), 1 if anchor else 2, 64,
@@ -129,8 +129,8 @@ def _config(head: Published, target: Target) -> BlockConfig:
     windows, causal = seen_by(head, layers)
     markov = head.config.get("markov_rank") or 0
     confidence = "confidence_head.proj.weight" in sizes
-    for name, there in (("markov_head_type", markov), ("confidence_head_with_markov", confidence)):
-        if head.config.get(name) and not there:
+    for name, has_part in (("markov_head_type", markov), ("confidence_head_with_markov", confidence)):
+        if head.config.get(name) and not has_part:
             raise UserError(f"{head.place} does not fit together: its {CONFIG} says {name}, and it has no such head")
     if markov and head.config.get("markov_head_type", "vanilla") != "vanilla":
         raise UserError(
@@ -138,11 +138,11 @@ def _config(head: Published, target: Target) -> BlockConfig:
             f"{head.config['markov_head_type']!r}, and 'vanilla' is read"
         )
     check_equal(head, "enable_confidence_head", head.config.get("enable_confidence_head"), confidence)
-    sized = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
+    size_fields = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
     try:
-        taps, group, rank, top_k = (int(option(head, name) or 0) for name in sized)
+        taps, group, rank, top_k = (int(option(head, name) or 0) for name in size_fields)
         return BlockConfig(
-            vocab, hidden, width, features, heads, kv_heads, size, mlp, layers, float(said.get("rms_norm_eps", 1e-6)),
+            vocab, hidden, width, features, heads, kv_heads, size, mlp, layers, float(fields.get("rms_norm_eps", 1e-6)),
             block=block, anchor=anchor, mask_token=mask, qk_norm="layers.0.self_attn.q_norm.weight" in sizes,
             qkv_bias=qkv_bias, out_bias="layers.0.self_attn.o_proj.bias" in sizes, windows=windows, causal=causal,
             rope=rope_of(head), context_length=head.setting("max_position_embeddings", shape.context_length),
@@ -159,19 +159,19 @@ def _config(head: Published, target: Target) -> BlockConfig:
 
 def anchor_of(head: Published) -> bool:
     """True where a row guesses the next token, by the checkpoint, else by its format's reading (DeepSpec's: yes)."""
-    said = option(head, "sample_from_anchor")
-    if said is not None and type(said) is not bool:
+    value = option(head, "sample_from_anchor")
+    if value is not None and type(value) is not bool:
         raise UserError(
-            f"{head.place} cannot be read: its {CONFIG} says sample_from_anchor = {said!r}, not true or false"
+            f"{head.place} cannot be read: its {CONFIG} says sample_from_anchor = {value!r}, not true or false"
         )
     bonus = head.config.get("dspark_bonus_anchor")
-    if said is not None and bonus is said:
+    if value is not None and bonus is value:
         raise UserError(
             f"{head.place} does not fit together: its {CONFIG} says sample_from_anchor and dspark_bonus_anchor are "
-            f"{said!r}, and they are opposites"
+            f"{value!r}, and they are opposites"
         )
-    if said is not None or bonus is not None:
-        return bool(said) if said is not None else not bonus
+    if value is not None or bonus is not None:
+        return bool(value) if value is not None else not bonus
     return head.format in ("dspark", "dflash-deepspec")
 
 
@@ -190,7 +190,7 @@ def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, 
     if types is not None and (
         not isinstance(types, list)
         or len(types) != layers
-        or any(one not in ("full_attention", "sliding_attention") for one in types)
+        or any(kind not in ("full_attention", "sliding_attention") for kind in types)
     ):
         raise UserError(
             f"{head.place} cannot be read: its {CONFIG} says layer_types = {types!r}, and {layers} × full_attention or "
@@ -201,12 +201,12 @@ def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, 
             f"{head.place} is of a variant that is not read: its {CONFIG} says use_sliding_window without layer_types; "
             "name the layers that slide there"
         )
-    sliding = [one == "sliding_attention" for one in types or [""] * layers]
+    sliding = [kind == "sliding_attention" for kind in types or [""] * layers]
     causal = head.config.get("is_causal")
     causal = option(head, "causal") if causal is None else causal
     if head.format.endswith("speculators"):
         causal = head.config.get("sliding_window_non_causal") is False
-    looks_back = [sliding_causal and one if causal is None else bool(causal) for one in sliding]
+    looks_back = [sliding_causal and is_sliding if causal is None else bool(causal) for is_sliding in sliding]
     if any(sliding) and head.format in ("dspark", "dflash-deepspec"):
         raise UserError(f"{head.place} is of a variant that is not read: {head.title} has no layer_types that slide")
     if any(sliding) and (type(width) is not int or width < 1):
@@ -214,7 +214,7 @@ def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, 
             f"{head.place} cannot be read: its {CONFIG} asks for sliding_attention, with sliding_window = {width!r}"
         )
     reach = int(width or 0) + (head.format == "dflash-transformers")  # there the last one counts too
-    windows = tuple(reach * one for one in sliding) if any(sliding) else ()
+    windows = tuple(reach * is_sliding for is_sliding in sliding) if any(sliding) else ()
     return windows, tuple(looks_back) if any(looks_back) else ()
 
 
@@ -257,11 +257,11 @@ def readings(network: BlockNetwork, target: Target) -> list[Trial]:
     for layers in near:
         states = torch.cat([memory.hidden[layer][:positions] for layer in layers], -1)
         context = network.context(network.read(states[None].to(weight.dtype)), cos[:positions], sin[:positions])
-        made = network(roots, context, cos[at][:, None], sin[at][:, None], visible(config, starts, positions))
+        block_states = network(roots, context, cos[at][:, None], sin[at][:, None], visible(config, starts, positions))
         for anchor in (config.anchor, not config.anchor):
             row = 0 if anchor else 1
             if row >= config.block:
                 continue
             fields = {"features": layers, "anchor": anchor}
-            trials.append(Trial(fields, agreement(network, made[:, row], truth)))
+            trials.append(Trial(fields, agreement(network, block_states[:, row], truth)))
     return trials

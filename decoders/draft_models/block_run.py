@@ -37,8 +37,8 @@ class BlockRun:
             states = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
             read = self.network.read(states[None].to(weight.dtype))
             remember = self.cache.rows(start, stop)
-            made = self.network.context(read, self.cache.cos[start:stop], self.cache.sin[start:stop])
-            for layer, (keys, values) in enumerate(made):
+            context_rows = self.network.context(read, self.cache.cos[start:stop], self.cache.sin[start:stop])
+            for layer, (keys, values) in enumerate(context_rows):
                 remember(layer, keys, values)
         return processed
 
@@ -48,10 +48,10 @@ class BlockRun:
         start = self.read(context)
         stop, store = start + self.config.block, self.cache.store
         (root,) = send(self.network.fc.weight.device, np.asarray([context.root], dtype=np.int64))
-        kept = [(store[i, 0, :, :, :start], store[i, 1, :, :, :start]) for i in range(self.config.layers)]
+        context_rows = [(store[i, 0, :, :, :start], store[i, 1, :, :, :start]) for i in range(self.config.layers)]
         masks = visible(self.config, torch.full((1,), start, device=root.device), start, apart=False)
         cos, sin = self.cache.cos[start:stop], self.cache.sin[start:stop]
-        return self.network.guessing(self.network(root, kept, cos, sin, masks))[0]
+        return self.network.guessing(self.network(root, context_rows, cos, sin, masks))[0]
 
 
 def visible(
@@ -65,12 +65,12 @@ def visible(
     rows = starts[:, None] + torch.arange(config.block, device=starts.device)
     text = torch.arange(positions, device=starts.device).expand(len(starts), -1)
     keys = torch.cat([text, rows], 1)
-    own = torch.arange(keys.shape[1], device=starts.device) >= positions
-    allowed = (own | (keys < starts[:, None]))[:, None]
+    in_block = torch.arange(keys.shape[1], device=starts.device) >= positions
+    key_mask = (in_block | (keys < starts[:, None]))[:, None]
     distances = rows[:, :, None] - keys[:, None]
     masks = list[Tensor | None]()
     for layer in range(config.layers):
-        sees = allowed.expand(-1, config.block, -1)
+        sees = key_mask.expand(-1, config.block, -1)
         if config.windows and (window := config.windows[layer]):
             sees = sees & (distances.abs() < window)
         if config.causal and config.causal[layer]:

@@ -42,45 +42,48 @@ def walk_blocks(
     network: BlockNetwork, states: Float[Tensor, "positions hidden"], root: int, choose: Choose = likeliest
 ) -> Walk:
     """The walk behind a root, from left to right."""
-    alone, config = network.say(states), network.config
+    base_logits, config = network.say(states), network.config
     if choose is likeliest and not (config.markov_rank or config.selector_rank):
-        return Walk(alone.argmax(-1), alone, alone, states)
-    before, places, said = torch.full((1,), root, device=states.device), list[Tensor](), list[Tensor]()
-    for state, logits in zip(states, alone, strict=True):
-        place, told = choose(score(network, logits, state, before))
+        return Walk(base_logits.argmax(-1), base_logits, base_logits, states)
+    previous_token, places, distributions = torch.full((1,), root, device=states.device), list[Tensor](), list[Tensor]()
+    for state, logits in zip(states, base_logits, strict=True):
+        place, distribution = choose(score(network, logits, state, previous_token))
         places.append(place)
-        said.append(told)
-        before = tokens_at(network, place)
-    return Walk(torch.cat(places), torch.stack(said), alone, states)
+        distributions.append(distribution)
+        previous_token = tokens_at(network, place)
+    return Walk(torch.cat(places), torch.stack(distributions), base_logits, states)
 
 
 def score(
-    network: BlockNetwork, alone: Float[Tensor, " drafted"], state: Float[Tensor, " hidden"], before: Int[Tensor, "1"]
+    network: BlockNetwork,
+    base_logits: Float[Tensor, " drafted"],
+    state: Float[Tensor, " hidden"],
+    previous_token: Int[Tensor, "1"],
 ) -> Float[Tensor, " drafted"]:
     """A position's logits given the token before it; of a candidate selector those of its candidates alone."""
     config = network.config
     if config.selector_rank:
-        best, candidates = alone.topk(config.selector_top_k)
-        whole = torch.full_like(alone, -torch.inf)
-        return whole.index_copy_(0, candidates, best + transition(network, before, candidates, state)[0])
+        best, candidates = base_logits.topk(config.selector_top_k)
+        whole = torch.full_like(base_logits, -torch.inf)
+        return whole.index_copy_(0, candidates, best + transition(network, previous_token, candidates, state)[0])
     if config.markov_rank:
-        return alone + transition(network, before, None, state)[0]
-    return alone
+        return base_logits + transition(network, previous_token, None, state)[0]
+    return base_logits
 
 
 def transition(
-    network: BlockNetwork, before: Int[Tensor, " before"], places: Int[Tensor, " candidates"] | None,
+    network: BlockNetwork, previous_tokens: Int[Tensor, " before"], places: Int[Tensor, " candidates"] | None,
     state: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "before candidates"]:  # fmt: skip
-    """The addition of tokens ``before`` to the logits of tokens at ``places`` (None: all that can be drafted), where
-    ``state`` guesses: W2 W1[x] (DSpark), or ⟨A[p] ⊙ W h, B[c]⟩ (DFlash2).
+    """The addition of tokens ``previous_tokens`` to the logits of tokens at ``places`` (None: all that can be drafted),
+    where ``state`` guesses: W2 W1[x] (DSpark), or ⟨A[p] ⊙ W h, B[c]⟩ (DFlash2).
     """
     if network.config.selector_rank:
         selector = network.candidate_selector
-        read = selector.predecessor_codebook[before] * selector.hidden_projection(state)
+        read = selector.predecessor_codebook[previous_tokens] * selector.hidden_projection(state)
         successors = selector.successor_codebook
     else:
-        read, successors = network.markov_head.markov_w1(before), network.markov_head.markov_w2.weight
+        read, successors = network.markov_head.markov_w1(previous_tokens), network.markov_head.markov_w2.weight
     return (read @ (successors if places is None else successors[places]).mT).float()
 
 
@@ -90,8 +93,8 @@ def confidences(network: BlockNetwork, walk: Walk, root: int) -> Float[Tensor, "
     read = walk.states
     if network.config.confidence_markov:
         tokens = tokens_at(network, walk.places)
-        before = torch.cat([tokens.new_full((1,), root), tokens[:-1]])
-        read = torch.cat([read, network.markov_head.markov_w1(before)], -1)
+        previous_tokens = torch.cat([tokens.new_full((1,), root), tokens[:-1]])
+        read = torch.cat([read, network.markov_head.markov_w1(previous_tokens)], -1)
     return network.confidence_head.proj(read)[:, 0].float().sigmoid()
 
 
@@ -102,9 +105,9 @@ def lattice_of(network: BlockNetwork, walk: Walk, root: int) -> Lattice:
     logs = walk.alone.log_softmax(-1)
     count = min(config.selector_top_k or RECORDED, logs.shape[1])
     places = logs.topk(count).indices
-    taken = places == walk.places[:, None]
-    outside = ~taken.any(1)
-    places[outside, -1] = walk.places[outside]
+    on_walk = places == walk.places[:, None]
+    missing_rows = ~on_walk.any(1)
+    places[missing_rows, -1] = walk.places[missing_rows]
     tokens, transitions = tokens_at(network, places), None
     if config.markov_rank or config.selector_rank:
         roots = torch.full_like(tokens[0], root)

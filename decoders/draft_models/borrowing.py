@@ -75,8 +75,12 @@ class Borrowing(nn.Module):
         are the first columns. Comes after any move to a dtype or device.
         """
         like, width = next(self.parameters()), self.config.hidden
-        own = getattr(self, "embed_tokens", None)
-        table = nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(like)) if own is None else own
+        own_embedding = getattr(self, "embed_tokens", None)
+        table = (
+            nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(like))
+            if own_embedding is None
+            else own_embedding
+        )
         object.__setattr__(self, "embedding", table)  # past nn.Module, which would make it a part of this one
         if not self.config.shared:
             return

@@ -55,15 +55,15 @@ class CompiledForwards(ABC):
         self._visible = torch.zeros(0)
 
     @classmethod
-    def of(cls, target: Target, network: Any, *more: Any) -> Self | None:
+    def of(cls, target: Target, network: Any, *arguments: Any) -> Self | None:
         """A network's compiled forwards, kept with the target; None where they are not wanted or cannot be had."""
         weight, key = next(network.parameters()), ("compiled", id(network))
         if target.engines.static is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
             return None
-        if (made := target.companions.get(key)) is None or made.engines is not target.engines:
-            made = target.companions[key] = cls(target, network, *more)
-            target.engines.add(made.parts.values())
-        return made
+        if (forwards := target.companions.get(key)) is None or forwards.engines is not target.engines:
+            forwards = target.companions[key] = cls(target, network, *arguments)
+            target.engines.add(forwards.parts.values())
+        return forwards
 
     @abstractmethod
     def shape(self, kind: str) -> ForwardShape:
@@ -75,13 +75,19 @@ class CompiledForwards(ABC):
 
     def linears(self) -> dict[str, Any]:
         """The network's linear layers by name, with a head that it borrows."""
-        named = {name: module for name, module in self.network.named_modules() if hasattr(module, "in_features")}
-        return named | {name: own for name, own in vars(self.network).items() if hasattr(own, "in_features")}
+        linear_modules = {
+            name: module for name, module in self.network.named_modules() if hasattr(module, "in_features")
+        }
+        return linear_modules | {
+            name: module for name, module in vars(self.network).items() if hasattr(module, "in_features")
+        }
 
     def packs_at(self, rows: int) -> tuple[str, ...]:
         """Whose packed weights are the faster ones for so many rows."""
         linears = self.linears().items()
-        return tuple(sorted(n for n, own in linears if isinstance(own, PackedLinear) and own.packed_from <= rows))
+        return tuple(
+            sorted(n for n, linear in linears if isinstance(linear, PackedLinear) and linear.packed_from <= rows)
+        )
 
     def _weights(self, shape: ForwardShape) -> list[Tensor]:
         weights = list[Tensor]()
@@ -100,20 +106,20 @@ class CompiledForwards(ABC):
     def ready(self) -> bool:
         """True once all parts are there; one that was made meanwhile is opened."""
         for kind, part in self.parts.items():
-            if kind not in self.opened and (opened := WORKSHOP.open(part)) is not None:
-                self.opened[kind] = opened
+            if kind not in self.opened and (runner := WORKSHOP.open(part)) is not None:
+                self.opened[kind] = runner
         return len(self.opened) == len(self.parts)
 
     def check(self) -> bool:
         """Compare compiled forwards with eager ones, once; from then on they are used, or never."""
-        apart = 0.0
+        difference = 0.0
         for kind in self.kinds:
             compiled, eager = self.forwards(kind)
-            ours, stock = compiled(), eager()
-            apart = max(apart, float((ours - stock).abs().max()) / max(1.0, float(stock.std())))
-        self.checked = apart <= TOLERANCE
+            compiled_output, stock = compiled(), eager()
+            difference = max(difference, float((compiled_output - stock).abs().max()) / max(1.0, float(stock.std())))
+        self.checked = difference <= TOLERANCE
         if not self.checked:
-            say_once(f"compiled forwards of the {self.noun} differ from its own by {apart:.2g}: not used")
+            say_once(f"compiled forwards of the {self.noun} differ from its own by {difference:.2g}: not used")
         return self.checked
 
     def everywhere(self, keys: int) -> Float[Tensor, "1 keys"]:
@@ -137,7 +143,8 @@ class CompiledDraft(CompiledForwards):
         return ForwardShape(self.model.config, kind, self.packs_at(self.kinds[kind]), self.kv_heads)
 
     def run(
-        self, ids: Int[Tensor, " rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
+        self, ids: Int[Tensor, " rows"], start: int, rotary: Sequence[Tensor], target_rotary: Sequence[Tensor],
+        store: Tensor,
         context: Any,
     ) -> tuple[Float[Tensor, " drafted"], list[Tensor]]:  # fmt: skip
         """Rows behind ``start`` others, of the draft or the text, each of which sees those before it: logits of the
@@ -145,17 +152,19 @@ class CompiledDraft(CompiledForwards):
         """
         count, root, config = len(ids), context.root_position, self.model.config
         stop, one_row = start + count, count == 1
-        their_cos, their_sin = theirs if config.kv_layers else (ids.new_zeros((count, 2), dtype=torch.float32),) * 2
+        their_cos, their_sin = (
+            target_rotary if config.kv_layers else (ids.new_zeros((count, 2), dtype=torch.float32),) * 2
+        )
         if one_row:
             mask, their_mask = self.everywhere(stop), self.everywhere(root)
         else:
-            at, least = torch.arange(start, stop)[:, None], torch.finfo(torch.float32).min
-            mask = torch.zeros(count, stop).masked_fill_(torch.arange(stop) > at, least)
-            their_mask = torch.zeros(count, root).masked_fill_(torch.arange(root) >= at, least)
+            at, mask_value = torch.arange(start, stop)[:, None], torch.finfo(torch.float32).min
+            mask = torch.zeros(count, stop).masked_fill_(torch.arange(stop) > at, mask_value)
+            their_mask = torch.zeros(count, root).masked_fill_(torch.arange(root) >= at, mask_value)
         caches, kind = [part for layer in store for part in layer], ROW if one_row else TEXT
         for layer in config.kv_layers:
             caches += [context.cache.keys(layer)[None], context.cache.values(layer)[None]]
-        tensors = [ids, *own, their_cos, their_sin, torch.arange(start, stop), mask, their_mask]
+        tensors = [ids, *rotary, their_cos, their_sin, torch.arange(start, stop), mask, their_mask]
         logits, *queries = self.opened[kind].run([*tensors, *caches, *self.weights[kind]])
         return logits, queries
 

@@ -108,27 +108,27 @@ class DraftRun:
         self, tokens: Sequence[int] | Int[Tensor, " rows"], parents: Sequence[int]
     ) -> Float[Tensor, "rows vocab"]:
         """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
-        count, before = len(tokens), self.drafted
-        sees = np.zeros((before + count, before + count), dtype=bool)
-        sees[:before, :before] = self.sees
+        count, first_row = len(tokens), self.drafted
+        sees = np.zeros((first_row + count, first_row + count), dtype=bool)
+        sees[:first_row, :first_row] = self.sees
         depths = []
-        for row, parent in enumerate(parents, start=before):
+        for row, parent in enumerate(parents, start=first_row):
             if parent >= 0:
                 sees[row] = sees[parent]
             sees[row, row] = True
             depths.append(int(sees[row].sum()))
-        self.sees, self.drafted = sees, before + count
+        self.sees, self.drafted = sees, first_row + count
         first = self.base + depths[0] - 1
         ids = [] if isinstance(tokens, Tensor) else [np.asarray(tokens, dtype=np.int64)]
         positions, mask = slice(first, first + 1), None
         if count > 1 or not sees[-1].all():
-            *parts, positions, own = send(self.device, *ids, np.asarray(depths) + self.base - 1, sees[before:])
-            mask = torch.ones((count, self.base + before + count), dtype=torch.bool, device=self.device)
-            mask[:, self.base :] = own
+            *parts, positions, tree_mask = send(self.device, *ids, np.asarray(depths) + self.base - 1, sees[first_row:])
+            mask = torch.ones((count, self.base + first_row + count), dtype=torch.bool, device=self.device)
+            mask[:, self.base :] = tree_mask
         else:
             parts = send(self.device, *ids)
-        there = tokens if isinstance(tokens, Tensor) else parts[0]
-        return self.forward(there, self.base + before, positions, mask)
+        device_tokens = tokens if isinstance(tokens, Tensor) else parts[0]
+        return self.forward(device_tokens, self.base + first_row, positions, mask)
 
     def wrote(self, tokens: Sequence[int]) -> None:
         """Nothing to do: what was drafted is read again, with the target's keys."""
@@ -166,9 +166,9 @@ class DraftRun:
             return self.model.everything(logits[None])
         rows, last = len(ids), self.model.config.layers - 1
         only = last_only and rows > 1
-        seen = [self._view(i, positions, only and i == last) for i in range(last + 1)]
+        views = [self._view(i, positions, only and i == last) for i in range(last + 1)]
         turns = self.cache.cos[positions], self.cache.sin[positions]
-        states = self.model(ids[None], seen, turns, mask, self.cache.rows(start, start + rows), only)
+        states = self.model(ids[None], views, turns, mask, self.cache.rows(start, start + rows), only)
         return self.model.everything(self.model.head(states)[0].float())
 
     def _view(self, layer: int, positions: slice | Tensor, last_only: bool) -> TargetView | None:

@@ -66,10 +66,10 @@ class Chain:
         """Read from the device."""
         return fetch(torch.cat(self.drafted))[0].tolist() if self.drafted else []
 
-    def add(self, token: Int[Tensor, "1"], said: Tensor, forward: int, distance: int = 0) -> None:
+    def add(self, token: Int[Tensor, "1"], distribution: Tensor, forward: int, distance: int = 0) -> None:
         """One more token."""
         self.drafted.append(token)
-        self.told.append(said)
+        self.told.append(distribution)
         self.forward.append(forward)
         self.distance.append(distance)
 
@@ -123,10 +123,10 @@ class ModelDrafter(Drafter):
 
     def __init__(
         self, run: Running, gamma: int, expansion: str = "none", size: int = 4, *, heuristic: bool = False,
-        delayed: bool = False, chain: Callable[[Context, int, Choose], Chain] | None = None,
+        is_delayed: bool = False, chain: Callable[[Context, int, Choose], Chain] | None = None,
     ) -> None:  # fmt: skip
         self.run, self.expansion, self.size = run, expansion, size
-        self.heuristic, self.delayed, self.looks_at = heuristic, delayed, run.looks_at
+        self.heuristic, self.delayed, self.looks_at = heuristic, is_delayed, run.looks_at
         self.chain, self.counted = chain or partial(one_by_one, run), chain is not None
         self.chooser: Chooser | None = None
         self.gammas = {0: gamma}  # γ from a context length on
@@ -143,10 +143,10 @@ class ModelDrafter(Drafter):
 
     def gamma(self, context: Context) -> int:
         """γ at this point of the run, whatever was decoded after it."""
-        unchanged = common_prefix(self.tokens, context.tokens)
-        if unchanged == len(self.tokens):  # the run went on
-            unchanged = context.length
-        self.gammas = {length: gamma for length, gamma in self.gammas.items() if length <= unchanged}
+        prefix_length = common_prefix(self.tokens, context.tokens)
+        if prefix_length == len(self.tokens):  # the run went on
+            prefix_length = context.length
+        self.gammas = {length: gamma for length, gamma in self.gammas.items() if length <= prefix_length}
         self.tokens = context.tokens.copy()
         return self.gammas[max(self.gammas)]
 
@@ -172,14 +172,14 @@ class ModelDrafter(Drafter):
         drawing = self.chooser if self.expansion == "none" else None
         choose = likeliest if drawing is None else drawn_at(drawing, context.length)
         device = context.device
-        started = mark(device)
+        start_mark = mark(device)
         chain = self.chain(context, depth, choose)
-        forwarded = mark(device)
+        forward_mark = mark(device)
         distributions = torch.stack(chain.told) if drawing is not None else torch.stack(chain.told).softmax(-1)
-        made = expand(context.root, torch.cat(chain.drafted), distributions, self.expansion, self.size)
-        self.run.wrote(made.tree.tokens[1:depth])  # the last one was not read
-        notes = {"forward_ms": Span((started, forwarded)), "expand_ms": Span((forwarded, mark(device)))}
-        return self._draft(made, distributions, drawing is not None, gamma, notes, chain)
+        proposal = expand(context.root, torch.cat(chain.drafted), distributions, self.expansion, self.size)
+        self.run.wrote(proposal.tree.tokens[1:depth])  # the last one was not read
+        notes = {"forward_ms": Span((start_mark, forward_mark)), "expand_ms": Span((forward_mark, mark(device)))}
+        return self._draft(proposal, distributions, drawing is not None, gamma, notes, chain)
 
     def _beams(self, context: Context, depth: int, gamma: int) -> Draft:
         device = context.device
@@ -194,27 +194,27 @@ class ModelDrafter(Drafter):
         first = self.run.read(context)
         marks.append(mark(device))
         width = int(self.expansion.split()[1])
-        made, distributions = beam_search(context.root, first, extend, width, depth)
+        proposal, distributions = beam_search(context.root, first, extend, width, depth)
         marks.append(mark(device))
         spans = list(pairwise(marks))
         notes = {"forward_ms": Span(*spans[::2]), "expand_ms": Span(*spans[1::2])}
-        return self._draft(made, distributions, False, gamma, notes)
+        return self._draft(proposal, distributions, False, gamma, notes)
 
     def _draft(
-        self, made: Proposal, distributions: Tensor, drawn: bool, gamma: int, times: Mapping[str, Span],
+        self, proposal: Proposal, distributions: Tensor, drawn: bool, gamma: int, times: Mapping[str, Span],
         chain: Chain | None = None,
     ) -> Draft:  # fmt: skip
-        tree, rows = made.tree, made.rows
-        confidence = [float("nan"), *(made.confidences[rows[parent]] for parent in tree.parents[1:])]
+        tree, rows = proposal.tree, proposal.rows
+        confidence = [float("nan"), *(proposal.confidences[rows[parent]] for parent in tree.parents[1:])]
         terms = {
             "confidence": np.asarray(confidence),
             "bin": np.asarray([np.nan, *(bin_of(p) for p in confidence[1:])], dtype=float),
-            "draft_rank": np.asarray([np.nan, *made.ranks[1:]], dtype=float),
+            "draft_rank": np.asarray([np.nan, *proposal.ranks[1:]], dtype=float),
         }
         if self.delayed:
             terms["kv_delay"] = np.asarray([np.nan, *tree.depths[1:]], dtype=float)
         route = "drawn" if drawn else {"none": "chain", "confidence": "cape"}.get(self.expansion, self.expansion)
-        spread = tuple("expansion" if extra else "drafter" for extra in made.expanded[1:])
+        spread = tuple("expansion" if extra else "drafter" for extra in proposal.expanded[1:])
         by_node = {node: distributions[row] for node, row in rows.items()}
         notes: dict[str, SupportsFloat] = {"gamma": float(gamma), **times}
         if self.delayed:
@@ -228,7 +228,7 @@ class ModelDrafter(Drafter):
         weights = self.run.looks(list(rows.values()))
         looks = Looks(tuple(rows), tuple(self.looks_at["layers"]), weights) if weights and self.looks_at else None
         return Draft(
-            tree, ("root", *spread), (-1,) * len(tree), made.probabilities, route=route, terms=terms, notes=notes,
+            tree, ("root", *spread), (-1,) * len(tree), proposal.probabilities, route=route, terms=terms, notes=notes,
             distributions=by_node, drawn=drawn, looks=looks,
         )  # fmt: skip
 
@@ -248,7 +248,7 @@ def drawn_at(chooser: Chooser, length: int) -> Choose:
     random = np.random.default_rng([chooser.sampling.seed, 1, length])
 
     def choose(logits: Tensor) -> tuple[Tensor, Tensor]:
-        said = chooser.probabilities(logits[None])
-        return drawn_tokens(said, [float(random.random())]), said[0]
+        probabilities = chooser.probabilities(logits[None])
+        return drawn_tokens(probabilities, [float(random.random())]), probabilities[0]
 
     return choose

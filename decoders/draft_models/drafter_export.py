@@ -19,23 +19,28 @@ def causal_lm(source: Source) -> PartFiles:
         table, head = (module.weight.detach()[:, : config.hidden] for module in (target.embeddings, target.head))
     assert table is not None and head is not None
     tied = config.shared and bool(getattr(target.config, "tie_word_embeddings", False))
-    made = {"model.embed_tokens.weight": table, "model.norm.weight": weights["norm.weight"]}
+    tensors = {"model.embed_tokens.weight": table, "model.norm.weight": weights["norm.weight"]}
     if not tied:
-        made["lm_head.weight"] = head
+        tensors["lm_head.weight"] = head
     for number in range(config.layers):
-        here, there = f"layers.{number}.", f"model.layers.{number}."
-        own = {name.removeprefix(here): tensor for name, tensor in weights.items() if name.startswith(here)}
-        query, keys, values = own["qkv.weight"].chunk(3)
-        gate, up = own["gate_up.weight"].chunk(2)
-        named = {
-            "input_layernorm": own["norm.weight"], "post_attention_layernorm": own["mlp_norm.weight"],
+        source_prefix, export_prefix = f"layers.{number}.", f"model.layers.{number}."
+        layer_weights = {
+            name.removeprefix(source_prefix): tensor
+            for name, tensor in weights.items()
+            if name.startswith(source_prefix)
+        }
+        query, keys, values = layer_weights["qkv.weight"].chunk(3)
+        gate, up = layer_weights["gate_up.weight"].chunk(2)
+        named_tensors = {
+            "input_layernorm": layer_weights["norm.weight"],
+            "post_attention_layernorm": layer_weights["mlp_norm.weight"],
             "self_attn.q_proj": query, "self_attn.k_proj": keys, "self_attn.v_proj": values,
-            "self_attn.o_proj": own["out.weight"], "mlp.gate_proj": gate, "mlp.up_proj": up,
-            "mlp.down_proj": own["down.weight"],
+            "self_attn.o_proj": layer_weights["out.weight"], "mlp.gate_proj": gate, "mlp.up_proj": up,
+            "mlp.down_proj": layer_weights["down.weight"],
         }  # fmt: skip
-        made |= {f"{there}{name}.weight": tensor for name, tensor in named.items()}
+        tensors |= {f"{export_prefix}{name}.weight": tensor for name, tensor in named_tensors.items()}
     stops = sorted(target.stop_ids)
-    said = {
+    config_fields = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": config.vocab,
         "hidden_size": config.hidden, "intermediate_size": config.mlp, "num_hidden_layers": config.layers,
         "num_attention_heads": config.heads, "num_key_value_heads": config.heads, "rms_norm_eps": config.eps,
@@ -49,4 +54,4 @@ def causal_lm(source: Source) -> PartFiles:
             f"It learnt to draft {config.draft_vocab:,} of {config.vocab:,} tokens; a causal LM gives the others the "
             "probabilities that the target's head has for them, so that it may draft one of these.",
         )
-    return PartFiles(said, made, notes, target.tokenizer)
+    return PartFiles(config_fields, tensors, notes, target.tokenizer)

@@ -36,11 +36,11 @@ def third(form: str, source: Source) -> PartFiles:
         drafted = source.weights["drafted"].long()
         weights["d2t"] = drafted - torch.arange(config.draft_vocab)
         weights["t2d"] = torch.zeros(config.vocab, dtype=torch.bool).index_fill_(0, drafted, True)
-    named = {"norm_before_fc": config.norm_before_fc, "fc_norm": config.fc_norm, "norm_output": config.norm_output}
+    options = {"norm_before_fc": config.norm_before_fc, "fc_norm": config.fc_norm, "norm_output": config.norm_output}
     variant: dict[str, Any] = {
         "draft_vocab_size": config.draft_vocab or config.vocab, "norm_before_residual": config.norm_before_residual,
         "eagle_aux_hidden_state_layer_ids": list(config.features),
-        **{name: True for name, value in named.items() if value},
+        **{name: True for name, value in options.items() if value},
         **({"target_hidden_size": config.target_hidden} if config.target_hidden != config.hidden else {}),
     }  # fmt: skip
     notes = _notes(source, config)
@@ -68,8 +68,8 @@ def first(source: Source) -> PartFiles:
             f"{source.place} drafts {config.draft_vocab:,} of {config.vocab:,} tokens, and EAGLE-1's form has no draft "
             "vocabulary; EAGLE-3's has one (`specviz train eagle3`)"
         )
-    said = {**_layer(config), "bias": config.fc_bias, "qkv_bias": config.qkv_bias}
-    return PartFiles({**said, "architectures": ["LlamaForCausalLM"]}, _tensors(source))
+    config_fields = {**_layer(config), "bias": config.fc_bias, "qkv_bias": config.qkv_bias}
+    return PartFiles({**config_fields, "architectures": ["LlamaForCausalLM"]}, _tensors(source))
 
 
 def _fitting(source: Source) -> EagleConfig:

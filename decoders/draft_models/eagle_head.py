@@ -94,8 +94,8 @@ class Beside(ConfigJson):
         if not 0 <= self.draft_vocab < self.vocab:
             raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
         for name in ("windows", "causal"):
-            if (given := getattr(self, name, ())) and (len(given) != self.layers or min(given) < 0):
-                raise ValueError(f"{name} of {given} are not possible for {self.layers} layers")
+            if (indices := getattr(self, name, ())) and (len(indices) != self.layers or min(indices) < 0):
+                raise ValueError(f"{name} of {indices} are not possible for {self.layers} layers")
         if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
             raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
@@ -221,13 +221,13 @@ class EagleLayer(nn.Module):
         """The attention's input, and the states that its output is added to."""
         if self.pairs:
             normed = self.hidden_norm(state)
-            both = torch.cat([self.input_layernorm(embedded), normed], -1)
-            return both, normed if self.norm_before_residual else state
+            attention_input = torch.cat([self.input_layernorm(embedded), normed], -1)
+            return attention_input, normed if self.norm_before_residual else state
         return self.input_layernorm(state) if hasattr(self, "input_layernorm") else state, state
 
-    def out_of_attention(self, residual: Tensor, attended: Tensor) -> Tensor:
+    def out_of_attention(self, residual: Tensor, attention_out: Tensor) -> Tensor:
         """The layer's state, from what the heads gave, joined."""
-        state = residual + self.self_attn.o_proj(attended)
+        state = residual + self.self_attn.o_proj(attention_out)
         return state + self.mlp(self.post_attention_layernorm(state))
 
 

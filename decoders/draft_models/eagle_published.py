@@ -39,12 +39,12 @@ def fit(third: bool, head: Published, target: Target) -> Fit:
     config = _config(head, third, target)
     copies = () if third else ("lm_head.weight",)  # some carry one of the target's
     weights = tensors_of(head, EagleHead, config, target, copies)
-    own = "embed_tokens.weight" in weights
+    has_embedding = "embed_tokens.weight" in weights
     warnings = []
-    if own and config.hidden == target.shape.hidden:
+    if has_embedding and config.hidden == target.shape.hidden:
         if same_table(weights["embed_tokens.weight"], target.embeddings):
             del weights["embed_tokens.weight"]
-            own = False
+            has_embedding = False
         elif not third:
             warnings.append("its embedding is not the target's: it may have been trained for another model")
     unsure = head.config.get("norm_output") is not None and head.format != "eagle3-speculators"
@@ -54,7 +54,7 @@ def fit(third: bool, head: Published, target: Target) -> Fit:
             "whether the normed state is fed back; SpecForge before September 2026 never fed it back, and where it is "
             "false left away the norm in front of its head"
         )
-    config = replace(config, own_embedding=own)
+    config = replace(config, own_embedding=has_embedding)
     about = about_of(head, weights, config, offset=config.offset, verifier=_verifier(head.config), warnings=warnings)
     options = {"target": target, "warnings": warnings, "unsure": unsure}
     return Fit(config, weights, about, partial(settle, **options) if third else None)
@@ -65,8 +65,8 @@ def _check_sizes(head: Published, third: bool, target: Target) -> None:
     shape, name = target.shape, target.name
     hidden, reads = head.shapes["fc.weight"]
     states = len(_layer_ids(head, target)) if third else 1
-    width, rest = divmod(reads if third else reads - hidden, states)
-    if rest:
+    width, remainder = divmod(reads if third else reads - hidden, states)
+    if remainder:
         raise UserError(f"{head.place} reads {reads:,} numbers, which are not {states} states of one width")
     if width != shape.hidden:
         raise UserError(
@@ -75,11 +75,11 @@ def _check_sizes(head: Published, third: bool, target: Target) -> None:
         )
     vocab = head.layer.get("vocab_size", shape.vocab)
     rows = head.shapes.get("embed_tokens.weight", (vocab,))[0]
-    chosen = head.shapes.get("t2d", (rows,))[0]
-    for count, where in ((vocab, "its config.json says"), (rows, "its embedding has"), (chosen, "its t2d has")):
+    t2d_size = head.shapes.get("t2d", (rows,))[0]
+    for count, source in ((vocab, "its config.json says"), (rows, "its embedding has"), (t2d_size, "its t2d has")):
         if count != shape.vocab:
             raise UserError(
-                f"{head.place} was made for another vocabulary: {where} {count:,} tokens, and {name} has "
+                f"{head.place} was made for another vocabulary: {source} {count:,} tokens, and {name} has "
                 f"{shape.vocab:,}"
             )
     if "embed_tokens.weight" not in head.shapes and hidden != shape.hidden:
@@ -118,7 +118,7 @@ def _layer_ids(head: Published, target: Target) -> tuple[int, ...]:
 
 
 def _config(head: Published, third: bool, target: Target) -> EagleConfig:
-    said, shape, sizes = head.layer, target.shape, head.shapes
+    fields, shape, sizes = head.layer, target.shape, head.shapes
     hidden, heads = sizes["fc.weight"][0], head.setting("num_attention_heads")
     size = head.setting("head_dim", hidden // heads)
     drafted = sizes["lm_head.weight"][0] if "lm_head.weight" in sizes else 0
@@ -126,27 +126,27 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
     layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
     kv_heads = sizes["layers.0.self_attn.k_proj.weight"][0] // size
     mlp = sizes["layers.0.mlp.gate_proj.weight"][0]
-    copied = said.get("num_hidden_layers") == shape.layers  # some configurations are copies of the target's
+    is_copy = fields.get("num_hidden_layers") == shape.layers  # some configurations are copies of the target's
     fc_bias, qkv_bias = "fc.bias" in sizes, "layers.0.self_attn.q_proj.bias" in sizes
-    for name, stored in (
+    for name, stored_value in (
         ("hidden_size", hidden), ("num_key_value_heads", kv_heads), ("intermediate_size", mlp),
-        ("num_hidden_layers", shape.layers if copied else layers), ("attention_bias", qkv_bias),
+        ("num_hidden_layers", shape.layers if is_copy else layers), ("attention_bias", qkv_bias),
         ("qkv_bias", qkv_bias), ("bias", fc_bias),
     ):  # fmt: skip
-        check_equal(head, name, said.get(name), stored)
+        check_equal(head, name, fields.get(name), stored_value)
     if third:
         check_equal(head, "target_hidden_size", head.config.get("target_hidden_size"), shape.hidden)
         check_equal(head, "draft_vocab_size", head.config.get("draft_vocab_size"), drafted or shape.vocab)
-        if not drafted and (said.get("tie_word_embeddings") or head.config.get("tie_word_embeddings")):
+        if not drafted and (fields.get("tie_word_embeddings") or head.config.get("tie_word_embeddings")):
             raise UserError(f"{head.place} is of a variant that is not read: its tie_word_embeddings is true")
-    named = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output") if third else ()
-    variants, sliding, rope = {name: flag(head, name) for name in named}, windows(head, layers), rope_of(head)
+    flag_names = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output") if third else ()
+    variants, sliding, rope = {name: flag(head, name) for name in flag_names}, windows(head, layers), rope_of(head)
     scaled = rope["rope_type"] == "yarn" and "original_max_position_embeddings" not in rope  # by the longest text
     context_length = head.setting("max_position_embeddings", None if scaled else shape.context_length)
     try:
         return EagleConfig(
             shape.vocab, hidden, shape.hidden, _layer_ids(head, target) if third else (shape.layers,), heads,
-            kv_heads, size, mlp, layers, float(said.get("rms_norm_eps", 1e-6)), third=third, fc_bias=fc_bias,
+            kv_heads, size, mlp, layers, float(fields.get("rms_norm_eps", 1e-6)), third=third, fc_bias=fc_bias,
             qkv_bias=qkv_bias, out_bias="layers.0.self_attn.o_proj.bias" in sizes,
             **variants, windows=sliding, rope=rope, context_length=context_length,
             shared="lm_head.weight" not in sizes or not third, draft_vocab=drafted % shape.vocab if third else 0,
@@ -174,8 +174,8 @@ def settle(network: nn.Module, target: Target, warnings: list[str], unsure: bool
     trials = readings(network, target)
     if not trials:
         return {}
-    made = take_best(network, trials, _reading, warnings)
-    return {**made, **_settle_norm(network, target, warnings)} if unsure else made
+    settings = take_best(network, trials, _reading, warnings)
+    return {**settings, **_settle_norm(network, target, warnings)} if unsure else settings
 
 
 def _reading(fields: Mapping[str, Any]) -> str:
@@ -183,13 +183,14 @@ def _reading(fields: Mapping[str, Any]) -> str:
 
 
 def _settle_norm(network: EagleHead, target: Target, warnings: list[str]) -> dict[str, Any]:
-    shares, own = second_guesses(network, target), network.config.norm_output
-    if shares[not own] >= shares[own] + CLEARLY:
-        network.config = replace(network.config, norm_output=not own)
-        where = ("after", "before") if own else ("before", "after")
+    shares, own_reading = second_guesses(network, target), network.config.norm_output
+    if shares[not own_reading] >= shares[own_reading] + CLEARLY:
+        network.config = replace(network.config, norm_output=not own_reading)
+        sides = ("after", "before") if own_reading else ("before", "after")
         warnings.append(
-            f"with the state {where[1]} the last norm fed back the target agrees with {shares[not own]:.0%} of its "
-            f"second guesses on a short text, against {shares[own]:.0%} with that {where[0]} it: this is used"
+            f"with the state {sides[1]} the last norm fed back the target agrees with {shares[not own_reading]:.0%} "
+            "of its "
+            f"second guesses on a short text, against {shares[own_reading]:.0%} with that {sides[0]} it: this is used"
         )
     return {
         "norm_output": network.config.norm_output,
@@ -209,18 +210,20 @@ def second_guesses(network: EagleHead, target: Target) -> dict[bool, float]:
     truth = session.context.top_ids[2 : rows + 2, 0]
     first, second = (torch.tensor(tokens[at : at + rows], device=target.device)[None] for at in (1, 2))
     cos, sin = config.rotary(rows + 1, network.fc.weight)
-    ones = torch.ones(rows, rows, dtype=torch.bool, device=target.device)
-    sees = torch.cat([ones.tril(), ones.tril() & ones.triu()], 1)  # the text's pairs up to its own, and itself
+    full_mask = torch.ones(rows, rows, dtype=torch.bool, device=target.device)
+    sees = torch.cat(
+        [full_mask.tril(), full_mask.tril() & full_mask.triu()], 1
+    )  # the text's pairs up to its own, and itself
     shares = dict[bool, float]()
     for normed in (True, False):
-        network.config, seen = replace(config, norm_output=normed), list[tuple[Tensor, Tensor]]()
+        network.config, layer_rows = replace(config, norm_output=normed), list[tuple[Tensor, Tensor]]()
 
         def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-            seen.append((keys, values))  # noqa: B023
+            layer_rows.append((keys, values))  # noqa: B023
             return keys, values
 
         def behind(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-            return torch.cat([seen[layer][0], keys], 2), torch.cat([seen[layer][1], values], 2)  # noqa: B023
+            return torch.cat([layer_rows[layer][0], keys], 2), torch.cat([layer_rows[layer][1], values], 2)  # noqa: B023
 
         state = network.read(features[None].to(cos.dtype))
         states = network(state, first, cos[:-1], sin[:-1], remember=keep)

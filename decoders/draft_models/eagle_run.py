@@ -69,8 +69,8 @@ class EagleRun:
         Both are on the head's device, and nothing is read from it.
         """
         rows = len(tokens)
-        alone = torch.eye(rows, dtype=torch.bool, device=self.device)
-        self.sees = torch.cat([self.sees[parents], alone], 1)
+        diagonal = torch.eye(rows, dtype=torch.bool, device=self.device)
+        self.sees = torch.cat([self.sees[parents], diagonal], 1)
         start, place = self.base + self.drafted, self.base + self.level
         self.places += [place] * rows
         mask = F.pad(self.sees, (self.base, 0), value=True)
@@ -83,9 +83,9 @@ class EagleRun:
         """From each position back to those of the first ``keys`` rows of the cache; None where no layer asks."""
         if not self.config.windows:
             return None
-        theirs = np.asarray([*range(min(keys, self.base)), *self.places], dtype=np.int64)[:keys]
-        (made,) = send(self.device, np.asarray(positions, dtype=np.int64)[:, None] - theirs)
-        return made
+        key_positions = np.asarray([*range(min(keys, self.base)), *self.places], dtype=np.int64)[:keys]
+        (distances,) = send(self.device, np.asarray(positions, dtype=np.int64)[:, None] - key_positions)
+        return distances
 
     def states_of(self, rows: Sequence[int]) -> Float[Tensor, "rows hidden"]:
         """States that the head made: row 0 is the root's, then come those of the levels."""

@@ -53,13 +53,13 @@ class CandidateTree:
 
     def subtree(self, nodes: Sequence[int]) -> tuple[DraftTree, list[int]]:
         """The tree of these nodes, the likeliest chain first, and the number here of each of its nodes."""
-        below: dict[int, list[int]] = {}
+        children: dict[int, list[int]] = {}
         for node in sorted(nodes, key=lambda node: (-self.scores[node], node)):
-            below.setdefault(self.parents[node], []).append(node)
+            children.setdefault(self.parents[node], []).append(node)
         order, waiting = list[int](), [0]
         while waiting:
             order.append(waiting.pop())
-            waiting += reversed(below.get(order[-1], ()))
+            waiting += reversed(children.get(order[-1], ()))
         place = {node: i for i, node in enumerate(order)}
         return DraftTree(
             tuple(self.tokens[node] for node in order), tuple(place.get(self.parents[node], -1) for node in order)
@@ -109,10 +109,10 @@ class Growing:
         if not len(level.inner):
             return
         device = self.scores.device
-        started = mark(device)
+        start_mark = mark(device)
         self.scores = level.scores[level.inner]
         self.logits.append(self.extend(level.tokens[level.inner], level.rows[level.inner]))
-        self.spans.append((started, mark(device)))
+        self.spans.append((start_mark, mark(device)))
 
     def grow(self, root: int) -> CandidateTree:
         """The scored nodes behind a root."""
@@ -121,7 +121,10 @@ class Growing:
         rows, ranks, tokens, logprobs, scores, best, inner = parts
         nodes, parents, at = [np.zeros(1, dtype=np.int64)], list[np.ndarray](), 0  # nodes: that each row stands for
         for level in self.levels:
-            count, start = len(level.tokens), sum(len(one.inner) for one in self.levels[: len(nodes) - 1])
+            count, start = (
+                len(level.tokens),
+                sum(len(earlier_level.inner) for earlier_level in self.levels[: len(nodes) - 1]),
+            )
             parents.append(nodes[-1][rows[at : at + count]])
             nodes.append(inner[start : start + len(level.inner)] + at + 1)
             at += count
@@ -144,10 +147,12 @@ def dynamic(
         tokens, logprobs = growing.choices(count)
         scores = (growing.scores[:, None] + logprobs).flatten()
         order = scores.sort(descending=True, stable=True).indices
-        each = torch.arange(len(scores), device=scores.device)
+        indices = torch.arange(len(scores), device=scores.device)
         inner = order[: top_k if level + 1 < levels else 0]
         growing.add(
-            Choices(each // count, each % count, tokens.flatten(), logprobs.flatten(), scores, logprobs[:, 0], inner)
+            Choices(
+                indices // count, indices % count, tokens.flatten(), logprobs.flatten(), scores, logprobs[:, 0], inner
+            )
         )
     return growing.grow(root)
 

@@ -66,22 +66,25 @@ def expand(
     """
     if not isinstance(drafted, Tensor):
         (drafted,) = send(distributions.device, np.asarray(drafted, dtype=np.int64))
-    own = distributions.gather(1, drafted[:, None])
+    token_probs = distributions.gather(1, drafted[:, None])
     wide = 1 if kind == "none" else min(max(size, BINS[0]), distributions.shape[-1])
-    ahead = (distributions > own).sum(-1) if kind == "none" else torch.zeros_like(drafted)
-    chain, probable, behind, top, ids = fetch(
-        drafted, own[:, 0], ahead, *(distributions.topk(wide, dim=-1) if wide > 1 else distributions.max(-1, True))
+    higher_counts = (distributions > token_probs).sum(-1) if kind == "none" else torch.zeros_like(drafted)
+    chain, probable, chain_ranks, top, ids = fetch(
+        drafted,
+        token_probs[:, 0],
+        higher_counts,
+        *(distributions.topk(wide, dim=-1) if wide > 1 else distributions.max(-1, True)),
     )
     tokens, parents = [root, *chain.tolist()], list(range(-1, len(chain)))
-    ranks, probabilities = [0, *behind.tolist()], [1.0, *probable.tolist()]
+    ranks, probabilities = [0, *chain_ranks.tolist()], [1.0, *probable.tolist()]
     if kind != "none":
-        for position, (values, ranked) in enumerate(zip(top.tolist(), ids.tolist(), strict=True)):
+        for position, (values, ranking) in enumerate(zip(top.tolist(), ids.tolist(), strict=True)):
             extra = extras(values[0]) if kind == "confidence" else size - 1
-            beside = [i for i, token in enumerate(ranked) if token != chain[position]][:extra]
-            tokens += [ranked[i] for i in beside]
-            parents += [position] * len(beside)
-            probabilities += [values[i] for i in beside]
-            ranks += range(1, len(beside) + 1)
+            leaf_ranks = [i for i, token in enumerate(ranking) if token != chain[position]][:extra]
+            tokens += [ranking[i] for i in leaf_ranks]
+            parents += [position] * len(leaf_ranks)
+            probabilities += [values[i] for i in leaf_ranks]
+            ranks += range(1, len(leaf_ranks) + 1)
     leaves = len(tokens) - len(chain) - 1
     return Proposal(
         DraftTree(tuple(tokens), tuple(parents)), tuple(probabilities), tuple(ranks),
@@ -116,19 +119,21 @@ def beam_search(
         *columns, highest = (column.tolist() for column in read)
         confidences += highest
         live = sum(score > -np.inf for score in columns[0])  # best first, so those that are not are the last ones
-        _, above, chosen, own, ahead = (column[:live] for column in columns)
+        _, parent_beams, level_tokens, level_probs, level_ranks = (column[:live] for column in columns)
         nodes = list(range(len(tokens), len(tokens) + live))
-        tokens += chosen
-        parents += [beams[i] for i in above]
-        probabilities += own
-        ranks += ahead
+        tokens += level_tokens
+        parents += [beams[i] for i in parent_beams]
+        probabilities += level_probs
+        ranks += level_ranks
         beams, scores = nodes, best[:live]
         if level + 1 < depth:
-            last = extend(chosen, [row_of[parents[node]] - 1 for node in nodes]).float().softmax(-1)
+            last = extend(level_tokens, [row_of[parents[node]] - 1 for node in nodes]).float().softmax(-1)
             row_of |= {node: len(row_of) + i for i, node in enumerate(nodes)}
             distributions.append(last)
-    grown = DraftTree(tuple(tokens), tuple(parents))
-    order = list(dict.fromkeys(node for beam in beams for node in grown.path(beam)))  # each path after the better ones
+    full_tree = DraftTree(tuple(tokens), tuple(parents))
+    order = list(
+        dict.fromkeys(node for beam in beams for node in full_tree.path(beam))
+    )  # each path after the better ones
     place = {node: i for i, node in enumerate(order)}
     tree = DraftTree(tuple(tokens[n] for n in order), tuple(place.get(parents[n], -1) for n in order))
     inner = {place[parents[n]] for n in order[1:]}

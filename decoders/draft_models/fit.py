@@ -52,14 +52,14 @@ def rope_of(head: Published) -> dict[str, Any]:
     """Rotary settings, as configurations named them before and after transformers 5. Raises UserError where both stand
     there and differ.
     """
-    said = head.layer
-    new, old = (_rotary(said.get(name) or {}, said) for name in ("rope_parameters", "rope_scaling"))
-    if said.get("rope_parameters") and said.get("rope_scaling") and new != old:
+    fields = head.layer
+    new, old = (_rotary(fields.get(name) or {}, fields) for name in ("rope_parameters", "rope_scaling"))
+    if fields.get("rope_parameters") and fields.get("rope_scaling") and new != old:
         raise UserError(
             f"{head.place} does not fit together: in its config.json rope_parameters come to {new!r}, and rope_scaling "
             f"to {old!r}"
         )
-    return new if said.get("rope_parameters") else old
+    return new if fields.get("rope_parameters") else old
 
 
 def _rotary(scaling: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,21 +77,23 @@ def tensors_of(
     Raises UserError for a tensor that is missing, not known or of another size, and for tokens that the target has not.
     """
     with torch.device("meta"):
-        wanted = {name: tuple(tensor.shape) for name, tensor in network(config).state_dict().items()}
-    passed = {*spare, "drafted"} if not config.draft_vocab else {*spare}
-    named = {"drafted" if name == "d2t" else name for name in head.shapes if not name.endswith(UNUSED)} - passed
-    if more := sorted(named - wanted.keys()):
+        network_shapes = {name: tuple(tensor.shape) for name, tensor in network(config).state_dict().items()}
+    skipped_names = {*spare, "drafted"} if not config.draft_vocab else {*spare}
+    tensor_names = {
+        "drafted" if name == "d2t" else name for name in head.shapes if not name.endswith(UNUSED)
+    } - skipped_names
+    if extra_names := sorted(tensor_names - network_shapes.keys()):
         raise UserError(
-            f"{head.place} is of a variant that is not read: it has {more[0]}, which {head.title} with this "
+            f"{head.place} is of a variant that is not read: it has {extra_names[0]}, which {head.title} with this "
             "configuration has not"
         )
-    if missing := sorted(wanted.keys() - named):
+    if missing := sorted(network_shapes.keys() - tensor_names):
         raise UserError(f"{head.place} is incomplete: it lacks {missing[0]}; bring the whole checkpoint")
-    for name, shape in wanted.items():
-        there = head.shapes["d2t" if name == "drafted" else name]
-        if there != shape:
-            both = (" × ".join(map(str, one)) for one in (there, shape))
-            raise UserError("{} does not fit together: {} is {}, where {} is wanted".format(head.place, name, *both))
+    for name, shape in network_shapes.items():
+        stored_shape = head.shapes["d2t" if name == "drafted" else name]
+        if stored_shape != shape:
+            sizes = (" × ".join(map(str, dims)) for dims in (stored_shape, shape))
+            raise UserError("{} does not fit together: {} is {}, where {} is wanted".format(head.place, name, *sizes))
     weights = head.read()
     if config.draft_vocab:
         drafted = weights["d2t"].long() + torch.arange(config.draft_vocab)
@@ -99,15 +101,17 @@ def tensors_of(
             if not 0 <= worst < config.vocab:
                 raise UserError(f"{head.place} drafts token {worst:,}, and {target.name} has {config.vocab:,} tokens")
         weights["drafted"] = drafted.int()
-    return {name: weights[name] for name in wanted}
+    return {name: weights[name] for name in network_shapes}
 
 
-def same_table(stored: Tensor, table: Any) -> bool:
+def same_table(stored_tensor: Tensor, table: Any) -> bool:
     """True where a stored tensor holds the weights of the target's embedding or head, in either's dtype."""
-    own = table.weight.detach()
-    if own.shape != stored.shape:
+    weight = table.weight.detach()
+    if weight.shape != stored_tensor.shape:
         return False
-    return torch.equal(stored.to(own.dtype), own.cpu()) or torch.equal(own.cpu().to(stored.dtype), stored)
+    return torch.equal(stored_tensor.to(weight.dtype), weight.cpu()) or torch.equal(
+        weight.cpu().to(stored_tensor.dtype), stored_tensor
+    )
 
 
 def shifts(features: Sequence[int], target: Target) -> list[tuple[int, ...]]:
@@ -128,8 +132,8 @@ def read_text(target: Target, layers: Collection[int]) -> tuple[list[int], Sessi
 def agreement(network: Any, states: Tensor, truth: Tensor) -> float:
     """The share of states whose likeliest token, by the head's output layer, is the target's choice."""
     best = network.say(states).argmax(-1)
-    guessed = best if network.drafted is None else network.drafted.long()[best]
-    return float((guessed == truth).float().mean())
+    guesses = best if network.drafted is None else network.drafted.long()[best]
+    return float((guesses == truth).float().mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +155,22 @@ def take_best(
     """Give the network the reading that is clearly better than the checkpoint's own, the first, where one is; what was
     tried is for the record, and another than its own, put into ``words``, a warning.
     """
-    own, taken = trials[0], max(trials, key=lambda trial: trial.acceptance)
-    if taken.acceptance < own.acceptance + CLEARLY:
-        taken = own
-    network.config = replace(network.config, **taken.fields)
-    if taken is not own:
+    first_trial, best_trial = trials[0], max(trials, key=lambda trial: trial.acceptance)
+    if best_trial.acceptance < first_trial.acceptance + CLEARLY:
+        best_trial = first_trial
+    network.config = replace(network.config, **best_trial.fields)
+    if best_trial is not first_trial:
         warnings.append(
-            f"the checkpoint says {words(own.fields)}; with {words(taken.fields)} the target agrees with "
-            f"{taken.acceptance:.0%} of its first guesses on a short text, against {own.acceptance:.0%}: this is used"
+            f"the checkpoint says {words(first_trial.fields)}; with {words(best_trial.fields)} the target agrees with "
+            f"{best_trial.acceptance:.0%} of its first guesses on a short text, against {first_trial.acceptance:.0%}: "
+            "this is used"
         )
-    return {**taken.to_json(), "trials": [trial.to_json() for trial in trials], "warnings": warnings}
+    return {**best_trial.to_json(), "trials": [trial.to_json() for trial in trials], "warnings": warnings}
 
 
-def about_of(head: Published, weights: Mapping[str, Tensor], config: Any, **more: Any) -> dict[str, Any]:
+def about_of(head: Published, weights: Mapping[str, Tensor], config: Any, **extras: Any) -> dict[str, Any]:
     """A run's record of a head, as far as it is the same for all formats."""
     return {
         "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights),
-        "features": list(config.features), "draft_vocab": config.draft_vocab or config.vocab, "warnings": [], **more,
+        "features": list(config.features), "draft_vocab": config.draft_vocab or config.vocab, "warnings": [], **extras,
     }  # fmt: skip

@@ -59,14 +59,16 @@ class PackedArgument(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
-def write(caches: list[Tensor], slots: Tensor, seen: int) -> Remember:
-    """Write rows' keys and values to ``slots`` of the caches, two per layer; gives the first ``seen`` rows of each."""
+def write(caches: list[Tensor], slots: Tensor, row_count: int) -> Remember:
+    """Write rows' keys and values to ``slots`` of the caches, two per layer; gives the first ``row_count`` rows of
+    each.
+    """
 
     def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        own = caches[2 * layer : 2 * layer + 2]
-        for cache, rows in zip(own, (keys, values), strict=True):
+        pair = caches[2 * layer : 2 * layer + 2]
+        for cache, rows in zip(pair, (keys, values), strict=True):
             cache.index_copy_(2, slots, rows)
-        return own[0][:, :, :seen], own[1][:, :, :seen]
+        return pair[0][:, :, :row_count], pair[1][:, :, :row_count]
 
     return remember
 
@@ -88,14 +90,14 @@ class DraftRows(nn.Module):
 
     def forward(self, tensors: list[Tensor], caches: list[Tensor]) -> tuple[Tensor, ...]:
         ids, cos, sin, their_cos, their_sin, slots, mask, their_mask = tensors
-        layers, queries, seen = self.network.config.layers, list[Tensor](), list[TargetView | None]()
-        own, theirs = caches[: 2 * layers], caches[2 * layers :]
-        for i in range(len(theirs) // 2):
-            keys, values = (cache[:, :, : their_mask.shape[1]] for cache in theirs[2 * i : 2 * i + 2])
+        layers, queries, views = self.network.config.layers, list[Tensor](), list[TargetView | None]()
+        draft_caches, target_caches = caches[: 2 * layers], caches[2 * layers :]
+        for i in range(len(target_caches) // 2):
+            keys, values = (cache[:, :, : their_mask.shape[1]] for cache in target_caches[2 * i : 2 * i + 2])
             at = slice(-1 if i == layers - 1 and self.kind == TEXT else 0, None)
-            seen.append(TargetView(keys, values, their_cos[at], their_sin[at], their_mask[at], queries))
-        remember = write(own, slots, mask.shape[1])
-        states = self.network(ids[None], seen, (cos, sin), mask, remember, last_only=self.kind == TEXT)
+            views.append(TargetView(keys, values, their_cos[at], their_sin[at], their_mask[at], queries))
+        remember = write(draft_caches, slots, mask.shape[1])
+        states = self.network(ids[None], views, (cos, sin), mask, remember, last_only=self.kind == TEXT)
         return self.network.head(states)[0, -1], *(query[:, :, -1:] for query in queries)
 
     @staticmethod
@@ -103,12 +105,14 @@ class DraftRows(nn.Module):
         """Tensors to trace it with, which of them are masks, and caches."""
         config, rows = shape.config, shape.rows
         assert isinstance(config, DraftConfig)
-        size, theirs = config.hidden // config.heads, config.target_head_dim or 2
-        own = [torch.zeros(1, config.heads, EXAMPLE_CAPACITY, size) for _ in range(2 * config.layers)]
-        read = [torch.zeros(1, shape.kv_heads, EXAMPLE_CAPACITY + 8, theirs) for _ in range(2 * len(config.kv_layers))]
-        turns = [torch.zeros(rows, width) for width in (size, size, theirs, theirs)]
+        size, target_size = config.hidden // config.heads, config.target_head_dim or 2
+        draft_caches = [torch.zeros(1, config.heads, EXAMPLE_CAPACITY, size) for _ in range(2 * config.layers)]
+        read = [
+            torch.zeros(1, shape.kv_heads, EXAMPLE_CAPACITY + 8, target_size) for _ in range(2 * len(config.kv_layers))
+        ]
+        turns = [torch.zeros(rows, width) for width in (size, size, target_size, target_size)]
         masks = [torch.zeros(rows, keys) for keys in (EXAMPLE_KEYS, EXAMPLE_KEYS - 8)]
-        return [torch.zeros(rows, dtype=torch.long), *turns, torch.arange(rows), *masks], [6, 7], [*own, *read]
+        return [torch.zeros(rows, dtype=torch.long), *turns, torch.arange(rows), *masks], [6, 7], [*draft_caches, *read]
 
 
 class EagleRows(nn.Module):
@@ -160,30 +164,32 @@ class TensorForward(nn.Module):
             put = object.__setattr__ if last in vars(owner) else setattr  # what is borrowed is no part of the network
             put(owner, last, PackedArgument(getattr(owner, last)))
         weights = {**dict(network.named_parameters()), **dict(network.named_buffers())}
-        weights |= {f"{name}.weight": own.weight for name, own in vars(network).items() if isinstance(own, nn.Module)}
+        weights |= {
+            f"{name}.weight": module.weight for name, module in vars(network).items() if isinstance(module, nn.Module)
+        }
         weights.pop("drafted", None)
         self.sizes = {n: tuple(weight.shape) for n, weight in weights.items() if not n.startswith(inner.unread)}
         object.__setattr__(self, "inner", inner)  # past nn.Module: what is exported has no weights of its own
 
     def forward(self, tensors: list[Tensor], caches: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, ...]:
-        named = {f"network.{name}": weight for name, weight in zip(self.sizes, weights, strict=True)}
-        return functional_call(self.inner, named, (tensors, caches))
+        named_weights = {f"network.{name}": weight for name, weight in zip(self.sizes, weights, strict=True)}
+        return functional_call(self.inner, named_weights, (tensors, caches))
 
 
 def build(shape: dict[str, Any], package: str) -> None:
     """Compile a draft network's forward ahead of time into ``package`` (a .pt2 file); ``shape`` as of
     ``ForwardShape.to_json``. Takes tens of seconds and a C++ compiler.
     """
-    about, some = ForwardShape.from_json(shape), torch.export.Dim.DYNAMIC
+    about, dynamic_size = ForwardShape.from_json(shape), torch.export.Dim.DYNAMIC
     forward = TensorForward(about)
     tensors, masks, caches = forward.inner.example(about)
     if about.packed:
         take_packed_weights()
-    free = [{0: some} if len(tensor) > 1 else {} for tensor in tensors]
+    free = [{0: dynamic_size} if len(tensor) > 1 else {} for tensor in tensors]
     for place in masks:
-        free[place][1] = some
+        free[place][1] = dynamic_size
     weights = [torch.zeros(size) for size in forward.sizes.values()]  # packed ones stand there unpacked
-    dynamic = (free, [{2: some}] * len(caches), [None] * len(weights))
+    dynamic = (free, [{2: dynamic_size}] * len(caches), [None] * len(weights))
     with torch.no_grad():
         program = torch.export.export(forward, (tensors, caches, weights), dynamic_shapes=dynamic, strict=False)
         torch._inductor.aoti_compile_and_package(program, package_path=package)

@@ -65,14 +65,17 @@ class HeadsDrafter(Drafter):
         if context.root_position < 1:
             return Draft.empty(context.root, NOTHING_READ)
         device = context.device
-        started = mark(device)
+        start_mark = mark(device)
         tree, places = self.trees.at(min(budget, self.count), device)
         state = context.hidden_at(self.layer)[-1] if self.prefix is None else self.prefix.read(context)
         ids, logs, best, rows = self.guesses(state, context.root, tree, places)
-        tokens, own, confidence = fetch(ids, logs, best)
+        tokens, token_logprobs, confidence = fetch(ids, logs, best)
         order = np.concatenate([level.children for level in tree.levels]).argsort() + 1
         order = np.concatenate([[0], order])  # the guesses stand level by level, nodes depth first
-        drafted, logs_of = np.append(context.root, tokens)[order].tolist(), np.append(0.0, own)[order].tolist()
+        drafted, logs_of = (
+            np.append(context.root, tokens)[order].tolist(),
+            np.append(0.0, token_logprobs)[order].tolist(),
+        )
         path = [0.0]
         for node, parent in enumerate(tree.parents[1:], 1):
             path.append(path[parent] + logs_of[node])
@@ -88,7 +91,7 @@ class HeadsDrafter(Drafter):
                 "confidence": np.append(np.nan, np.exp(confidence))[order],
                 "path_logprob": np.asarray(path),
             },
-            notes={"forward_ms": Span((started, mark(device)))},
+            notes={"forward_ms": Span((start_mark, mark(device)))},
             distributions=NodeDistributions(rows, self.vocab),
             layout=tree.layout,
         )
@@ -109,21 +112,23 @@ class HeadsDrafter(Drafter):
             all_heads = heads.say_all(state, len(places)).float().log_softmax(-1)
         for number, (level, place) in enumerate(zip(tree.levels, places, strict=True)):
             if grounded:
-                made = heads.state(number, state.expand(len(level.inner), -1), path)
-                said = heads.say(number, made).float().log_softmax(-1)
+                head_states = heads.state(number, state.expand(len(level.inner), -1), path)
+                logprobs = heads.say(number, head_states).float().log_softmax(-1)
             else:
-                said = all_heads[number].expand(len(level.inner), -1)
-            top, ids = said.topk(int(level.ranks.max()) + 1)
-            chosen = ids[place.rows, place.ranks]
+                logprobs = all_heads[number].expand(len(level.inner), -1)
+            top, ids = logprobs.topk(int(level.ranks.max()) + 1)
+            level_tokens = ids[place.rows, place.ranks]
             if self.vocab is not None:
-                chosen = self.vocab.tokens[chosen]
-            tokens.append(chosen)
+                level_tokens = self.vocab.tokens[level_tokens]
+            tokens.append(level_tokens)
             logs.append(top[place.rows, place.ranks])
             best.append(top[place.rows, 0])
-            told = said if grounded else [all_heads[number]] * len(level.inner)
-            rows.update(zip(level.inner, told, strict=True))
+            node_logprobs = logprobs if grounded else [all_heads[number]] * len(level.inner)
+            rows.update(zip(level.inner, node_logprobs, strict=True))
             if grounded and len(place.inner):
-                path = torch.cat([path[place.rows[place.inner]], heads.embedding(chosen[place.inner])[:, None]], 1)
+                path = torch.cat(
+                    [path[place.rows[place.inner]], heads.embedding(level_tokens[place.inner])[:, None]], 1
+                )
         return torch.cat(tokens), torch.cat(logs), torch.cat(best), rows
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:

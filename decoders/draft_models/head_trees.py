@@ -51,18 +51,18 @@ class RankTree:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """Per distance, who has children and who they are."""
-        made = list[Level]()
+        levels = list[Level]()
         for depth in range(max(map(len, self.paths))):
             children = [node for node, path in enumerate(self.paths) if len(path) == depth + 1]
             inner = sorted({self.parents[node] for node in children})
             row = {node: i for i, node in enumerate(inner)}
-            made.append(
+            levels.append(
                 Level(
                     tuple(inner), tuple(children), np.asarray([row[self.parents[node]] for node in children]),
                     np.asarray([self.paths[node][-1] for node in children]),
                 )
             )  # fmt: skip
-        return tuple(made)
+        return tuple(levels)
 
     @cached_property
     def layout(self) -> Layout:
@@ -111,9 +111,10 @@ class SettledTrees:
         if depth not in self._made:
             tree = RankTree.of(self.paths, depth, self.ranks)
             following = [level.inner for level in tree.levels[1:]] + [()]
-            self._made[depth] = tree, [
-                _places(level, inner, device) for level, inner in zip(tree.levels, following, strict=True)
-            ]
+            self._made[depth] = (
+                tree,
+                [_places(level, inner, device) for level, inner in zip(tree.levels, following, strict=True)],
+            )
         return self._made[depth]
 
 

@@ -126,8 +126,8 @@ class ResBlock(nn.Module):
                 self.skip.bias.zero_()
 
     def forward(self, x: Float[Tensor, "*rows read"]) -> Float[Tensor, "*rows hidden"]:
-        kept = x[..., : self.hidden] if self.skip is None else self.skip(x)
-        return kept + F.silu(self.linear(x))
+        residual = x[..., : self.hidden] if self.skip is None else self.skip(x)
+        return residual + F.silu(self.linear(x))
 
 
 class ParallelHeads(Borrowing):
@@ -180,7 +180,9 @@ class ParallelHeads(Borrowing):
 
     def say_all(self, state: Float[Tensor, " hidden"], count: int) -> Float[Tensor, "heads drafted"]:
         """The logits of the first ``count`` heads, none of them grounded; through the target's head all at once."""
-        made = [self.state(number, state, None) for number in range(count)]
+        states = [self.state(number, state, None) for number in range(count)]
         if self.config.shared:
-            return self.head(torch.stack([output(one) for output, one in zip(self.outputs, made, strict=False)]))
-        return torch.stack([self.say(number, one) for number, one in enumerate(made)])
+            return self.head(
+                torch.stack([output(head_state) for output, head_state in zip(self.outputs, states, strict=False)])
+            )
+        return torch.stack([self.say(number, head_state) for number, head_state in enumerate(states)])

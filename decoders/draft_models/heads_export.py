@@ -25,19 +25,19 @@ def hydra(source: Source) -> PartFiles:
     weights = dict[str, Tensor]()
     for number in range(config.heads):
         for block in range(config.blocks):
-            here, there = f"heads.{number}.{block}.", f"hydra_mlp.{number}.{block}."
-            own = {name: source.weights[f"{here}linear.{name}"] for name in ("weight", "bias")}
-            weights |= {f"{there}linear.{name}": tensor for name, tensor in own.items()}
+            source_prefix, export_prefix = f"heads.{number}.{block}.", f"hydra_mlp.{number}.{block}."
+            block_tensors = {name: source.weights[f"{source_prefix}linear.{name}"] for name in ("weight", "bias")}
+            weights |= {f"{export_prefix}linear.{name}": tensor for name, tensor in block_tensors.items()}
             if block == 0:
-                weights |= _first_block(source, config, here, there)
+                weights |= _first_block(source, config, source_prefix, export_prefix)
         weights |= {f"hydra_lm_head.{number}.{name}": t for name, t in _output(source, config, number, True).items()}
     if config.prefix is not None:
         weights |= _prefix(source)
-    said = {
+    config_fields = {
         "hydra_num_heads": config.heads, "hydra_num_layers": config.blocks, "grounded_heads": True,
         "hidden_state_offset": config.hidden_state_offset, **_sizes(source, config),
     }  # fmt: skip
-    return PartFiles(said, weights)
+    return PartFiles(config_fields, weights)
 
 
 def medusa(source: Source) -> PartFiles:
@@ -60,20 +60,20 @@ def medusa(source: Source) -> PartFiles:
             for name in ("weight", "bias"):
                 weights[f"{number}.{block}.linear.{name}"] = source.weights[f"heads.{number}.{block}.linear.{name}"]
         weights |= {f"{number}.{config.blocks}.{name}": t for name, t in _output(source, config, number, False).items()}
-    said = {"medusa_num_heads": config.heads, "medusa_num_layers": config.blocks, **_sizes(source, config)}
-    return PartFiles(said, weights)
+    config_fields = {"medusa_num_heads": config.heads, "medusa_num_layers": config.blocks, **_sizes(source, config)}
+    return PartFiles(config_fields, weights)
 
 
 def _sizes(source: Source, config: HeadsConfig) -> dict[str, object]:
     return {"hidden_size": config.hidden, "vocab_size": config.vocab, "base_model_name_or_path": source.verifier}
 
 
-def _first_block(source: Source, config: HeadsConfig, here: str, there: str) -> dict[str, Tensor]:
+def _first_block(source: Source, config: HeadsConfig, source_prefix: str, export_prefix: str) -> dict[str, Tensor]:
     """The block that reads the state and the embeddings, with the scales in it."""
-    weight, bias = (source.weights[f"{here}linear.{name}"].double() for name in ("weight", "bias"))
+    weight, bias = (source.weights[f"{source_prefix}linear.{name}"].double() for name in ("weight", "bias"))
     hidden, reads = config.hidden, weight.shape[1]
     if config.mixed:
-        skip, offset = (source.weights[f"{here}skip.{name}"].double() for name in ("weight", "bias"))
+        skip, offset = (source.weights[f"{source_prefix}skip.{name}"].double() for name in ("weight", "bias"))
     else:
         skip, offset = torch.eye(hidden, reads, dtype=torch.double), torch.zeros(hidden, dtype=torch.double)
     if config.scaled:
@@ -81,32 +81,32 @@ def _first_block(source: Source, config: HeadsConfig, here: str, there: str) -> 
         scales = torch.cat([1 / spread, (1 / size).expand(reads - hidden)])
         weight, skip = weight * scales, skip * scales
         bias, offset = bias - weight[:, :hidden] @ center, offset - skip[:, :hidden] @ center
-    folded = {
+    block_tensors = {
         "linear.weight": weight,
         "linear.bias": bias,
         "res_connection.weight": skip,
         "res_connection.bias": offset,
     }
-    return {there + name: tensor.float() for name, tensor in folded.items()}
+    return {export_prefix + name: tensor.float() for name, tensor in block_tensors.items()}
 
 
 def _output(source: Source, config: HeadsConfig, number: int, biased: bool) -> dict[str, Tensor]:
     """A head's output layer over the whole vocabulary. One that goes through the target's is their product; tokens that
     it cannot draft get no row and, where the form has a bias, a logit that is never likely.
     """
-    own = {name: source.weights[f"outputs.{number}.{name}"] for name in ("weight", "bias")[: 1 + config.bias]}
+    tensors = {name: source.weights[f"outputs.{number}.{name}"] for name in ("weight", "bias")[: 1 + config.bias]}
     if not config.shared:
-        return own
+        return tensors
     rows = source.rows(config).float()
-    made = {name: rows @ tensor.float() for name, tensor in own.items()}
+    output_tensors = {name: rows @ tensor.float() for name, tensor in tensors.items()}
     if biased and config.draft_vocab:
         drafted = source.weights["drafted"].long()
         full = torch.zeros(config.vocab, config.hidden)
-        full[drafted] = made["weight"]
+        full[drafted] = output_tensors["weight"]
         bias = torch.full((config.vocab,), UNLIKELY)
-        bias[drafted] = made.get("bias", torch.zeros(len(drafted)))
-        made = {"weight": full, "bias": bias}
-    return made
+        bias[drafted] = output_tensors.get("bias", torch.zeros(len(drafted)))
+        output_tensors = {"weight": full, "bias": bias}
+    return output_tensors
 
 
 def _prefix(source: Source) -> dict[str, Tensor]:
@@ -120,5 +120,5 @@ def _prefix(source: Source) -> dict[str, Tensor]:
             "them from the target: heads without a prefix layer are exported (`specviz train hydra --prefix 0`)"
         )
     names = (name for name in source.weights if name.startswith("prefix."))
-    made = {name: name.replace("prefix.layer.", "layers.0.").replace("prefix.norm", "norm") for name in names}
-    return {f"prefix_embeding_layer.{new}": source.weights[name] for name, new in made.items()}
+    new_names = {name: name.replace("prefix.layer.", "layers.0.").replace("prefix.norm", "norm") for name in names}
+    return {f"prefix_embeding_layer.{new}": source.weights[name] for name, new in new_names.items()}

@@ -37,8 +37,10 @@ def fit(kind: str, head: Published, target: Target) -> Fit:
     check_fields(head)
     names = dict(_names(head))
     spare = (f"{PREFIX}embed_tokens.weight", "inv_freq")
-    if more := sorted(name for name in head.shapes if name not in names and not name.endswith(spare)):
-        raise UserError(f"{head.place} is of a variant that is not read: it has {more[0]}, which {head.title} have not")
+    if extra_names := sorted(name for name in head.shapes if name not in names and not name.endswith(spare)):
+        raise UserError(
+            f"{head.place} is of a variant that is not read: it has {extra_names[0]}, which {head.title} have not"
+        )
     grounded = kind == "hydra" and (head.config.get("grounded_heads") is None or flag(head, "grounded_heads"))
     config = _config(head, names, target, grounded)
     if reason := config.misfit(target.shape):
@@ -62,7 +64,9 @@ def _names(head: Published) -> Iterator[tuple[str, str]]:
     for name in head.shapes:
         if match := re.fullmatch(r"(?:hydra_mlp\.)?(\d+)\.(\d+)\.(?:linear|res_connection)\.(?:weight|bias)", name):
             places[match[1]].add(int(match[2]))
-    block = {number: {place: i for i, place in enumerate(sorted(own))} for number, own in places.items()}
+    block = {
+        number: {place: i for i, place in enumerate(sorted(head_places))} for number, head_places in places.items()
+    }
     for name in head.shapes:
         if match := re.fullmatch(r"(?:hydra_mlp\.)?(\d+)\.(\d+)\.(linear|res_connection)\.(weight|bias)", name):
             part = "linear" if match[3] == "linear" else "skip"
@@ -79,10 +83,10 @@ def _config(head: Published, names: dict[str, str], target: Target, grounded: bo
     """The shape of the heads, as far as their tensors fit together."""
     shapes = {new: head.shapes[old] for old, new in names.items() if not new.startswith("prefix.")}
     heads = 1 + max((int(name.split(".")[1]) for name in shapes), default=-1)
-    stored = 1 + max((int(name.split(".")[2]) for name in shapes if name.startswith("heads.")), default=0)
-    blocks = head.setting(setting := f"{head.kind}_num_layers", stored)
-    if blocks < stored or (grounded and stored == 1):  # only later blocks are the same one several times
-        check_equal(head, setting, blocks, stored)
+    block_count = 1 + max((int(name.split(".")[2]) for name in shapes if name.startswith("heads.")), default=0)
+    blocks = head.setting(setting := f"{head.kind}_num_layers", block_count)
+    if blocks < block_count or (grounded and block_count == 1):  # only later blocks are the same one several times
+        check_equal(head, setting, blocks, block_count)
     if head.kind == "hydra":  # Medusa's count is none
         check_equal(head, "hydra_num_heads", head.config.get("hydra_num_heads"), heads)
     for number in range(heads):
@@ -115,21 +119,21 @@ def _config(head: Published, names: dict[str, str], target: Target, grounded: bo
 
 def _prefix(head: Published, target: Target) -> EagleConfig:
     """The prefix layer's shape: of one of the target's own layers, as it is made from the target's configuration."""
-    shape, stored = target.shape, f"{PREFIX}layers.0."
-    wanted = {
+    shape, layer_prefix = target.shape, f"{PREFIX}layers.0."
+    expected_sizes = {
         "self_attn.q_proj.weight": (shape.heads * shape.head_dim, shape.hidden),
         "self_attn.k_proj.weight": (shape.kv_heads * shape.head_dim, shape.hidden),
         "mlp.gate_proj.weight": (shape.mlp, shape.hidden),
     }
-    for name, size in wanted.items():
-        if head.shapes.get(stored + name) != size:
+    for name, size in expected_sizes.items():
+        if head.shapes.get(layer_prefix + name) != size:
             raise UserError(
                 f"{head.place} was made for another target than {target.name}: its prefix layer has {name} of the size "
-                f"{head.shapes.get(stored + name)}, and a layer of the model {size}"
+                f"{head.shapes.get(layer_prefix + name)}, and a layer of the model {size}"
             )
     rope = {"rope_type": "default", **(rotaries(target.config) or [{}])[0]}
     return EagleConfig(
         shape.vocab, shape.hidden, shape.hidden, (shape.layers,), shape.heads, shape.kv_heads, shape.head_dim,
-        shape.mlp, eps=shape.norm_eps, qkv_bias=f"{stored}self_attn.q_proj.bias" in head.shapes, rope=rope,
+        shape.mlp, eps=shape.norm_eps, qkv_bias=f"{layer_prefix}self_attn.q_proj.bias" in head.shapes, rope=rope,
         context_length=shape.context_length,
     )  # fmt: skip

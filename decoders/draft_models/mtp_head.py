@@ -88,14 +88,14 @@ class MtpConfig(ConfigJson):
             config = AutoConfig.for_model(self.family, **settings)
         except Exception as error:
             raise UserError(f"MTP layers of the family {self.family!r} cannot be built: {first_line(error)}") from error
-        every = list(range(self.layers))
-        own = {
+        layer_indices = list(range(self.layers))
+        fields = {
             "num_hidden_layers": self.layers, "layer_types": [FULL] * self.layers, "sliding_window": None,
             "mlp_layer_types": ["sparse" if self.experts else "dense"] * self.layers, "per_layer_config": None,
             "first_k_dense_replace": 0 if self.experts else self.layers, "decoder_sparse_step": 1,
-            "mlp_only_layers": [] if self.experts else every,
+            "mlp_only_layers": [] if self.experts else layer_indices,
         }  # fmt: skip
-        for name, value in own.items():
+        for name, value in fields.items():
             if getattr(config, name, None) is not None:
                 setattr(config, name, value)
         config._attn_implementation, config._experts_implementation = ATTENTION, "eager"
@@ -140,9 +140,9 @@ class MtpHead(Borrowing):
     def __init__(self, config: MtpConfig) -> None:
         super().__init__(0)
         self.config = config
-        own = config.layer_config()
-        block = decoder_layer(own)
-        self.layers: Any = nn.ModuleList(MtpLayer(own, index, block) for index in range(config.layers))
+        layer_config = config.layer_config()
+        block = decoder_layer(layer_config)
+        self.layers: Any = nn.ModuleList(MtpLayer(layer_config, index, block) for index in range(config.layers))
 
     def forward(
         self, index: int, state: Float[Tensor, "rows hidden"], tokens: Int[Tensor, " rows"],
@@ -153,12 +153,12 @@ class MtpHead(Borrowing):
         """
         layer = self.layers[index]
         embedded = self.embedding(tokens[None]).to(state.dtype)
-        joined = layer.eh_proj(torch.cat([layer.enorm(embedded), layer.hnorm(state[None])], -1))
-        made = layer.block(
-            joined, attention_mask=mask, position_ids=positions[None], past_key_values=cache,
-            position_embeddings=None if rotary is None else rotary(joined, position_ids=positions[None]),
+        hidden = layer.eh_proj(torch.cat([layer.enorm(embedded), layer.hnorm(state[None])], -1))
+        output = layer.block(
+            hidden, attention_mask=mask, position_ids=positions[None], past_key_values=cache,
+            position_embeddings=None if rotary is None else rotary(hidden, position_ids=positions[None]),
         )  # fmt: skip
-        return (made[0] if isinstance(made, tuple) else made)[0]
+        return (output[0] if isinstance(output, tuple) else output)[0]
 
     def normalize(self, index: int, states: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows hidden"]:
         """A layer's states after its norm: the head reads them, and the next layer."""

@@ -51,25 +51,27 @@ def fit(head: Published, target: Target) -> Fit:
     config = MtpConfig.of(target.shape, target.config, layers, experts)
     _check_width(head, names, target)
     with torch.device("meta"):
-        wanted = {name: tuple(tensor.shape) for name, tensor in MtpHead(config).state_dict().items()}
-    names = _join_experts(head, names, wanted)
-    if more := sorted(names.keys() - wanted.keys()):
-        stored = names[more[0]][0]
+        network_shapes = {name: tuple(tensor.shape) for name, tensor in MtpHead(config).state_dict().items()}
+    names = _join_experts(head, names, network_shapes)
+    if extra_names := sorted(names.keys() - network_shapes.keys()):
+        stored_name = names[extra_names[0]][0]
         raise UserError(
-            f"{head.place} is of a variant that is not read: it has {stored}, which {head.title} of the family "
-            f"{target.shape.family!r} do not{' (quantised weights are not read)' * ('scale' in stored)}"
+            f"{head.place} is of a variant that is not read: it has {stored_name}, which {head.title} of the family "
+            f"{target.shape.family!r} do not{' (quantised weights are not read)' * ('scale' in stored_name)}"
         )
-    if missing := sorted(wanted.keys() - names.keys()):
+    if missing := sorted(network_shapes.keys() - names.keys()):
         raise UserError(f"{head.place} is incomplete: it lacks {_stored_name(head, missing[0], target)}")
     read = head.read()
     for name, part in copies.items():
         _check_copy(head, name, read.pop(name), target, part)
     weights = {}
-    for name, shape in wanted.items():
+    for name, shape in network_shapes.items():
         weights[name] = tensor = _assemble(read, names[name], shape)
         if tuple(tensor.shape) != shape:
-            by, asked = (" × ".join(map(str, one)) for one in (tensor.shape, shape))
-            raise UserError(f"{head.place} does not fit together: {names[name][0]} is {by}, where {asked} is wanted")
+            by, network_size = (" × ".join(map(str, dims)) for dims in (tensor.shape, shape))
+            raise UserError(
+                f"{head.place} does not fit together: {names[name][0]} is {by}, where {network_size} is wanted"
+            )
     return Fit(config, weights, about_of(head, weights, config, layers=layers, verifier=""))
 
 
@@ -96,10 +98,10 @@ def own_layers(target: Target) -> str | None:
     if key not in target.companions:
         folder = own_checkpoint(target)
         try:
-            there = folder is not None and Published.open(folder).format.startswith("mtp")
+            is_mtp = folder is not None and Published.open(folder).format.startswith("mtp")
         except UserError:  # another format, or none
-            there = False
-        target.companions[key] = str(folder) if there else None
+            is_mtp = False
+        target.companions[key] = str(folder) if is_mtp else None
     return target.companions[key]
 
 
@@ -107,12 +109,13 @@ def _check_model(head: Published, target: Target) -> None:
     """Raise UserError for the layers of another family than the target's."""
     inner = head.config.get("text_config")
     config = inner if isinstance(inner, Mapping) else head.config
-    said, family = config.get("model_type"), target.shape.family
-    if said in (None, family) or f"{said}_text" == family:
+    model_type, family = config.get("model_type"), target.shape.family
+    if model_type in (None, family) or f"{model_type}_text" == family:
         return
-    theirs = ", a hybrid model with recurrent layers beside attention" if target.shape.recurrent_layers else ""
+    hybrid_note = ", a hybrid model with recurrent layers beside attention" if target.shape.recurrent_layers else ""
     raise UserError(
-        f"{head.place} holds MTP layers of a {said!r} model, and {target.name} is {family!r}{theirs}: MTP layers are "
+        f"{head.place} holds MTP layers of a {model_type!r} model, and {target.name} is {family!r}{hybrid_note}: MTP "
+        "layers are "
         "trained with their model, take those of its own checkpoint (leave part out)"
     )
 
@@ -142,16 +145,17 @@ def _names_of(head: Published, target: Target) -> tuple[Names, dict[str, str], i
             continue
         numbers.add(number)
         names[f"layers.{number}.{OF_LAYER.get(inner, f'block.{inner}')}"] = (name,)
-    said = head.config.get("num_nextn_predict_layers", head.config.get("num_mtp_layers"))
+    layer_count = head.config.get("num_nextn_predict_layers", head.config.get("num_mtp_layers"))
     if not numbers or numbers != set(range(len(numbers))):
-        theirs = ", ".join(str(number + first) for number in sorted(numbers)) or "none"
+        layer_names = ", ".join(str(number + first) for number in sorted(numbers)) or "none"
         raise UserError(
-            f"{head.place} does not fit {target.name}: its MTP layers are {theirs}, and those behind the model's own "
+            f"{head.place} does not fit {target.name}: its MTP layers are {layer_names}, and those behind the model's "
+            "own "
             f"layers begin at {first}"
         )
-    if said not in (None, len(numbers)):
+    if layer_count not in (None, len(numbers)):
         raise UserError(
-            f"{head.place} does not fit together: its {CONFIG} says {said!r} MTP layers, and its tensors are of "
+            f"{head.place} does not fit together: its {CONFIG} says {layer_count!r} MTP layers, and its tensors are of "
             f"{len(numbers)}"
         )
     return names, copies, len(numbers)
@@ -160,47 +164,50 @@ def _names_of(head: Published, target: Target) -> tuple[Names, dict[str, str], i
 def _check_width(head: Published, names: Names, target: Target) -> None:
     """Raise UserError where the layers read states of another width than the target's."""
     width = target.shape.hidden
-    for name, (stored, *_) in names.items():
-        shape = head.shapes[stored]
+    for name, (stored_name, *_) in names.items():
+        shape = head.shapes[stored_name]
         if name.endswith("eh_proj.weight") and shape != (width, 2 * width):
             raise UserError(
-                f"{head.place} was made for another target: {stored} reads and makes states of {shape[0]:,} numbers, "
+                f"{head.place} was made for another target: {stored_name} reads and makes states of {shape[0]:,} "
+                "numbers, "
                 f"and those of {target.name} have {width:,}"
             )
 
 
-def _join_experts(head: Published, names: Names, wanted: Mapping[str, tuple[int, ...]]) -> Names:
+def _join_experts(head: Published, names: Names, network_shapes: Mapping[str, tuple[int, ...]]) -> Names:
     """The same names where experts stand joined in the network and apart in the checkpoint, in the experts' order.
     Raises UserError for one that is missing or too many.
     """
-    made, apart = dict[str, tuple[str, ...]](), defaultdict[str, dict[tuple[int, str], str]](dict)
-    for name, stored in names.items():
+    joined_names, expert_parts = dict[str, tuple[str, ...]](), defaultdict[str, dict[tuple[int, str], str]](dict)
+    for name, stored_names in names.items():
         match = EXPERT.fullmatch(name)
-        if match is None or name in wanted or f"{match[1]}.down_proj" not in wanted:
-            made[name] = stored
+        if match is None or name in network_shapes or f"{match[1]}.down_proj" not in network_shapes:
+            joined_names[name] = stored_names
             continue
-        joined = "down_proj" if match[3] == "down" else "gate_up_proj"
-        apart[f"{match[1]}.{joined}"][int(match[2]), match[3]] = stored[0]
-    for name, parts in apart.items():
+        joint_name = "down_proj" if match[3] == "down" else "gate_up_proj"
+        expert_parts[f"{match[1]}.{joint_name}"][int(match[2]), match[3]] = stored_names[0]
+    for name, parts in expert_parts.items():
         halves = ("down",) if name.endswith("down_proj") else ("gate", "up")
-        asked = [(expert, half) for expert in range(wanted[name][0]) for half in halves]
-        if odd := sorted({*asked} ^ parts.keys()):
+        expert_halves = [(expert, half) for expert in range(network_shapes[name][0]) for half in halves]
+        if odd := sorted({*expert_halves} ^ parts.keys()):
             (expert, half), prefix = odd[0], next(iter(parts.values())).rpartition(".experts.")[0]
-            verb, which = "has" if odd[0] in parts else "lacks", f"{prefix}.experts.{expert}.{half}_proj.weight"
-            count = wanted[name][0]
-            raise UserError(f"{head.place} does not fit together: it {verb} {which}, and the model has {count} experts")
-        made[name] = tuple(parts[key] for key in asked)
-    return made
+            verb, full_name = "has" if odd[0] in parts else "lacks", f"{prefix}.experts.{expert}.{half}_proj.weight"
+            count = network_shapes[name][0]
+            raise UserError(
+                f"{head.place} does not fit together: it {verb} {full_name}, and the model has {count} experts"
+            )
+        joined_names[name] = tuple(parts[key] for key in expert_halves)
+    return joined_names
 
 
-def _assemble(read: Mapping[str, Tensor], stored: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+def _assemble(read: Mapping[str, Tensor], stored_names: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
     """One tensor of the network: as it is stored, or of the experts' own ones."""
-    if len(stored) == 1 and len(shape) == read[stored[0]].ndim:
-        return read[stored[0]]
-    parts = [read[name] for name in stored]
+    if len(stored_names) == 1 and len(shape) == read[stored_names[0]].ndim:
+        return read[stored_names[0]]
+    parts = [read[name] for name in stored_names]
     if any(part.shape != parts[0].shape for part in parts):
         return parts[0]  # refused by its size
-    if stored[0].endswith("down_proj.weight"):
+    if stored_names[0].endswith("down_proj.weight"):
         return torch.stack(parts)
     return torch.stack([torch.cat(pair) for pair in zip(parts[::2], parts[1::2], strict=True)])
 
@@ -209,15 +216,15 @@ def _stored_name(head: Published, name: str, target: Target) -> str:
     """A tensor of the network by the name that the checkpoint would give it."""
     _, number, inner = name.split(".", 2)
     if head.format == "mtp":
-        outside = {there: name for name, there in OUTSIDE.items()}
-        return f"mtp.{outside.get(name) or f'layers.{number}.' + inner.removeprefix('block.')}"
-    own = {there: name for name, there in OF_LAYER.items()}
-    return f"model.layers.{int(number) + target.shape.layers}.{own.get(inner) or inner.removeprefix('block.')}"
+        stored_names = {inner_name: name for name, inner_name in OUTSIDE.items()}
+        return f"mtp.{stored_names.get(name) or f'layers.{number}.' + inner.removeprefix('block.')}"
+    layer_names = {inner_name: name for name, inner_name in OF_LAYER.items()}
+    return f"model.layers.{int(number) + target.shape.layers}.{layer_names.get(inner) or inner.removeprefix('block.')}"
 
 
 def _check_copy(head: Published, name: str, copy: Tensor, target: Target, part: str) -> None:
     """Raise UserError where a layer's own embedding or head is not the target's, which it would be drafted with."""
-    own: Any = target.embeddings.weight if part == "embedding" else target.head.weight
-    own = own.detach().cpu().to(target.dtype)
-    if copy.shape != own.shape or not torch.equal(copy.to(target.dtype), own):
+    target_table: Any = target.embeddings.weight if part == "embedding" else target.head.weight
+    target_table = target_table.detach().cpu().to(target.dtype)
+    if copy.shape != target_table.shape or not torch.equal(copy.to(target.dtype), target_table):
         raise UserError(f"{head.place} is of a variant that is not read: its {name} is not the {part} of {target.name}")

@@ -34,12 +34,14 @@ class LayerRows:
             return
         self.capacity = rows
         if self.stored is not None:
-            self.stored = tuple(F.pad(one, (0, 0, 0, rows - one.shape[2])) for one in self.stored)
+            self.stored = tuple(F.pad(tensor, (0, 0, 0, rows - tensor.shape[2])) for tensor in self.stored)
 
     def update(self, keys: Tensor, values: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
         """New rows from ``start`` on; gives all up to there."""
         if self.stored is None:
-            self.stored = tuple(one.new_zeros((*one.shape[:2], self.capacity, one.shape[3])) for one in (keys, values))
+            self.stored = tuple(
+                tensor.new_zeros((*tensor.shape[:2], self.capacity, tensor.shape[3])) for tensor in (keys, values)
+            )
         stop = self.start + keys.shape[2]
         for store, new in zip(self.stored, (keys, values), strict=True):
             store[:, :, self.start : stop] = new
@@ -80,7 +82,7 @@ class MtpRun:
         weight = self.head.layers[0].eh_proj.weight
         while len(self.states) < layers - 1:
             self.states.append(weight.new_zeros((0, self.config.hidden)))
-        above, last = context.hidden_at(self.config.features[0]), torch.zeros(0)
+        lower_states, last = context.hidden_at(self.config.features[0]), torch.zeros(0)
         for index, rows in enumerate(self.rows):
             rows.make_room(len(context.buffer) + DRAFT_ROWS)
             if index < layers - 1 and len(self.states[index]) < len(context.buffer):
@@ -88,15 +90,17 @@ class MtpRun:
             first = max(have, index) + 1
             for start, stop in pieces_of(first, root + 1, context, weight.device):
                 tokens, positions = send(self.device, self.tokens[start:stop], np.arange(start, stop))
-                seen, count = start - index - 1, stop - start
+                past_rows, count = start - index - 1, stop - start
                 mask = None
                 if count > 1:
-                    mask = torch.ones(count, seen + count, dtype=torch.bool, device=self.device).tril(seen)
-                made = self._forward(index, above[start - 1 : stop - 1].to(weight.dtype), tokens, positions, mask, seen)
+                    mask = torch.ones(count, past_rows + count, dtype=torch.bool, device=self.device).tril(past_rows)
+                outputs = self._forward(
+                    index, lower_states[start - 1 : stop - 1].to(weight.dtype), tokens, positions, mask, past_rows
+                )
                 if index < layers - 1:
-                    self.states[index][start:stop] = self._fed_back(index, made)
-                last = made[-1:] if index == 0 else last
-            above = self.states[index] if index < layers - 1 else above
+                    self.states[index][start:stop] = self._fed_back(index, outputs)
+                last = outputs[-1:] if index == 0 else last
+            lower_states = self.states[index] if index < layers - 1 else lower_states
         self.level_states = [self._fed_back(0, last)]
         return self.head.say(self.head.normalize(0, last)).float()[0]
 
@@ -119,9 +123,9 @@ class MtpRun:
         start = self.root + sum(map(len, self.drafted[:-1]))  # the text has rows from position 1 on
         places = torch.full_like(tokens, self.root + len(self.drafted))
         mask = torch.cat([sees.new_ones(len(tokens), self.root), sees], 1)
-        made = self._forward(0, self.level_states[-1][parents], tokens, places, mask, start)
-        self.level_states.append(self._fed_back(0, made))
-        return self.head.say(self.head.normalize(0, made)).float()
+        outputs = self._forward(0, self.level_states[-1][parents], tokens, places, mask, start)
+        self.level_states.append(self._fed_back(0, outputs))
+        return self.head.say(self.head.normalize(0, outputs)).float()
 
     def _next_layer(self, index: int) -> Tensor:
         """Layer ``index`` over all of the draft: its state at every node is the next layer's."""
@@ -130,19 +134,21 @@ class MtpRun:
         keep = np.flatnonzero(self.root + depths > index)  # a layer's rows begin behind its own number of tokens
         starts = [0, *accumulate(sizes, initial=1)]
         parent = torch.cat([rows + starts[level] for level, rows in enumerate(self.parents)])
-        before = self.level_states[-1]  # of the layer before: the root's, and every node's of all levels but the last
-        kept, positions = send(self.device, keep, self.root + depths[keep])
-        sees, text = self._sees()[kept][:, kept], max(0, self.root - index)
+        lower_states = self.level_states[
+            -1
+        ]  # of the layer before: the root's, and every node's of all levels but the last
+        kept_nodes, positions = send(self.device, keep, self.root + depths[keep])
+        sees, text = self._sees()[kept_nodes][:, kept_nodes], max(0, self.root - index)
         mask = torch.cat([sees.new_ones(len(keep), text), sees], 1)
-        tokens = torch.cat(self.drafted)[kept]
-        made = self._forward(index, before[parent[kept]], tokens, positions, mask, text)
-        behind = self._fed_back(index, made)
-        every = behind.new_zeros((1 + int(depths.size), behind.shape[1]))
-        every[1 + kept] = behind
+        tokens = torch.cat(self.drafted)[kept_nodes]
+        outputs = self._forward(index, lower_states[parent[kept_nodes]], tokens, positions, mask, text)
+        next_states = self._fed_back(index, outputs)
+        node_states = next_states.new_zeros((1 + int(depths.size), next_states.shape[1]))
+        node_states[1 + kept_nodes] = next_states
         if index < self.config.layers - 1:
-            every[0] = self.states[index][self.root] if self.root > index else every[0]
-        self.level_states.append(every)
-        return self.head.say(self.head.normalize(index, made[-sizes[-1] :])).float()
+            node_states[0] = self.states[index][self.root] if self.root > index else node_states[0]
+        self.level_states.append(node_states)
+        return self.head.say(self.head.normalize(index, outputs[-sizes[-1] :])).float()
 
     def _sees(self) -> Bool[Tensor, "drafted drafted"]:
         """Which of the draft's rows each of them sees: its ancestors and itself."""
@@ -158,8 +164,8 @@ class MtpRun:
         self, index: int, states: Tensor, tokens: Tensor, positions: Tensor, mask: Tensor | None, start: int
     ) -> Tensor:
         self.rows[index].start = start
-        shown = None if mask is None else mask[None, None]
-        return self.head(index, states, tokens, positions, self.rotary, shown, self.rows[index])
+        attention_mask = None if mask is None else mask[None, None]
+        return self.head(index, states, tokens, positions, self.rotary, attention_mask, self.rows[index])
 
     def _fed_back(self, index: int, states: Tensor) -> Tensor:
         return self.head.normalize(index, states) if self.normed else states

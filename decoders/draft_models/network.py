@@ -64,8 +64,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, cau
     group, rows = query.shape[1] // keys.shape[1], query.shape[2]
     keys, values = keys.to(query.dtype), values.to(query.dtype)
     if group > 1 and mask is not None and mask.is_floating_point():  # a group's heads as rows: no copy of keys
-        folded = query.reshape(query.shape[0], keys.shape[1], group * rows, -1)
-        out = F.scaled_dot_product_attention(folded, keys, values, mask.repeat(group, 1)[None, None])
+        folded_query = query.reshape(query.shape[0], keys.shape[1], group * rows, -1)
+        out = F.scaled_dot_product_attention(folded_query, keys, values, mask.repeat(group, 1)[None, None])
         return out.reshape(query.shape).transpose(1, 2).flatten(2)
     if group > 1 and query.device.type == "cuda":  # no kernel but the one that forms all scores groups under a mask
         keys, values, group = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1), 1
@@ -88,20 +88,20 @@ class Glimpse(nn.Module):
         self.query_norm: Tensor | None
         self.register_buffer("query_norm", torch.ones(config.target_head_dim) if config.query_norm else None)
 
-    def queries(self, x: Tensor, seen: TargetView) -> Tensor:
+    def queries(self, x: Tensor, view: TargetView) -> Tensor:
         query = self.query(self.norm(x)).unflatten(-1, (self.heads, -1))
         if self.query_norm is not None:  # the target's own, not trained
             query = F.rms_norm(query, self.query_norm.shape, self.query_norm.to(query.dtype), self.eps)
-        return rotate(query.transpose(1, 2), seen.cos, seen.sin)
+        return rotate(query.transpose(1, 2), view.cos, view.sin)
 
-    def forward(self, x: Float[Tensor, "batch rows hidden"], seen: TargetView) -> Float[Tensor, "batch rows hidden"]:
-        query = self.queries(x, seen)
-        if seen.watch is not None:
-            seen.watch.append(query)
-        if seen.mask is None or seen.mask.is_floating_point():
-            return self.out(attend(query, seen.keys, seen.values, seen.mask))
-        blind = ~seen.mask.any(-1)  # nothing to see: nothing is added
-        out = attend(query, seen.keys, seen.values, seen.mask | blind[:, None])
+    def forward(self, x: Float[Tensor, "batch rows hidden"], view: TargetView) -> Float[Tensor, "batch rows hidden"]:
+        query = self.queries(x, view)
+        if view.watch is not None:
+            view.watch.append(query)
+        if view.mask is None or view.mask.is_floating_point():
+            return self.out(attend(query, view.keys, view.values, view.mask))
+        blind = ~view.mask.any(-1)  # nothing to see: nothing is added
+        out = attend(query, view.keys, view.values, view.mask | blind[:, None])
         return self.out(out.masked_fill(blind[:, None], 0.0))
 
 
@@ -109,8 +109,8 @@ def attention(
     queries: Float[Tensor, "heads rows size"], keys: Float[Tensor, "kv_heads keys size"]
 ) -> Float[Tensor, "heads rows keys"]:
     """The attention weights themselves, every query seeing every key."""
-    grouped = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
-    weights = (grouped @ keys.float().mT * queries.shape[-1] ** -0.5).softmax(-1)
+    grouped_queries = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
+    weights = (grouped_queries @ keys.float().mT * queries.shape[-1] ** -0.5).softmax(-1)
     return weights.unflatten(1, (-1, queries.shape[1])).flatten(0, 1)
 
 
@@ -126,21 +126,21 @@ class DraftLayer(nn.Module):
         self.down = nn.Linear(config.mlp, width, bias=False)
 
     def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, seen: TargetView | None = None,
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, view: TargetView | None = None,
         remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None, last_only: bool = False,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
         """``remember`` turns the rows' keys and values into all that they see."""
         qkv = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1))
-        turned = rotate(qkv[:, :, :2], cos[:, None, None], sin[:, None, None]).transpose(1, 3)
-        query, keys, values = turned[:, :, 0], turned[:, :, 1], qkv[:, :, 2].transpose(1, 2)
+        rotated_pair = rotate(qkv[:, :, :2], cos[:, None, None], sin[:, None, None]).transpose(1, 3)
+        query, keys, values = rotated_pair[:, :, 0], rotated_pair[:, :, 1], qkv[:, :, 2].transpose(1, 2)
         if remember is not None:
             keys, values = remember(keys, values)
         if last_only:
             x, query, mask = x[:, -1:], query[:, :, -1:], None
         causal = mask is None and query.shape[2] > 1
         x = x + self.out(attend(query, keys, values, mask, causal))
-        if self.glimpse is not None and seen is not None:
-            x = x + self.glimpse(x, seen)
+        if self.glimpse is not None and view is not None:
+            x = x + self.glimpse(x, view)
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
 
@@ -168,7 +168,7 @@ class DraftModel(Borrowing):
             super().share(embedding, head)
 
     def forward(
-        self, ids: Int[Tensor, "batch rows"], seen: Sequence[TargetView | None] = (),
+        self, ids: Int[Tensor, "batch rows"], views: Sequence[TargetView | None] = (),
         turns: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None, remember: Remember | None = None,
         last_only: bool = False,
     ) -> Float[Tensor, "batch said hidden"]:  # fmt: skip
@@ -180,8 +180,8 @@ class DraftModel(Borrowing):
         x = self.embedding(ids)
         for i, layer in enumerate(self.layers):
             only = last_only and i == self.config.layers - 1 and ids.shape[1] > 1
-            own = None if remember is None else partial(remember, i)
-            x = layer(x, cos, sin, mask, seen[i] if seen else None, own, only)
+            layer_writer = None if remember is None else partial(remember, i)
+            x = layer(x, cos, sin, mask, views[i] if views else None, layer_writer, only)
         return self.norm(x)
 
 

@@ -68,30 +68,31 @@ class TextDrafter(ModelDrafter):
         depth = min(gamma, self.run.limit - text.length)
         if depth < 1:
             return Draft.empty(context.root, f"the drafter reads at most {self.run.limit:,} of its own tokens")
-        started = mark(device)
+        start_mark = mark(device)
         chain = one_by_one(self.run, text, depth, likeliest)  # type: ignore[arg-type]
-        forwarded = mark(device)
-        own = chain.tokens
-        self.run.wrote(own[:-1])
+        forward_mark = mark(device)
+        chain_tokens = chain.tokens
+        self.run.wrote(chain_tokens[:-1])
         sure = torch.stack(chain.told).softmax(-1).gather(1, torch.cat(chain.drafted)[:, None])[:, 0]
-        made = self.words.write(context.tokens.tolist(), own)
-        tokens = list(made.tokens[:budget])
+        translation = self.words.write(context.tokens.tolist(), chain_tokens)
+        tokens = list(translation.tokens[:budget])
         notes = {
-            "gamma": float(gamma), "forward_ms": Span((started, forwarded)),
-            "expand_ms": Span((forwarded, mark(device))), "assistant_tokens": float(len(own)),
+            "gamma": float(gamma), "forward_ms": Span((start_mark, forward_mark)),
+            "expand_ms": Span((forward_mark, mark(device))), "assistant_tokens": float(len(chain_tokens)),
         }  # fmt: skip
         nodes = [
-            [place + 1 if 0 <= place < len(tokens) else -1 for place in places] for places in (made.first, made.last)
+            [place + 1 if 0 <= place < len(tokens) else -1 for place in places]
+            for places in (translation.first, translation.last)
         ]
         last = [len(tokens) if first > 0 and node < 0 else node for first, node in zip(*nodes, strict=True)]  # cut off
-        translated = Translation(
-            tuple(own), tuple(self.words.assistant_pieces.of(token)[0] for token in own),
+        draft_translation = Translation(
+            tuple(chain_tokens), tuple(self.words.assistant_pieces.of(token)[0] for token in chain_tokens),
             tuple(fetch(sure)[0].tolist()), tuple(nodes[0]), tuple(last),
         )  # fmt: skip
         reason = "" if tokens else "what the drafter wrote is no whole text in the target's tokens"
         return Draft(
             DraftTree.chain(context.root, tokens), ("root", *("drafter",) * len(tokens)), (-1,) * (len(tokens) + 1),
-            route="text" if tokens else "none", reason=reason, notes=notes, translated=translated,
+            route="text" if tokens else "none", reason=reason, notes=notes, translated=draft_translation,
         )  # fmt: skip
 
 
@@ -106,8 +107,10 @@ class SharedTokensDrafter(ModelDrafter):
         if not tree.drafted:
             return draft
         nodes = tuple(node for node, token in enumerate(tree.tokens) if node and token in words.assistant_of)
-        own = tuple(words.assistant_of[tree.tokens[node]] for node in nodes)
-        pieces = tuple(words.assistant_pieces.of(token)[0] for token in own)
+        assistant_tokens = tuple(words.assistant_of[tree.tokens[node]] for node in nodes)
+        pieces = tuple(words.assistant_pieces.of(token)[0] for token in assistant_tokens)
         probabilities = draft.probabilities or (0.0,) * len(tree)
-        translated = Translation(own, pieces, tuple(probabilities[node] for node in nodes), nodes, nodes)
-        return replace(draft, notes={**draft.notes, "assistant_tokens": float(len(own))}, translated=translated)
+        translation = Translation(assistant_tokens, pieces, tuple(probabilities[node] for node in nodes), nodes, nodes)
+        return replace(
+            draft, notes={**draft.notes, "assistant_tokens": float(len(assistant_tokens))}, translated=translation
+        )

@@ -85,11 +85,11 @@ def _mtp(name: str) -> str | None:
 def _behind(config: Mapping[str, Any]) -> Callable[[str], str | None]:
     """DeepSeek's MTP layers: those counted on behind the model's own."""
     inner = config.get("text_config")
-    own = (inner if isinstance(inner, Mapping) else config).get("num_hidden_layers")
+    layer_count = (inner if isinstance(inner, Mapping) else config).get("num_hidden_layers")
 
     def keeps(name: str) -> str | None:
         match = re.fullmatch(r"(?:model\.|language_model\.)*(layers\.(\d+)\..+)", name)
-        return match[1] if match and isinstance(own, int) and int(match[2]) >= own else None
+        return match[1] if match and isinstance(layer_count, int) and int(match[2]) >= layer_count else None
 
     return keeps
 
@@ -193,19 +193,20 @@ class Published:
         pickles = [file for file in files if file.suffix in PICKLES]
         if pickles:
             _check_room(str(place), sum(file.stat().st_size for file in pickles))
-        every: dict[str, tuple[tuple[int, ...], int]] = {}
+        entries: dict[str, tuple[tuple[int, ...], int]] = {}
         for file in files:
-            every |= _pickled_shapes(file) if file.suffix in PICKLES else tensor_sizes(file)
-        shapes = {name: shape for name, (shape, _) in every.items()}
+            entries |= _pickled_shapes(file) if file.suffix in PICKLES else tensor_sizes(file)
+        shapes = {name: shape for name, (shape, _) in entries.items()}
         form = _format(str(place), config, shapes)
         keeps = form.keeps if form.reach is None else form.reach(config)
-        stored = {kept: name for name in shapes if (kept := keeps(name)) is not None}
-        size = sum(every[name][1] for name in stored.values())
+        stored_names = {part_name: name for name in shapes if (part_name := keeps(name)) is not None}
+        size = sum(entries[name][1] for name in stored_names.values())
         if not pickles:
             _check_room(str(place), size)
         return cls(
-            str(place), tuple(files), config, form.name, {kept: shapes[name] for kept, name in stored.items()}, size,
-            stored,
+            str(place), tuple(files), config, form.name,
+            {part_name: shapes[name] for part_name, name in stored_names.items()}, size,
+            stored_names,
         )  # fmt: skip
 
     @property
@@ -226,9 +227,9 @@ class Published:
 
     def read(self) -> dict[str, Tensor]:
         """The head's tensors on the CPU, as they are stored. Raises UserError for a damaged file."""
-        wanted = {name: kept for kept, name in self.stored.items()}
-        tensors = (pair for file in self.files for pair in _tensors(file, wanted))
-        return {wanted[name]: tensor.clone() for name, tensor in tensors}  # they may be mapped from the file
+        part_names = {name: part_name for part_name, name in self.stored.items()}
+        tensors = (pair for file in self.files for pair in _tensors(file, part_names))
+        return {part_names[name]: tensor.clone() for name, tensor in tensors}  # they may be mapped from the file
 
     def fingerprint(self, weights: Mapping[str, Tensor]) -> str:
         """A key of this head: its configuration and a sample of every weight, in whatever dtype it was read."""
@@ -263,10 +264,10 @@ def _format(place: str, config: Mapping[str, Any], shapes: Shapes) -> Format:
     form = next((form for form in FORMATS if form.tells(config, shapes)), None)
     if form is not None and form.name:
         return form
-    some = ", ".join(sorted(shapes)[:3]) or "none"
-    what = form.title if form else f"tensors of no known format ({some}{', …' * (len(shapes) > 3)})"
+    examples = ", ".join(sorted(shapes)[:3]) or "none"
+    description = form.title if form else f"tensors of no known format ({examples}{', …' * (len(shapes) > 3)})"
     *first, last = (form.title for form in FORMATS if form.name)
-    raise UserError(f"{place} holds {what}, which is not read: supported are {', '.join(first)} and {last}")
+    raise UserError(f"{place} holds {description}, which is not read: supported are {', '.join(first)} and {last}")
 
 
 def _check_room(place: str, size: int) -> None:
@@ -296,8 +297,8 @@ def _fetch(place: str) -> Path:
     except (LocalEntryNotFoundError, OSError, ValueError):
         pass
     try:
-        listed = hub.HfApi().model_info(place, files_metadata=True).siblings or []
-        files = [file for file in listed if file.rfilename.endswith((".safetensors", *PICKLES))]
+        siblings = hub.HfApi().model_info(place, files_metadata=True).siblings or []
+        files = [file for file in siblings if file.rfilename.endswith((".safetensors", *PICKLES))]
         safe = [file for file in files if file.rfilename.endswith(".safetensors")]
         _check_room(place, sum(file.size or 0 for file in safe or files))
         patterns = WANTED[:2] if safe else WANTED
@@ -332,10 +333,10 @@ def _weight_files(place: Path) -> list[Path]:
     for suffixes in ((".safetensors",), PICKLES):
         files = sorted(file for file in place.iterdir() if file.suffix in suffixes and not NO_WEIGHTS.match(file.name))
         for index in sorted(place.glob(f"*{suffixes[0]}.index.json")):
-            named = {place / Path(str(name)).name for name in dict(_json(index).get("weight_map", {})).values()}
-            if missing := sorted(file.name for file in named if not file.is_file()):
+            indexed_files = {place / Path(str(name)).name for name in dict(_json(index).get("weight_map", {})).values()}
+            if missing := sorted(file.name for file in indexed_files if not file.is_file()):
                 raise UserError(f"{place} is incomplete: {missing[0]} is missing, which {index.name} names")
-            files = sorted(named) or files
+            files = sorted(indexed_files) or files
         if files:
             return files
     raise UserError(f"{place} holds no weights: a .safetensors, .bin or .pt file is wanted beside {CONFIG}")
@@ -372,15 +373,17 @@ def _pickled_shapes(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
     return {name: (tuple(tensor.shape), tensor.numel() * tensor.itemsize) for name, tensor in weights.items()}
 
 
-def _tensors(file: Path, wanted: Mapping[str, str]) -> Iterator[tuple[str, Tensor]]:
+def _tensors(file: Path, part_names: Mapping[str, str]) -> Iterator[tuple[str, Tensor]]:
     """The wanted tensors of a file, one after another."""
     if file.suffix in PICKLES:
-        yield from ((name, one) for name, one in _unpickle(file, map_location="cpu").items() if name in wanted)
+        yield from (
+            (name, tensor) for name, tensor in _unpickle(file, map_location="cpu").items() if name in part_names
+        )
         return
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(file, framework="pt") as opened:
-            yield from ((name, opened.get_tensor(name)) for name in opened.keys() if name in wanted)  # noqa: SIM118
+        with safe_open(file, framework="pt") as tensor_file:
+            yield from ((name, tensor_file.get_tensor(name)) for name in tensor_file.keys() if name in part_names)  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise UserError(f"{file} is truncated or damaged ({first_line(error, 120)}): bring it again") from error

@@ -33,22 +33,22 @@ class Fields:
     inert: frozenset[str] = frozenset()
     inner: Mapping[str, Fields] = field(default_factory=dict)
 
-    def __or__(self, other: Fields) -> Fields:
+    def __or__(self, right: Fields) -> Fields:
         return Fields(
-            self.read | other.read, {**self.must, **other.must}, self.inert | other.inert,
-            {**self.inner, **other.inner},
+            self.read | right.read, {**self.must, **right.must}, self.inert | right.inert,
+            {**self.inner, **right.inner},
         )  # fmt: skip
 
-    def fault(self, config: Mapping[str, Any], above: str = "") -> str | None:
+    def fault(self, config: Mapping[str, Any], prefix: str = "") -> str | None:
         """The first field that is not read rightly, in a clause; None if all are. A null says nothing."""
         for name, value in config.items():
-            path = f"{above}{name}"
+            path = f"{prefix}{name}"
             if value is None or name in self.read or name in self.inert:
                 continue
             if name in self.must:
-                if not any(type(value) is type(one) and value == one for one in self.must[name]):
-                    wanted = " or ".join(map(repr, self.must[name]))
-                    return f"its {CONFIG} says {path} = {value!r}, and {wanted} is read"
+                if not any(type(value) is type(choice) and value == choice for choice in self.must[name]):
+                    requirement = " or ".join(map(repr, self.must[name]))
+                    return f"its {CONFIG} says {path} = {value!r}, and {requirement} is read"
             elif name in self.inner:
                 if not isinstance(value, Mapping):
                     return f"its {CONFIG} says {path} = {value!r}, where an object is wanted"
@@ -156,9 +156,9 @@ DEEPSPEC = BLOCK | Fields(
 )
 
 
-def _block_speculators(kind: str, more: frozenset[str] = frozenset()) -> Fields:
+def _block_speculators(kind: str, extra_names: frozenset[str] = frozenset()) -> Fields:
     return TRANSFORMERS | Fields(
-        read=more | _names("""
+        read=extra_names | _names("""
             block_size mask_token_id aux_hidden_state_layer_ids sample_from_anchor draft_vocab_size target_hidden_size
             sliding_window_non_causal
         """),
@@ -209,11 +209,12 @@ def check_there(head: Published, *names: str) -> None:
         raise UserError(f"{head.place} is incomplete: it lacks {missing[0]}; bring the whole checkpoint")
 
 
-def check_equal(head: Published, name: str, value: Any, stored: Any) -> None:
+def check_equal(head: Published, name: str, value: Any, stored_value: Any) -> None:
     """Raise UserError where a field says something else than the tensors; None says nothing."""
-    if value is not None and value != stored:
+    if value is not None and value != stored_value:
         raise UserError(
-            f"{head.place} does not fit together: its {CONFIG} says {name} = {value!r}, and its tensors have {stored!r}"
+            f"{head.place} does not fit together: its {CONFIG} says {name} = {value!r}, and its tensors have "
+            f"{stored_value!r}"
         )
 
 
@@ -225,12 +226,12 @@ def option(head: Published, name: str) -> Any:
     for place in ("dflash_config", "eagle_config"):
         if isinstance(nested := head.config.get(place), Mapping):
             inner = nested
-    within, beside = inner.get(name), head.config.get(name)
-    if within is not None and beside not in (None, within):
+    within, outer_value = inner.get(name), head.config.get(name)
+    if within is not None and outer_value not in (None, within):
         raise UserError(
-            f"{head.place} does not fit together: its {CONFIG} says {name} twice, {within!r} and {beside!r}"
+            f"{head.place} does not fit together: its {CONFIG} says {name} twice, {within!r} and {outer_value!r}"
         )
-    return beside if within is None else within
+    return outer_value if within is None else within
 
 
 def flag(head: Published, name: str) -> bool:
@@ -248,16 +249,16 @@ def windows(head: Published, layers: int) -> tuple[int, ...]:
     ``use_sliding_window`` and ``max_window_layers``. The code of the other formats has no window: a configuration that
     asks for one is refused. Raises UserError.
     """
-    said, theirs = head.layer, head.format == "eagle3-speculators"
-    types, width = said.get("layer_types"), said.get("sliding_window")
-    if types is None and theirs and said.get("use_sliding_window") and width is not None:
-        start = said.get("max_window_layers")
+    fields, is_speculators = head.layer, head.format == "eagle3-speculators"
+    types, width = fields.get("layer_types"), fields.get("sliding_window")
+    if types is None and is_speculators and fields.get("use_sliding_window") and width is not None:
+        start = fields.get("max_window_layers")
         start = 28 if start is None else int(start)  # Qwen3's default
         types = ["sliding_attention" if i >= start else "full_attention" for i in range(layers)]
     if types is None or (isinstance(types, list) and set(map(str, types)) == {"full_attention"}):
         return ()  # of however many layers: some configurations are copies of the target's
-    kinds = ("full_attention", "sliding_attention")[: 1 + theirs]
-    if not isinstance(types, list) or len(types) != layers or any(one not in kinds for one in types):
+    kinds = ("full_attention", "sliding_attention")[: 1 + is_speculators]
+    if not isinstance(types, list) or len(types) != layers or any(kind not in kinds for kind in types):
         raise UserError(
             f"{head.place} is of a variant that is not read: its {CONFIG} says layer_types = {types!r}, and of "
             f"{head.title} {layers} × {' or '.join(kinds)} is read"
@@ -268,4 +269,4 @@ def windows(head: Published, layers: int) -> tuple[int, ...]:
         raise UserError(
             f"{head.place} cannot be read: its {CONFIG} asks for sliding_attention, with sliding_window = {width!r}"
         )
-    return tuple(width if one == "sliding_attention" else 0 for one in types)
+    return tuple(width if kind == "sliding_attention" else 0 for kind in types)

@@ -17,16 +17,18 @@ CLIPPED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)  # shares of a group's largest 
 
 def stored_form(weights: Mapping[str, Tensor], dtype: torch.dtype, bits: int = 8) -> dict[str, Tensor]:
     """A part's tensors as its file holds them; matrices in int8, or in fewer ``bits`` where ``GROUP`` divides a row."""
-    stored: dict[str, Tensor] = {}
+    stored_tensors: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         tensor = tensor.detach().cpu()
         if dtype == torch.int8 and tensor.is_floating_point() and tensor.ndim == 2:
             whole = bits == 8 or tensor.shape[1] % GROUP
-            stored[name], stored[name + SCALE] = in_int8(tensor.float()) if whole else in_bits(tensor.float(), bits)
+            stored_tensors[name], stored_tensors[name + SCALE] = (
+                in_int8(tensor.float()) if whole else in_bits(tensor.float(), bits)
+            )
         else:
-            kept = torch.float16 if dtype == torch.int8 else dtype
-            stored[name] = tensor.to(kept if tensor.is_floating_point() else None).contiguous()
-    return stored
+            stored_dtype = torch.float16 if dtype == torch.int8 else dtype
+            stored_tensors[name] = tensor.to(stored_dtype if tensor.is_floating_point() else None).contiguous()
+    return stored_tensors
 
 
 def in_int8(matrix: Float[Tensor, "out in"]) -> tuple[Tensor, Float[Tensor, " out"]]:
@@ -40,12 +42,12 @@ def in_bits(matrix: Float[Tensor, "out in"], bits: int) -> tuple[Tensor, Float[T
     another, the first in the lowest bits. Of the scales that ``CLIPPED`` allows a group has the one with the least
     squared error.
     """
-    groups, most = matrix.unflatten(1, (-1, GROUP)), 1 << bits - 1
+    groups, limit = matrix.unflatten(1, (-1, GROUP)), 1 << bits - 1
     largest = groups.abs().amax(-1, keepdim=True)
-    scales = torch.stack([(largest * share / (most - 1)).clamp_min(2**-24).half() for share in CLIPPED]).float()
-    rounded = (groups / scales).round().clamp(-most, most - 1)
-    best = (rounded * scales - groups).square().sum(-1, keepdim=True).argmin(0, keepdim=True)
-    numbers = (rounded.gather(0, best.expand(1, *groups.shape))[0].flatten(1) + most).int()
+    scales = torch.stack([(largest * share / (limit - 1)).clamp_min(2**-24).half() for share in CLIPPED]).float()
+    levels = (groups / scales).round().clamp(-limit, limit - 1)
+    best = (levels * scales - groups).square().sum(-1, keepdim=True).argmin(0, keepdim=True)
+    numbers = (levels.gather(0, best.expand(1, *groups.shape))[0].flatten(1) + limit).int()
     words = (numbers.unflatten(1, (-1, PACKED)) << bits * torch.arange(PACKED)).sum(-1, keepdim=True)
     packed = words >> 8 * torch.arange(PACKED * bits // 8) & 255
     return packed.to(torch.uint8).flatten(1), scales.gather(0, best)[0, ..., 0].half()
@@ -55,8 +57,8 @@ def full_matrix(numbers: Tensor, scale: Tensor) -> Float[Tensor, "out in"]:
     """A stored matrix in fp32."""
     if numbers.dtype == torch.uint8:
         bits = 8 * numbers.shape[1] // (GROUP * scale.shape[1])
-        some = numbers.int().unflatten(1, (-1, PACKED * bits // 8))
-        words = (some << 8 * torch.arange(some.shape[2])).sum(-1, keepdim=True)
+        byte_groups = numbers.int().unflatten(1, (-1, PACKED * bits // 8))
+        words = (byte_groups << 8 * torch.arange(byte_groups.shape[2])).sum(-1, keepdim=True)
         numbers = (words >> bits * torch.arange(PACKED) & (1 << bits) - 1).flatten(1) - (1 << bits - 1)
     scale = scale.float() if scale.ndim == 2 else scale.float()[:, None]
     return (numbers.float().unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
@@ -66,8 +68,8 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a part's file, rounded ones in fp32. Raises SafetensorError for a damaged one."""
     from safetensors.torch import load_file
 
-    stored = load_file(file)
-    scales = {name.removesuffix(SCALE): stored.pop(name) for name in [*stored] if name.endswith(SCALE)}
+    stored_tensors = load_file(file)
+    scales = {name.removesuffix(SCALE): stored_tensors.pop(name) for name in [*stored_tensors] if name.endswith(SCALE)}
     for name, scale in scales.items():
-        stored[name] = full_matrix(stored[name], scale)
-    return stored
+        stored_tensors[name] = full_matrix(stored_tensors[name], scale)
+    return stored_tensors

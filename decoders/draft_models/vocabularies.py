@@ -76,9 +76,9 @@ class Vocabularies:
         for data in [*pieces, *[b""] * (len(assistant) - len(pieces))]:
             begin, end = at, min(at + len(data), int(ends[-1]))
             at += len(data)
-            inside = begin < end
-            first.append(int(np.searchsorted(ends, begin, "right")) - 1 if inside else -1)
-            last.append(int(np.searchsorted(ends, end, "left")) - 1 if inside else -1)
+            has_bytes = begin < end
+            first.append(int(np.searchsorted(ends, begin, "right")) - 1 if has_bytes else -1)
+            last.append(int(np.searchsorted(ends, end, "left")) - 1 if has_bytes else -1)
         return TargetText(tuple(tokens), tuple(first), tuple(last))
 
     def _behind(self, tail: Sequence[int], text: str) -> list[int]:
@@ -86,14 +86,16 @@ class Vocabularies:
         if not text:
             return []
         special = [i for i, token in enumerate(tail) if self.pieces.of(token)[1]]
-        before = b"".join(self.pieces.of(token)[0] for token in tail[special[-1] + 1 if special else 0 :])
-        before = before.lstrip(bytes(range(0x80, 0xC0)))  # a character that began earlier
+        tail_bytes = b"".join(self.pieces.of(token)[0] for token in tail[special[-1] + 1 if special else 0 :])
+        tail_bytes = tail_bytes.lstrip(bytes(range(0x80, 0xC0)))  # a character that began earlier
         data = text.encode()
-        if before and _valid(before).encode() == before:
-            ids = self._encode(before.decode() + text)
+        if tail_bytes and _valid(tail_bytes).encode() == tail_bytes:
+            ids = self._encode(tail_bytes.decode() + text)
             ends = np.cumsum([len(self.pieces.of(token)[0]) for token in ids])
-            extra = int(ends[-1]) - len(before) - len(data) if len(ends) else 0  # a space that the tokenizer puts first
-            at = np.flatnonzero(ends == len(before) + extra)
+            extra = (
+                int(ends[-1]) - len(tail_bytes) - len(data) if len(ends) else 0
+            )  # a space that the tokenizer puts first
+            at = np.flatnonzero(ends == len(tail_bytes) + extra)
             if extra in (0, 1) and len(at) and self._bytes(ids[at[0] + 1 :]) == data:
                 return ids[at[0] + 1 :]
         ids, good, at = self._encode(text), list[int](), 0
@@ -118,37 +120,37 @@ class Vocabularies:
         """Of every token of the assistant's, the target's of the same bytes, -1 where there is none. Special tokens are
         shared by their names; of several with one text the first is taken.
         """
-        ours = dict[tuple[bytes, bool], int]()
+        target_tokens = dict[tuple[bytes, bool], int]()
         for token in range(min(self.target_size, len(self.target))):
-            ours.setdefault(self.pieces.of(token), token)
-        made, taken = np.full(self.assistant_size, -1, dtype=np.int64), set[int]()
+            target_tokens.setdefault(self.pieces.of(token), token)
+        token_map, used_tokens = np.full(self.assistant_size, -1, dtype=np.int64), set[int]()
         for token in range(min(self.assistant_size, len(self.assistant))):
             piece = self.assistant_pieces.of(token)
-            there = ours.get(piece, -1) if piece[0] else -1
-            if there >= 0 and there not in taken:
-                made[token] = there
-                taken.add(there)
-        return made
+            target_token = target_tokens.get(piece, -1) if piece[0] else -1
+            if target_token >= 0 and target_token not in used_tokens:
+                token_map[token] = target_token
+                used_tokens.add(target_token)
+        return token_map
 
     @cached_property
     def assistant_of(self) -> dict[int, int]:
         """Of each shared token of the target's, the assistant's."""
-        return {int(there): token for token, there in enumerate(self.shared_tokens) if there >= 0}
+        return {int(target_token): token for token, target_token in enumerate(self.shared_tokens) if target_token >= 0}
 
     def token_by_token(self, tokens: Sequence[int], prompt_length: int) -> list[int]:
         """A text of the target's in the assistant's tokens: the prompt by its text, then token by token, those that are
         not shared by their text alone.
         """
-        made = self.assistant_ids(tokens[:prompt_length])
+        ids = self.assistant_ids(tokens[:prompt_length])
         for token in tokens[prompt_length:]:
-            if (there := self.assistant_of.get(int(token))) is not None:
-                made.append(there)
+            if (assistant_token := self.assistant_of.get(int(token))) is not None:
+                ids.append(assistant_token)
                 continue
             if token not in self._alone:
                 text = self.text([token])
                 self._alone[token] = tuple(self.assistant(text, add_special_tokens=False)["input_ids"])
-            made += self._alone[token]
-        return made
+            ids += self._alone[token]
+        return ids
 
 
 def _valid(data: bytes) -> str:

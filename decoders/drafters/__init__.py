@@ -81,15 +81,15 @@ def register_plugin(plugin: Plugin) -> None:
     """Add a plug-in's methods, guarded; they replace those that stood at the same place. Raises Unusable, and adds
     none, where one has a name that is taken.
     """
-    earlier = _free(plugin, "method", plugin.methods, _methods, _places)
-    taken = _free(plugin, "verifier", plugin.verifiers, registered_verifiers(), _verifier_places)
-    for name in taken:
+    old_methods = _free(plugin, "method", plugin.methods, _methods, _places)
+    old_verifiers = _free(plugin, "verifier", plugin.verifiers, registered_verifiers(), _verifier_places)
+    for name in old_verifiers:
         del _verifier_places[name]
         forget_verifier(name)
     for card in plugin.verifiers:
         _verifier_places[card.name] = plugin.place
         register_verifier(guarded_verifier(card, plugin.place, plugin.own))
-    for name in earlier:
+    for name in old_methods:
         del _methods[name], _places[name]
     for method in plugin.methods:
         _places[method.name] = plugin.place
@@ -97,18 +97,22 @@ def register_plugin(plugin: Plugin) -> None:
 
 
 def _free(
-    plugin: Plugin, noun: str, cards: Sequence[Method | VerifierCard], there: Collection[str], places: dict[str, str]
+    plugin: Plugin,
+    noun: str,
+    cards: Sequence[Method | VerifierCard],
+    known_names: Collection[str],
+    places: dict[str, str],
 ) -> set[str]:
     """Names that the plug-in's place had before. Raises Unusable where a card's is another's."""
-    earlier, names = {name for name, place in places.items() if place == plugin.place}, [card.name for card in cards]
+    old_names, names = {name for name, place in places.items() if place == plugin.place}, [card.name for card in cards]
     for name in names:
-        if (name in there and name not in earlier) or names.count(name) > 1:
-            other = places.get(name, "specviz itself" if name in there else plugin.place)
+        if (name in known_names and name not in old_names) or names.count(name) > 1:
+            owner = places.get(name, "specviz itself" if name in known_names else plugin.place)
             raise Unusable(
-                f"plug-in {plugin.place} is left out: its {noun} is called {name!r}, and so is one of {other}: rename "
+                f"plug-in {plugin.place} is left out: its {noun} is called {name!r}, and so is one of {owner}: rename "
                 "one of them"
             )
-    return earlier
+    return old_names
 
 
 def add_plugin(path: Path) -> Plugin:

@@ -108,11 +108,11 @@ class KeptRows:
     def first(self, count: int, make: Callable[[int, int], Tensor]) -> Tensor:
         """The first ``count`` rows; ``make(start, stop)`` makes those that are new."""
         if count > self.made:
-            fresh, kept = make(self.made, count), self.rows[: self.made]
+            fresh, old_rows = make(self.made, count), self.rows[: self.made]
             if count > len(self.rows):
                 self.rows = fresh.new_empty((2 * count, fresh.shape[1]))
                 if self.made:
-                    self.rows[: self.made] = kept
+                    self.rows[: self.made] = old_rows
             self.rows[self.made : count] = fresh
             self.made = count
         return self.rows[:count]
@@ -149,10 +149,10 @@ class History:
             self._rows[position] = row
         self.length += len(fresh)
 
-    def occurrences(self, token: int, before: int) -> np.ndarray:
-        """Positions below ``before`` that hold ``token``, ascending."""
+    def occurrences(self, token: int, limit: int) -> np.ndarray:
+        """Positions below ``limit`` that hold ``token``, ascending."""
         row = self._row.get(token, -1)
-        return np.flatnonzero(self._rows[: min(before, self.length)] == row)
+        return np.flatnonzero(self._rows[: min(limit, self.length)] == row)
 
     def states(self, context: Context) -> Float[Tensor, "processed hidden"]:
         """The hidden states of the processed positions, at length 1."""
@@ -163,11 +163,11 @@ class History:
     def hidden_cosines(self, context: Context, anchors: np.ndarray, query: int) -> np.ndarray:
         """cos(h[j-1], h[query]) for every anchor j (AdaPLD eq. 6 and 13), ``[anchors]``; -1 where j is the first."""
         states = self.states(context)
-        before = np.maximum(anchors - 1, 0)
+        predecessors = np.maximum(anchors - 1, 0)
         if states.device.type == "cpu" and len(anchors) < GATHER_BELOW * len(states):
-            cosines = _round(states.index_select(0, torch.from_numpy(before)) @ states[query])
+            cosines = _round(states.index_select(0, torch.from_numpy(predecessors)) @ states[query])
         else:
-            cosines = _round(states @ states[query])[before]
+            cosines = _round(states @ states[query])[predecessors]
         if len(anchors) and anchors[0] == 0:
             cosines[0] = NO_PREDECESSOR
         return cosines
@@ -197,10 +197,10 @@ class Laps:
     _at: float = field(default_factory=time.perf_counter)
 
     def lap(self, component: str) -> None:
-        now = time.perf_counter()
+        moment = time.perf_counter()
         key = f"{component}_ms"
-        self.notes[key] = self.notes.get(key, 0.0) + (now - self._at) * 1e3
-        self._at = now
+        self.notes[key] = self.notes.get(key, 0.0) + (moment - self._at) * 1e3
+        self._at = moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +256,12 @@ class AdaPldDrafter(Drafter):
             return replace(Draft.empty(root, reason), notes=laps.notes)
 
         score = history.hidden_cosines(context, anchors, at - 1)
-        chosen = int(score.argmax())  # ties: the earliest
-        anchor, copied = int(anchors[chosen]), route == "lexical"
-        candidates = _candidates(anchors, score, alike, chosen, at, params.copy_length if copied else 0)
+        choice = int(score.argmax())  # ties: the earliest
+        anchor, is_copy = int(anchors[choice]), route == "lexical"
+        candidates = _candidates(anchors, score, alike, choice, at, params.copy_length if is_copy else 0)
         laps.lap("rerank")
 
-        main = context.tokens[anchor + 1 : anchor + 1 + min(params.copy_length, budget)].tolist() if copied else []
+        main = context.tokens[anchor + 1 : anchor + 1 + min(params.copy_length, budget)].tolist() if is_copy else []
         branches: list[tuple[int, int, float]] = []  # rank, token, log-probability
         if params.branches:
             top = fetch(*(of[anchor, : params.k] for of in (context.top_ids, context.top_logprobs)))
@@ -269,7 +269,7 @@ class AdaPldDrafter(Drafter):
             branches = [(rank, token, p) for rank, (token, p) in enumerate(pairs) if token not in main[:1]]
         laps.lap("branches")
         successors: dict[int, Successor] = {}
-        if branches and budget > 1 and params.successors and (not copied or params.successor_on_lexical):
+        if branches and budget > 1 and params.successors and (not is_copy or params.successor_on_lexical):
             successors = self._successors(history, context, anchor, [token for _, token, _ in branches])
             laps.lap("successors")
 
@@ -277,10 +277,11 @@ class AdaPldDrafter(Drafter):
         tree.chain(main, "main", source=anchor + 1)
         for number, (rank, token, logprob) in enumerate(branches):  # of the anchor's distribution: nothing is copied
             node = tree.add(0, token, "branch", branch_anchor=anchor, branch_rank=rank, branch_logprob=logprob)
-            if (after := successors.get(number)) is not None:
+            if (successor := successors.get(number)) is not None:
                 tree.add(
-                    node, int(context.tokens[after.source]), "successor", after.source, successor_cosine=after.cosine,
-                    successor_embedding=after.embedding,
+                    node, int(context.tokens[successor.source]), "successor", successor.source,
+                    successor_cosine=successor.cosine,
+                    successor_embedding=successor.embedding,
                 )  # fmt: skip
         probabilities = (1.0, *np.exp(tree.term("branch_logprob")[1:]).tolist())
         draft = tree.draft(route=route, candidates=candidates, reason=BRANCHES_OFF)
@@ -303,22 +304,24 @@ class AdaPldDrafter(Drafter):
         """For each branch, by its number, the token after the place most like the anchor that holds the branch's token
         or, if none does, one alike (eq. 13–15). A place is before the root, so one token at least follows it.
         """
-        before = context.root_position
-        same = [history.occurrences(token, before) for token in branches]
-        unseen = [number for number, places in enumerate(same) if not len(places)] if self.params.semantic else []
-        wanted = np.zeros(before, dtype=bool)
-        for places in same:
-            wanted[places] = True
+        root_position = context.root_position
+        token_places = [history.occurrences(token, root_position) for token in branches]
+        unseen = (
+            [number for number, places in enumerate(token_places) if not len(places)] if self.params.semantic else []
+        )
+        place_mask = np.zeros(root_position, dtype=bool)
+        for places in token_places:
+            place_mask[places] = True
         if unseen:
             alike, column = history.embedding_cosines(context, [branches[number] for number in unseen])
             passing = alike >= self.params.tau
-            wanted |= np.logical_or.reduce(passing)[column]
-        places = np.flatnonzero(wanted)
-        score = np.full(before, -np.inf)
+            place_mask |= np.logical_or.reduce(passing)[column]
+        places = np.flatnonzero(place_mask)
+        score = np.full(root_position, -np.inf)
         score[places] = history.hidden_cosines(context, places, anchor)
 
         successors: dict[int, Successor] = {}
-        for number, places in enumerate(same):
+        for number, places in enumerate(token_places):
             if len(places):
                 best = int(places[score[places].argmax()])
                 successors[number] = Successor(best + 1, float(score[best]), float("nan"))
@@ -331,16 +334,16 @@ class AdaPldDrafter(Drafter):
 
 
 def _candidates(
-    anchors: np.ndarray, score: np.ndarray, alike: np.ndarray, chosen: int, root_position: int, copy_length: int
+    anchors: np.ndarray, score: np.ndarray, alike: np.ndarray, choice: int, root_position: int, copy_length: int
 ) -> Candidates:
     """The ranking as it is recorded: all lexical anchors, the best ``RECORDED`` semantic ones."""
     if not copy_length and len(anchors) > RECORDED:
         border = np.partition(score, -RECORDED)[-RECORDED]  # ties there: the earliest are recorded
-        above, ties = np.flatnonzero(score > border), np.flatnonzero(score == border)
-        best = np.sort(np.concatenate([above, ties[: RECORDED - len(above)]]))
-        anchors, score, alike, chosen = anchors[best], score[best], alike[best], int(np.searchsorted(best, chosen))
-    offered = np.minimum(root_position - anchors, copy_length)
-    return Candidates(anchors, score, offered, chosen, {"cosine": score, "embedding": alike})
+        higher_places, ties = np.flatnonzero(score > border), np.flatnonzero(score == border)
+        best = np.sort(np.concatenate([higher_places, ties[: RECORDED - len(higher_places)]]))
+        anchors, score, alike, choice = anchors[best], score[best], alike[best], int(np.searchsorted(best, choice))
+    offer_lengths = np.minimum(root_position - anchors, copy_length)
+    return Candidates(anchors, score, offer_lengths, choice, {"cosine": score, "embedding": alike})
 
 
 METHOD = Method(

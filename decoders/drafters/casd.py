@@ -113,15 +113,15 @@ class CasdDrafter(Drafter):
         """
         assert self.index is not None
         pool = self.index.pool
-        _, where, counts = np.unique(pool.tokens[match.ends + 1], return_inverse=True, return_counts=True)
+        _, groups, counts = np.unique(pool.tokens[match.ends + 1], return_inverse=True, return_counts=True)
         leaf = next((i for i, parent in enumerate(trie.parents) if parent != i - 1), len(trie.parents)) - 1
-        chosen = int(np.searchsorted(match.ends, trie.places[leaf] - leaf - 1))
-        agree = counts[where].astype(np.float64)
+        choice = int(np.searchsorted(match.ends, trie.places[leaf] - leaf - 1))
+        agree = counts[groups].astype(np.float64)
         return Candidates(
             pool.in_prompt(match.ends),
             agree,
             self.index.lengths(match.ends, self.params.depth),
-            chosen,
+            choice,
             {"matched": np.full(len(match.ends), match.length), "count": agree},
             pool=match.ends,
         )

@@ -120,21 +120,23 @@ class EagleDrafter(Drafter):
         if not context.root_position:
             return Draft.empty(context.root, "the head reads the target's states, and there is none before this token")
         device = context.device
-        started = mark(device)
+        start_mark = mark(device)
         first = self.run.read(context)
         read = mark(device)
-        grown = self.grow(context.root, first, budget)
-        most = min(len(grown.tokens) - 1, self.most)
-        ranked = grown.best(len(grown.tokens) - 1)
-        tree, order = grown.subtree(ranked[:most])
+        candidate_tree = self.grow(context.root, first, budget)
+        limit = min(len(candidate_tree.tokens) - 1, self.most)
+        ranking = candidate_tree.best(len(candidate_tree.tokens) - 1)
+        tree, order = candidate_tree.subtree(ranking[:limit])
         inner = sorted({parent for parent in tree.parents if parent >= 0})
-        said = grown.logits_after([order[node] for node in inner])
-        sure = [np.nan, *(np.exp(grown.first[order[parent]]) for parent in tree.parents[1:])]
-        self._went_on = {node: grown.rows[old] for node, old in enumerate(order) if old in grown.rows}
-        score, rank, logprob = np.asarray([(grown.scores[n], grown.ranks[n], grown.logprobs[n]) for n in order]).T
+        node_logits = candidate_tree.logits_after([order[node] for node in inner])
+        sure = [np.nan, *(np.exp(candidate_tree.first[order[parent]]) for parent in tree.parents[1:])]
+        self._went_on = {node: candidate_tree.rows[old] for node, old in enumerate(order) if old in candidate_tree.rows}
+        score, rank, logprob = np.asarray(
+            [(candidate_tree.scores[n], candidate_tree.ranks[n], candidate_tree.logprobs[n]) for n in order]
+        ).T
         score[0] = rank[0] = np.nan
         chain = next((i for i, parent in enumerate(tree.parents) if parent != i - 1), len(tree))
-        grown_by = ((started, read), *grown.spans)
+        grown_by = ((start_mark, read), *candidate_tree.spans)
         return Draft(
             tree,
             ("root", *("drafter",) * (chain - 1), *("expansion",) * (len(tree) - chain)),
@@ -149,11 +151,11 @@ class EagleDrafter(Drafter):
             notes={
                 "forward_ms": Span(*grown_by),
                 "expand_ms": Span(*_between(grown_by, mark(device))),
-                "draft_forwards": float(len(grown.spans) + 1),
-                "scored": float(len(grown.tokens) - 1),
+                "draft_forwards": float(len(candidate_tree.spans) + 1),
+                "scored": float(len(candidate_tree.tokens) - 1),
             },
-            distributions=NodeDistributions(dict(zip(inner, said, strict=True)), self.vocab),
-            pruned=prune(grown, order, ranked[most:][:MOST_PRUNED]),
+            distributions=NodeDistributions(dict(zip(inner, node_logits, strict=True)), self.vocab),
+            pruned=prune(candidate_tree, order, ranking[limit:][:MOST_PRUNED]),
         )
 
     @property
@@ -184,21 +186,21 @@ class EagleDrafter(Drafter):
         return Learned(notes=notes)
 
     @torch.inference_mode()
-    def _cosine(self, path: Sequence[int], ended: bool) -> float:
+    def _cosine(self, path: Sequence[int], at_end: bool) -> float:
         """Of the head's states to the target's, which the memory has of the committed nodes by now."""
         context = self._context
         assert context is not None
         nodes = [node for node in path if node in self._went_on]
-        if ended and nodes and nodes[-1] == path[-1]:
+        if at_end and nodes and nodes[-1] == path[-1]:
             nodes.pop()  # the token that ends the run is not processed
         if not nodes:
             return float("nan")
         truth = context.memory.hidden[self.config.features[0]][context.root_position :][: len(nodes)]
-        made = self.run.head.stands_for(self.run.states_of([self._went_on[node] for node in nodes]))
-        return float(torch.cosine_similarity(made.float(), truth.float(), -1).mean())
+        features = self.run.head.stands_for(self.run.states_of([self._went_on[node] for node in nodes]))
+        return float(torch.cosine_similarity(features.float(), truth.float(), -1).mean())
 
 
-def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> PrunedNodes | None:
+def prune(candidate_tree: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> PrunedNodes | None:
     """The record of nodes that were scored and left out, best first: a parent is a node of the tree or, from the tree's
     size on, one that was named before.
     """
@@ -208,10 +210,10 @@ def prune(grown: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> P
     if not nodes:
         return None
     return PrunedNodes(
-        tuple(grown.tokens[node] for node in nodes),
-        tuple(place[grown.parents[node]] for node in nodes),
-        tuple(float(np.exp(grown.logprobs[node])) for node in nodes),
-        tuple(grown.scores[node] for node in nodes),
+        tuple(candidate_tree.tokens[node] for node in nodes),
+        tuple(place[candidate_tree.parents[node]] for node in nodes),
+        tuple(float(np.exp(candidate_tree.logprobs[node])) for node in nodes),
+        tuple(candidate_tree.scores[node] for node in nodes),
     )
 
 

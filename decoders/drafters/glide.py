@@ -63,7 +63,7 @@ def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
     model, rotary = PART.load(target, params), target_rotary(target.stack)
     run = DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
     expansion, size = (params.expansion, params.size) if isinstance(params, CapeParams) else ("none", 0)
-    return ModelDrafter(run, params.gamma, expansion, size, delayed=True)
+    return ModelDrafter(run, params.gamma, expansion, size, is_delayed=True)
 
 
 GLIDE = Method(

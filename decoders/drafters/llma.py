@@ -59,14 +59,14 @@ class LlmaDrafter(Drafter):
             self.prepare(context)
         if self.index is None:
             return Draft.empty(context.root, NO_CONTEXT)
-        written = context.tokens[context.prompt_length :]
-        if not len(written):
+        answer_tokens = context.tokens[context.prompt_length :]
+        if not len(answer_tokens):
             return Draft.empty(context.root, "nothing is written yet: LLMA's trigger is the answer's own text")
-        match = self.index.find(written, self.params.min_ngram)
+        match = self.index.find(answer_tokens, self.params.min_ngram)
         if not match.length:
             return Draft.empty(context.root, "the last written tokens occur nowhere in the reference documents")
-        first, most = int(match.ends[0]), min(self.params.k - 1, budget)
-        count = int(self.index.lengths(match.ends[:1], most)[0])
+        first, limit = int(match.ends[0]), min(self.params.k - 1, budget)
+        count = int(self.index.lengths(match.ends[:1], limit)[0])
         return Draft.copy_from_pool(
             context.root, self.index.pool, first + 1, count, route="trigger", candidates=self._candidates(match),
             notes={"matched": match.length, "hits": match.hits},
@@ -75,13 +75,13 @@ class LlmaDrafter(Drafter):
     def _candidates(self, match: Match) -> Candidates:
         assert self.index is not None
         ends = match.ends[:MOST_SHOWN]
-        matched = np.full(len(ends), float(match.length))
+        match_lengths = np.full(len(ends), float(match.length))
         return Candidates(
             self.index.pool.in_prompt(ends),
-            matched,
+            match_lengths,
             self.index.lengths(ends, self.params.k - 1),
             0,
-            {"matched": matched},
+            {"matched": match_lengths},
             pool=ends,
         )
 

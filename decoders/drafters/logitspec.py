@@ -57,17 +57,17 @@ def places_after(
     [[2, -1, 4], [2, 0, 1]]
     """
     body = text[:-1]  # behind these stands a token
-    count, none = len(body), np.zeros(len(tokens), dtype=np.int64)
+    count, zeros = len(body), np.zeros(len(tokens), dtype=np.int64)
     if not count or not len(tokens):
-        return none - 1, none
+        return zeros - 1, zeros
     number = np.full(max(int(body.max()), *tokens) + 1, -1, dtype=np.int32)
     number[list(tokens)] = np.arange(len(tokens))
     numbers = number[body]
     at = np.flatnonzero(numbers >= 0)
-    matched = suffix_lengths(body, at, longest, np.append(last, 0))
+    match_lengths = suffix_lengths(body, at, longest, np.append(last, 0))
     whole = at + 1 + length <= len(text)
-    best = none.copy()
-    np.maximum.at(best, numbers[at], matched * 2 * count + np.where(whole, count + at, count - 1 - at))
+    best = zeros.copy()
+    np.maximum.at(best, numbers[at], match_lengths * 2 * count + np.where(whole, count + at, count - 1 - at))
     n, order = np.divmod(best, 2 * count)
     places = np.where(order >= count, order - count, count - 1 - order) + 1
     return np.where(n, places, -1), n
@@ -87,32 +87,36 @@ class LogitSpecDrafter(Drafter):
     def propose(self, context: Context, budget: int) -> Draft:
         p, text, root = self.params, context.tokens[:-1], context.root
         last = context.tokens[-p.max_ngram :].tolist()
-        place, matched = (int(a[0]) for a in places_after(text, last[:-1], [root], p.max_ngram, p.copy_length))
-        tree, left = GrowingTree(root), p.capacity - 1
+        place, match_length = (int(a[0]) for a in places_after(text, last[:-1], [root], p.max_ngram, p.copy_length))
+        tree, room = GrowingTree(root), p.capacity - 1
         if place >= 0:
-            count = min(p.copy_length, len(text) - place, left)
-            left -= count
+            count = min(p.copy_length, len(text) - place, room)
+            room -= count
             count = min(count, budget)
             tree.chain(text[place : place + count].tolist(), "main", source=place)
         ids, probabilities = self._last(context)
         lookups = ids[: sum(branch_length(index) > 1 for index in range(len(ids)))]
-        behind = places_after(text, last, lookups, p.max_ngram, p.copy_length)[0].tolist()
+        next_places = places_after(text, last, lookups, p.max_ngram, p.copy_length)[0].tolist()
         for index, token in enumerate(ids):
-            if left < 1:
+            if room < 1:
                 break
             if token == root:
                 continue
-            most = min(branch_length(index), left)
-            after = behind[index] if most > 1 else -1
-            more = text[after : after + min(most - 1, p.copy_length)].tolist() if after >= 0 else []
-            left -= 1 + len(more)
+            branch_size = min(branch_length(index), room)
+            source_place = next_places[index] if branch_size > 1 else -1
+            continuation = (
+                text[source_place : source_place + min(branch_size - 1, p.copy_length)].tolist()
+                if source_place >= 0
+                else []
+            )
+            room -= 1 + len(continuation)
             node = tree.add(0, token, "logit", rank=index, last_prob=probabilities[index])
-            tree.chain(more[: budget - 1], "main", parent=node, source=after)
+            tree.chain(continuation[: budget - 1], "main", parent=node, source=source_place)
         return tree.draft(
             route="n-gram" if place >= 0 else "last logits",
             reason="the last token occurs nowhere before, and there are no logits yet",
             candidates=self._candidates(context, place - 1),
-            notes={"matched": float(matched)},
+            notes={"matched": float(match_length)},
         )
 
     def _last(self, context: Context) -> tuple[list[int], list[float]]:
@@ -122,17 +126,17 @@ class LogitSpecDrafter(Drafter):
         ids, logprobs = fetch(context.top_ids[-1], context.top_logprobs[-1])
         return ids[: self.params.tried].tolist(), np.exp(logprobs).tolist()
 
-    def _candidates(self, context: Context, chosen: int) -> Candidates | None:
+    def _candidates(self, context: Context, choice: int) -> Candidates | None:
         tokens = context.tokens
         ends = np.flatnonzero(tokens[:-2] == tokens[-1]) if context.length > 2 else np.zeros(0, dtype=np.int64)
         if not len(ends):
             return None
         if len(ends) > MOST_SHOWN:
-            ends = np.unique(np.append(ends[-MOST_SHOWN:], chosen if chosen >= 0 else ends[-1]))
-        matched = suffix_lengths(tokens, ends, self.params.max_ngram).astype(np.float64)
+            ends = np.unique(np.append(ends[-MOST_SHOWN:], choice if choice >= 0 else ends[-1]))
+        match_lengths = suffix_lengths(tokens, ends, self.params.max_ngram).astype(np.float64)
         length = np.minimum(self.params.copy_length, context.length - 2 - ends)
-        at = int(np.searchsorted(ends, chosen)) if chosen >= 0 else -1
-        return Candidates(ends, matched, length, at, {"matched": matched})
+        at = int(np.searchsorted(ends, choice)) if choice >= 0 else -1
+        return Candidates(ends, match_lengths, length, at, {"matched": match_lengths})
 
 
 METHOD = Method(

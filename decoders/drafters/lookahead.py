@@ -38,17 +38,17 @@ class LookaheadParams:
     seed: int = param(0, "Seed", "Of the prompt's tokens that the window begins with.", low=0, high=9999)
 
     def __post_init__(self) -> None:
-        asked = {"n": self.n, "w": self.w, "g": self.g}
-        if rows_of(**asked) <= SPARE_ROWS:
+        sizes = {"n": self.n, "w": self.w, "g": self.g}
+        if rows_of(**sizes) <= SPARE_ROWS:
             return
         largest = []
-        for name, least in (("n", 2), ("w", 1), ("g", 0)):
-            fit = [x for x in range(least, asked[name]) if rows_of(**{**asked, name: x}) <= SPARE_ROWS]
+        for name, minimum in (("n", 2), ("w", 1), ("g", 0)):
+            fit = [x for x in range(minimum, sizes[name]) if rows_of(**{**sizes, name: x}) <= SPARE_ROWS]
             largest += [f"{name}={fit[-1]}"] if fit else []
-        others = " or ".join(largest)
+        options = " or ".join(largest)
         raise ValueError(
-            f"n={self.n}, w={self.w}, g={self.g} take {rows_of(**asked)} rows, and a forward has {SPARE_ROWS}: "
-            + (f"the largest allowed, the others as they are, is {others}" if others else "lower two of them")
+            f"n={self.n}, w={self.w}, g={self.g} take {rows_of(**sizes)} rows, and a forward has {SPARE_ROWS}: "
+            + (f"the largest allowed, the others as they are, is {options}" if options else "lower two of them")
         )
 
 
@@ -73,10 +73,10 @@ class NgramCache:
     [(1, 2), (5, 6)]
     """
 
-    def __init__(self, most: int, text: Sequence[int] | np.ndarray = (), n: int = 0) -> None:
-        self.most, self.n, self.text = most, n, np.asarray(text, dtype=np.int64)
+    def __init__(self, capacity: int, text: Sequence[int] | np.ndarray = (), n: int = 0) -> None:
+        self.most, self.n, self.text = capacity, n, np.asarray(text, dtype=np.int64)
         self._tails: dict[int, OrderedDict[tuple[int, ...], None]] = {}
-        self._not_looked_up = self._in_text() if most and len(self.text) >= n > 0 else 0
+        self._not_looked_up = self._in_text() if capacity and len(self.text) >= n > 0 else 0
 
     def __len__(self) -> int:
         return self._not_looked_up + sum(map(len, self._tails.values()))
@@ -103,11 +103,11 @@ class NgramCache:
         """Keep an n-gram, or move it to the end; the one that was not seen for longest goes."""
         if not self.most:
             return
-        kept = self._ngrams(token)
-        kept[tail] = None
-        kept.move_to_end(tail)
-        if len(kept) > self.most:
-            kept.popitem(last=False)
+        ngrams = self._ngrams(token)
+        ngrams[tail] = None
+        ngrams.move_to_end(tail)
+        if len(ngrams) > self.most:
+            ngrams.popitem(last=False)
 
     def of(self, token: int) -> list[tuple[int, ...]]:
         """The tails kept under a token, the last seen one at the end."""
@@ -125,7 +125,7 @@ def window_probes(widths: tuple[int, ...]) -> tuple[tuple[int, tuple[int, ...]],
         for column in range(1 if level == 0 else 0, width + (level == 0)):
             number[level, column] = len(rows)
             sees = [number[0, i] for i in range(1, column + (level > 0))]
-            sees += [number[above, column] for above in range(1, level)]
+            sees += [number[upper_row, column] for upper_row in range(1, level)]
             rows.append((level + column, tuple(sees)))
     return tuple(rows)
 
@@ -144,9 +144,13 @@ class LookaheadDrafter(Drafter):
 
     def prepare(self, context: Context) -> None:
         p = self.params
-        drawn = np.random.default_rng(p.seed).integers(0, context.prompt_length, p.w + p.n - 3)
+        start_places = np.random.default_rng(p.seed).integers(0, context.prompt_length, p.w + p.n - 3)
         text = context.tokens[: context.prompt_length] if p.prompt else ()
-        self.pool, self.proposed, self.window = NgramCache(p.g, text, p.n), None, [context.tokens[drawn].tolist()]
+        self.pool, self.proposed, self.window = (
+            NgramCache(p.g, text, p.n),
+            None,
+            [context.tokens[start_places].tolist()],
+        )
 
     @property
     def is_full(self) -> bool:
@@ -173,8 +177,8 @@ class LookaheadDrafter(Drafter):
         for age, tail in enumerate(tails):
             tree.chain(tail[:budget], "ngram", age=float(age))
         probes = self.probes(context.length)
-        why = "no n-gram is kept under the last token" if self.is_full else "the window is being filled"
-        draft = tree.draft(route="n-grams", reason=why)
+        reason = "no n-gram is kept under the last token" if self.is_full else "the window is being filled"
+        draft = tree.draft(route="n-grams", reason=reason)
         self.proposed = replace(draft, probes=probes, notes={"tried": float(len(tails))})
         return self.proposed
 
@@ -194,20 +198,20 @@ class LookaheadDrafter(Drafter):
 
     def _next_row(self, scored: Scored) -> list[int]:
         """The target's choices behind the window's last row; behind the root too where there is but one."""
-        behind = [] if scored.probe_logits is None else scored.probe_logits.argmax(-1).tolist()
+        choices = [] if scored.probe_logits is None else scored.probe_logits.argmax(-1).tolist()
         if len(self.window) == 1:
-            return [int(scored.logits[0].argmax()), *behind]
-        return behind[-len(self.window[-1]) :]
+            return [int(scored.logits[0].argmax()), *choices]
+        return choices[-len(self.window[-1]) :]
 
-    def move(self, root: int, written: list[int]) -> None:
+    def move(self, root: int, new_tokens: list[int]) -> None:
         """Keep the columns' n-grams, once the window is filled, and move its rows up by one."""
         window = self.window
         if not self.is_full:  # every row is a column shorter, seen from the next root
-            self.window = [*(row[1:] for row in window), written[1:]]
+            self.window = [*(row[1:] for row in window), new_tokens[1:]]
             return
         for column, token in enumerate([root, *window[0]]):
-            self.pool.add(token, (*(row[column] for row in window[1:]), written[column]))
-        rows = [*window[1:], written]
+            self.pool.add(token, (*(row[column] for row in window[1:]), new_tokens[column]))
+        rows = [*window[1:], new_tokens]
         self.window = [rows[0][1:], *rows[1:]]
 
 

@@ -66,10 +66,12 @@ def build_heads(kind: str, target: Target, params: HeadsParams) -> HeadsDrafter:
     designed.
     """
     heads = load_part(target, kind, params.part)
-    stored = heads.config.heads
-    if params.heads is not None and params.heads > stored:
-        raise UserError(f"heads={params.heads} is not allowed: there are {stored} heads, for as many tokens ahead")
-    count = params.heads or stored
+    stored_heads = heads.config.heads
+    if params.heads is not None and params.heads > stored_heads:
+        raise UserError(
+            f"heads={params.heads} is not allowed: there are {stored_heads} heads, for as many tokens ahead"
+        )
+    count = params.heads or stored_heads
     paths = _paths(kind, target, params, count)
     return HeadsDrafter(heads, heads.config.layer(target.shape), paths, count, params.top_k)
 

@@ -44,19 +44,19 @@ def suffix_lengths(
     array([2])
     """
     ending = text if ending is None else ending
-    last, lengths, alive, back = len(ending) - 1, np.ones(len(ends), dtype=np.int64), np.arange(len(ends)), 1
-    most = len(ending) if longest is None else min(longest, len(ending))
-    few = FEW if most > SHORT else 0
-    while len(alive) > few and back < most:
-        alive = alive[ends[alive] >= back]
-        alive = alive[text[ends[alive] - back] == ending[last - back]]
+    last, lengths, alive, offset = len(ending) - 1, np.ones(len(ends), dtype=np.int64), np.arange(len(ends)), 1
+    limit = len(ending) if longest is None else min(longest, len(ending))
+    small_count = FEW if limit > SHORT else 0
+    while len(alive) > small_count and offset < limit:
+        alive = alive[ends[alive] >= offset]
+        alive = alive[text[ends[alive] - offset] == ending[last - offset]]
         lengths[alive] += 1
-        back += 1
-    for place in alive.tolist() if back < most else ():  # the few that go on: compared whole
+        offset += 1
+    for place in alive.tolist() if offset < limit else ():  # the few that go on: compared whole
         end = int(ends[place])
-        count = min(most, end + 1)
-        differs = text[end - count + 1 : end - back + 1][::-1] != ending[last - count + 1 : last - back + 1][::-1]
-        lengths[place] = back + int(differs.argmax()) if differs.any() else count
+        count = min(limit, end + 1)
+        differs = text[end - count + 1 : end - offset + 1][::-1] != ending[last - count + 1 : last - offset + 1][::-1]
+        lengths[place] = offset + int(differs.argmax()) if differs.any() else count
     return lengths
 
 
@@ -79,17 +79,17 @@ class SuffixMatches:
 
     def of(self, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The earlier places of the text's last token, and their matches."""
-        known = len(self._text)
-        if not 0 < known <= len(text) or not np.array_equal(self._text, text[:known]):
+        known_length = len(self._text)
+        if not 0 < known_length <= len(text) or not np.array_equal(self._text, text[:known_length]):
             self._lengths = whole_matches(text)
         else:
             lengths = np.zeros(len(text), dtype=np.int64)
-            lengths[:known] = self._lengths
-            for end in range(known, len(text)):
+            lengths[:known_length] = self._lengths
+            for end in range(known_length, len(text)):
                 places = np.flatnonzero(text[:end] == text[end])
-                matched = np.where(places > 0, lengths[places - 1], 0) + 1
+                match_lengths = np.where(places > 0, lengths[places - 1], 0) + 1
                 lengths[:end] = 0
-                lengths[places] = matched
+                lengths[places] = match_lengths
             self._lengths = lengths
         self._text = text.copy()
         places = np.flatnonzero(text[:-1] == text[-1])
@@ -136,24 +136,24 @@ class RankedCopier(Drafter):
 
     def propose(self, context: Context, budget: int) -> Draft:
         tokens, root, prompt_only = context.tokens, context.root_position, getattr(self.params, "prompt_only", False)
-        searched = min(root, context.prompt_length) if prompt_only else root
-        positions = np.flatnonzero(tokens[:searched] == tokens[root])
+        search_end = min(root, context.prompt_length) if prompt_only else root
+        positions = np.flatnonzero(tokens[:search_end] == tokens[root])
         if not len(positions):
-            where = "in the prompt" if prompt_only else "before"
-            return Draft.empty(context.root, f"the last token occurs nowhere {where}")
+            region = "in the prompt" if prompt_only else "before"
+            return Draft.empty(context.root, f"the last token occurs nowhere {region}")
         terms, follow = self.scores(context, positions), root - positions
-        score, offered = next(iter(terms.values())).astype(np.float64), np.minimum(follow, self.params.k)
-        excluded, eligible = self.exclude(score, follow), np.ones(len(positions), dtype=bool)
-        if excluded is not None:
-            eligible = excluded == ""
-        chosen = int(np.argmax(np.where(eligible, score, -np.inf))) if eligible.any() else -1
-        reasons = () if excluded is None else tuple(excluded.tolist())
-        candidates = Candidates(positions, score, offered, chosen, terms, reasons)
-        if chosen < 0:
+        score, offer_lengths = next(iter(terms.values())).astype(np.float64), np.minimum(follow, self.params.k)
+        exclusions, eligible = self.exclude(score, follow), np.ones(len(positions), dtype=bool)
+        if exclusions is not None:
+            eligible = exclusions == ""
+        choice = int(np.argmax(np.where(eligible, score, -np.inf))) if eligible.any() else -1
+        reasons = () if exclusions is None else tuple(exclusions.tolist())
+        candidates = Candidates(positions, score, offer_lengths, choice, terms, reasons)
+        if choice < 0:
             return Draft.empty(context.root, self.nothing(score), route="filtered", candidates=candidates)
-        start = int(positions[chosen]) + 1
-        copied = tokens[start : start + min(int(offered[chosen]), budget)].tolist()
-        return Draft.copy_from(context.root, copied, start, route="lexical", candidates=candidates)
+        start = int(positions[choice]) + 1
+        copy_tokens = tokens[start : start + min(int(offer_lengths[choice]), budget)].tolist()
+        return Draft.copy_from(context.root, copy_tokens, start, route="lexical", candidates=candidates)
 
 
 class PldDrafter(RankedCopier):
@@ -166,9 +166,9 @@ class PldDrafter(RankedCopier):
 
     def exclude(self, score: np.ndarray, follow: np.ndarray) -> np.ndarray:
         p = self.params
-        excluded = np.where(score >= p.min_ngram, "", f"fewer than {p.min_ngram} tokens match")
-        short = (excluded == "") & (follow < p.k) & (not p.clip)
-        return np.where(short, f"fewer than K = {p.k} tokens follow", excluded)
+        exclusions = np.where(score >= p.min_ngram, "", f"fewer than {p.min_ngram} tokens match")
+        short = (exclusions == "") & (follow < p.k) & (not p.clip)
+        return np.where(short, f"fewer than K = {p.k} tokens follow", exclusions)
 
     def nothing(self, score: np.ndarray) -> str:
         short = score.max() < self.params.min_ngram

@@ -106,10 +106,10 @@ class HiddenCopier(ThresholdCopier):
     params: HiddenParams
 
     def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
-        before = positions - 1
+        predecessors = positions - 1
         query, last = context.root_position - 1, self.params.average_last
-        cosines = hidden_cosines(context.hidden, np.maximum(before, 0), query, last)
-        return {"cosine": np.where(before >= 0, cosines, NO_PREDECESSOR)}
+        cosines = hidden_cosines(context.hidden, np.maximum(predecessors, 0), query, last)
+        return {"cosine": np.where(predecessors >= 0, cosines, NO_PREDECESSOR)}
 
 
 def hidden_cosines(
@@ -120,17 +120,17 @@ def hidden_cosines(
     """
     if average_last == 1 and hidden.device.type == "cpu" and hidden.dtype == torch.float32:
         # behind a forward a call of torch costs more than these numbers
-        every = hidden.detach().numpy()
-        of, own = every[rows], every[query]
-        lengths = np.sqrt(np.einsum("ij,ij->i", of, of)) * math.sqrt(own @ own)
-        return (of @ own / np.maximum(lengths, SHORTEST)).astype(np.float64)
+        all_states = hidden.detach().numpy()
+        of, query_state = all_states[rows], all_states[query]
+        lengths = np.sqrt(np.einsum("ij,ij->i", of, of)) * math.sqrt(query_state @ query_state)
+        return (of @ query_state / np.maximum(lengths, SHORTEST)).astype(np.float64)
     (index,) = send(hidden.device, np.append(rows, query))
     if average_last == 1:
         states = hidden[index].float()
     else:
-        back = index[:, None] - torch.arange(average_last, device=hidden.device)
-        inside = (back >= 0).float()[..., None]
-        states = (hidden[back.clamp_min(0)].float() * inside).sum(1) / inside.sum(1)
+        window_index = index[:, None] - torch.arange(average_last, device=hidden.device)
+        in_text = (window_index >= 0).float()[..., None]
+        states = (hidden[window_index.clamp_min(0)].float() * in_text).sum(1) / in_text.sum(1)
     states = torch.nn.functional.normalize(states, dim=-1)
     return fetch(states[:-1] @ states[-1])[0].astype(np.float64)
 
@@ -166,22 +166,22 @@ def hidden_layer(target: Target, layer: int | None) -> int:
 
 def selected_heads(target: Target, params: AttentionParams) -> tuple[tuple[int, int], ...]:
     """The (layer, head) pairs PLD+(a) reads. Uncalibrated, the copying heads are unknown and all heads are read."""
-    every, attending = target.shape.attention_heads, target.shape.kv_layers
+    all_heads, attending = target.shape.attention_heads, target.shape.kv_layers
     calibration = target.calibration
     if params.aggregation.startswith("layer"):
         layer = params.layer
         if layer is None and calibration is not None:
             layer = int(np.asarray(calibration.head_counts).sum(1).argmax())
         elif layer is None:
-            layer = min(attending, key=lambda one: abs(one - round(0.3 * target.shape.layers)))
+            layer = min(attending, key=lambda kv_layer: abs(kv_layer - round(0.3 * target.shape.layers)))
         if layer not in attending:
             has = ", ".join(map(str, attending)) if target.shape.recurrent_layers else f"0 to {attending[-1]}"
             raise UserError(f"layer={layer} is out of range: {target.name} has attention layers {has}")
-        return tuple((of, head) for of, head in every if of == layer)
+        return tuple((of, head) for of, head in all_heads if of == layer)
     if params.aggregation.startswith("all") or calibration is None:
-        return every
-    count = params.heads if params.heads is not None else max(4, round(0.05 * len(every)))
-    return tuple(pair for pair in calibration.top_heads(None) if pair in every)[:count]
+        return all_heads
+    count = params.heads if params.heads is not None else max(4, round(0.05 * len(all_heads)))
+    return tuple(pair for pair in calibration.top_heads(None) if pair in all_heads)[:count]
 
 
 METHODS = (

@@ -162,11 +162,11 @@ class PpdDrafter(Drafter):
         cut = state, min(depth, state), min(room, 2 * self.trees.m)
         if cut not in self._plans:
             tree = self.trees.states[state]
-            hung = dict(zip([(), *tree.paths], tree.prompts, strict=True))
-            kept = [path for path in tree.paths if len(path) <= cut[1] and max(path) < self.top_k]
-            paths: list[tuple[int, ...]] = [(), *sorted(kept)]  # depth first, likeliest first
+            path_prompts = dict(zip([(), *tree.paths], tree.prompts, strict=True))
+            kept_paths = [path for path in tree.paths if len(path) <= cut[1] and max(path) < self.top_k]
+            paths: list[tuple[int, ...]] = [(), *sorted(kept_paths)]  # depth first, likeliest first
             number = {path: node for node, path in enumerate(paths)}
-            counts = [max(0, min(hung[path], cut[2] - len(path))) for path in paths]
+            counts = [max(0, min(path_prompts[path], cut[2] - len(path))) for path in paths]
             parents = (-1, *(number[path[:-1]] for path in paths[1:]))
             self._plans[cut] = self._attach(parents, tuple(map(len, paths)), (-1, *(p[-1] for p in paths[1:])), counts)
         return self._plans[cut]
@@ -191,8 +191,8 @@ class PpdDrafter(Drafter):
         tree = step.draft.tree
         plan = self.plan(0, 0, self.limit - step.length)
         if step.probes is not None:
-            hung, n = Counter(step.probes), self.prompts.config.vectors
-            counts = [min(hung[node] // n, self.trees.m) for node in range(len(tree))]
+            probe_counts, n = Counter(step.probes), self.prompts.config.vectors
+            counts = [min(probe_counts[node] // n, self.trees.m) for node in range(len(tree))]
             plan = self._attach(tree.parents, tree.depths, (-1,) * len(tree), counts)
         self.proposed = step.draft, plan, context.tokens[: step.length].copy()
         self.observe(step.draft, step.scored(plan.probes), step.verdict)
@@ -203,18 +203,18 @@ class PpdDrafter(Drafter):
             guesses = None
         state = 0 if guesses is None else len(guesses.tokens)
         plan = self.plan(state, budget, self.limit - context.length)
-        tokens, own, path = [context.root], [1.0], [1.0]
+        tokens, node_probs, path = [context.root], [1.0], [1.0]
         if guesses is not None:
             for parent, distance, rank in zip(plan.parents[1:], plan.distances[1:], plan.ranks[1:], strict=True):
                 tokens.append(guesses.tokens[distance - 1][rank])
-                own.append(guesses.probabilities[distance - 1][rank])
-                path.append(path[parent] * own[-1])
+                node_probs.append(guesses.probabilities[distance - 1][rank])
+                path.append(path[parent] * node_probs[-1])
         nodes = len(tokens)
         draft = Draft(
             DraftTree(tuple(tokens), plan.parents),
             ("root",) + ("prompt",) * (nodes - 1),
             (-1,) * nodes,
-            tuple(own),
+            tuple(node_probs),
             probes=plan.probes,
             route="guesses" if nodes > 1 else "none",
             reason="" if nodes > 1 else NO_GUESSES,
@@ -231,12 +231,12 @@ class PpdDrafter(Drafter):
             return None
         _, plan, text = self.proposed
         last = verdict.path[-1]
-        (own,), n = draft.proposed_nodes([last]), self.prompts.config.vectors
-        count = plan.prompts[own]
+        (node,), n = draft.proposed_nodes([last]), self.prompts.config.vectors
+        count = plan.prompts[node]
         notes = {"next_state": float(count)}
         if not count or scored.probe_logits is None:
             return Learned(notes=notes)
-        first, looks, joint = plan.first[own], None, ()
+        first, looks, joint = plan.first[node], None, ()
         if draft.nodes:
             first = next(row for row, probe in enumerate(draft.probes) if probe.parent == last)
         if self.watch is not None and scored.queries:
@@ -261,27 +261,27 @@ class PpdDrafter(Drafter):
             return None
         cache, rows, start = context.cache, count * n, context.length - 1 + nodes + first
         text = cache.length
-        own = cache.keys(layer)[:, start : start + rows].clone()
-        mine = slice(nodes + first, nodes + first + rows)
+        draft_keys = cache.keys(layer)[:, start : start + rows].clone()
+        prompt_rows = slice(nodes + first, nodes + first + rows)
         layout = draft.layout or layout_of(draft)
-        queries, positions, sees = queries[:, mine], layout.offsets[mine], layout.sees
+        queries, positions, sees = queries[:, prompt_rows], layout.offsets[prompt_rows], layout.sees
         assert sees is not None
-        own_seen, window = sees[mine, mine], context.shape.layer_windows[layer]
+        own_seen, window = sees[prompt_rows, prompt_rows], context.shape.layer_windows[layer]
 
         def weights() -> Tensor:
-            keys = torch.cat([cache.keys(layer)[:, :text], own], 1).float()
-            folded = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
-            scores = (folded @ keys.mT).unflatten(1, (-1, rows)).flatten(0, 1)
+            keys = torch.cat([cache.keys(layer)[:, :text], draft_keys], 1).float()
+            folded_queries = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
+            scores = (folded_queries @ keys.mT).unflatten(1, (-1, rows)).flatten(0, 1)
             if softcap := context.shape.attention_softcap:
                 scores = softcap * torch.tanh(scores / softcap)
-            allowed = np.concatenate([np.ones((rows, text), dtype=bool), own_seen], 1)
+            attention_mask = np.concatenate([np.ones((rows, text), dtype=bool), own_seen], 1)
             if window is not None:
-                where = context.length - 1 + positions
-                allowed &= np.concatenate([np.arange(text), where]) > where[:, None] - window
-            scores = scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
+                row_positions = context.length - 1 + positions
+                attention_mask &= np.concatenate([np.arange(text), row_positions]) > row_positions[:, None] - window
+            scores = scores.masked_fill(torch.from_numpy(~attention_mask).to(scores.device), -torch.inf)
             return scores.softmax(-1)[..., :text].unflatten(1, (count, n)).mean(2)[None]
 
-        return Looks(tuple(range(mine.start, mine.stop, n)), (layer,), weights)
+        return Looks(tuple(range(prompt_rows.start, prompt_rows.stop, n)), (layer,), weights)
 
 
 def chain(m: int, ensemble: int) -> PromptTrees:
@@ -302,15 +302,16 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
         latency = load_latency(target) if params.size is None else None
         trees = trees_for(place, m, params.size, latency, n)
         if params.kind != DESIGNED:
-            other = {"naive": naive_trees, "random": random_trees, "wide": wide_trees}[params.kind]
-            trees = other(trees.acceptance, params.size or trees.size, n)
+            builder = {"naive": naive_trees, "random": random_trees, "wide": wide_trees}[params.kind]
+            trees = builder(trees.acceptance, params.size or trees.size, n)
     if trees.m > m:
         raise UserError(f"the trees in {params.trees} want {trees.m} prompt tokens per node; there are {m}")
-    most = max(tree.rows(n) for tree in trees.states)
-    if most > (allowed := params.size or SPARE_ROWS):
+    max_rows = max(tree.rows(n) for tree in trees.states)
+    if max_rows > (row_limit := params.size or SPARE_ROWS):
         kind, vectors = "the trees" if params.tree else "the chain", f"{n} vector{'s' * (n > 1)}"
         raise UserError(
-            f"{kind} of {trees.m} prompt tokens with {vectors} each take {most} rows; at most {allowed} are allowed"
+            f"{kind} of {trees.m} prompt tokens with {vectors} each take {max_rows} rows; at most {row_limit} are "
+            "allowed"
         )
     return trees
 

@@ -74,11 +74,11 @@ class RestDrafter(Drafter):
     def propose(self, context: Context, budget: int) -> Draft:
         p, depth = self.params, min(self.params.depth, budget)
         if self.store is not None:
-            found = self.store.find(context.tokens, p.longest_suffix, p.shortest_suffix, p.max_hits)
-            if not found.length:
+            store_match = self.store.find(context.tokens, p.longest_suffix, p.shortest_suffix, p.max_hits)
+            if not store_match.length:
                 return self._nothing(context)
-            length, hits = found.length, found.hits
-            trie = self.store.continuations(found, depth, p.nodes, p.max_hits)
+            length, hits = store_match.length, store_match.hits
+            trie = self.store.continuations(store_match, depth, p.nodes, p.max_hits)
             places, sources = (), (-1,) * (1 + len(trie.tokens))
         else:
             if self.index is None:
@@ -92,8 +92,8 @@ class RestDrafter(Drafter):
             trie = self.index.continuations(match.ends, depth, p.nodes, p.max_hits)
             places = (-1, *trie.places)
             sources = tuple(self.index.pool.in_prompt(places).tolist())
-        looked = min(hits, p.max_hits)
-        share = np.asarray([np.nan, *trie.counts]) / looked
+        sample_size = min(hits, p.max_hits)
+        share = np.asarray([np.nan, *trie.counts]) / sample_size
         return Draft(
             DraftTree((context.root, *trie.tokens), (-1, *(parent + 1 for parent in trie.parents))),
             ("root",) + ("datastore",) * len(trie.tokens),
@@ -105,9 +105,9 @@ class RestDrafter(Drafter):
         )
 
     def _nothing(self, context: Context) -> Draft:
-        n, where = self.params.shortest_suffix, "pool" if self.store is None else "datastore"
+        n, source = self.params.shortest_suffix, "pool" if self.store is None else "datastore"
         last = f"{n} tokens occur" if n > 1 else "token occurs"
-        return Draft.empty(context.root, f"the last {last} nowhere in the {where}")
+        return Draft.empty(context.root, f"the last {last} nowhere in the {source}")
 
 
 def build(target: Target, params: RestParams) -> RestDrafter:

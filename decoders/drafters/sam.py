@@ -73,8 +73,8 @@ def far_enough(ends: Int[np.ndarray, " places"], lengths: Int[np.ndarray, " plac
     first = np.minimum.accumulate(ends[order])  # of matches at least as long, the first place
     whole = np.append(lengths[order][1:] < lengths[order][:-1], True)  # where all of one length are in
     following = text - first[whole] - 1
-    enough = np.flatnonzero(following >= count)
-    place = first[whole][enough[0]] if len(enough) else first[-1]
+    far_places = np.flatnonzero(following >= count)
+    place = first[whole][far_places[0]] if len(far_places) else first[-1]
     return int(np.searchsorted(ends, place))
 
 
@@ -100,37 +100,38 @@ class SamDrafter(Drafter):
         spans = [] if self.index is None else list(self.index.intervals(tokens))
         in_corpus = len(spans) - p.len_bias
         notes = {"matched": float(in_text), "in_corpus": float(len(spans))}
-        most = min(p.n_predicts - 1, budget)
+        limit = min(p.n_predicts - 1, budget)
         if max(in_text, in_corpus) < p.len_threshold:
             return self._fallback(context, budget, notes)
         if in_text >= in_corpus:
-            draft = self._from_text(context, ends, lengths, most)
+            draft = self._from_text(context, ends, lengths, limit)
         else:
-            draft = self._from_corpus(context, spans, most)
+            draft = self._from_corpus(context, spans, limit)
         return replace(draft, notes=notes)
 
-    def _from_text(self, context: Context, ends: np.ndarray, lengths: np.ndarray, most: int) -> Draft:
+    def _from_text(self, context: Context, ends: np.ndarray, lengths: np.ndarray, limit: int) -> Draft:
         tokens, text = context.tokens, context.length - 1
-        chosen = far_enough(ends, lengths, text, self.params.n_predicts)
-        place = int(ends[chosen])
-        offered = np.minimum(self.params.n_predicts - 1, text - ends)
-        matched = lengths.astype(np.float64)
-        candidates = Candidates(ends, matched, offered, chosen, {"matched": matched})
-        copied = tokens[place + 1 : place + 1 + most].tolist()
-        return Draft.copy_from(context.root, copied, place + 1, route="text", candidates=candidates)
+        choice = far_enough(ends, lengths, text, self.params.n_predicts)
+        place = int(ends[choice])
+        offer_lengths = np.minimum(self.params.n_predicts - 1, text - ends)
+        match_lengths = lengths.astype(np.float64)
+        candidates = Candidates(ends, match_lengths, offer_lengths, choice, {"matched": match_lengths})
+        copy_tokens = tokens[place + 1 : place + 1 + limit].tolist()
+        return Draft.copy_from(context.root, copy_tokens, place + 1, route="text", candidates=candidates)
 
-    def _from_corpus(self, context: Context, spans: list[tuple[int, int]], most: int) -> Draft:
+    def _from_corpus(self, context: Context, spans: list[tuple[int, int]], limit: int) -> Draft:
         """The copy behind the first place of the longest match, as far as its passage goes."""
         assert self.index is not None
         low, high = spans[-1]
         places = np.sort(self.index.place[self.index.order[low:high]])
-        shown = places[np.arange(min(len(places), MOST_SHOWN)) * len(places) // min(len(places), MOST_SHOWN)]
-        place, matched = int(places[0]), float(len(spans))
-        count = int(self.index.lengths(places[:1], most)[0])
+        shown_places = places[np.arange(min(len(places), MOST_SHOWN)) * len(places) // min(len(places), MOST_SHOWN)]
+        place, match_length = int(places[0]), float(len(spans))
+        count = int(self.index.lengths(places[:1], limit)[0])
         candidates = Candidates(
-            np.full(len(shown), -1), np.full(len(shown), matched - self.params.len_bias),
-            self.index.lengths(shown, self.params.n_predicts - 1), 0, {"matched": np.full(len(shown), matched)},
-            pool=shown, unlisted=len(places) - len(shown),
+            np.full(len(shown_places), -1), np.full(len(shown_places), match_length - self.params.len_bias),
+            self.index.lengths(shown_places, self.params.n_predicts - 1), 0,
+            {"matched": np.full(len(shown_places), match_length)},
+            pool=shown_places, unlisted=len(places) - len(shown_places),
         )  # fmt: skip
         return Draft.copy_from_pool(
             context.root, self.index.pool, place + 1, count, route="corpus", candidates=candidates
@@ -164,8 +165,8 @@ def fallback_of(params: SamParams) -> tuple[Method, Any] | None:
 
 
 def build(target: Target, params: SamParams) -> SamDrafter:
-    other = fallback_of(params)
-    return SamDrafter(params, None if other is None else other[0].build(target, other[1]))
+    fallback = fallback_of(params)
+    return SamDrafter(params, None if fallback is None else fallback[0].build(target, fallback[1]))
 
 
 def needs(target: Target, params: SamParams) -> Needs:
@@ -173,23 +174,23 @@ def needs(target: Target, params: SamParams) -> Needs:
 
     Raises UserError for a fallback whose trained part is missing.
     """
-    other = fallback_of(params)
-    if other is None:
+    fallback = fallback_of(params)
+    if fallback is None:
         return Needs(pool=True)
-    if missing := other[0].missing(target):
+    if missing := fallback[0].missing(target):
         raise UserError(f"fallback={params.fallback}: {missing}, or choose another fallback")
-    return Needs(pool=True) | other[0].needs(target, other[1])
+    return Needs(pool=True) | fallback[0].needs(target, fallback[1])
 
 
 def verifier(params: SamParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
     """The fallback's verifier, which matches the target's choice and records what the fallback's numbers need."""
-    other = fallback_of(params)
-    return MatchVerifier(chooser) if other is None else other[0].verifier(other[1], chooser, stop_ids)
+    fallback = fallback_of(params)
+    return MatchVerifier(chooser) if fallback is None else fallback[0].verifier(fallback[1], chooser, stop_ids)
 
 
-def _once(terms: tuple[Term, ...], *more: tuple[Term, ...]) -> tuple[Term, ...]:
+def _once(terms: tuple[Term, ...], *term_groups: tuple[Term, ...]) -> tuple[Term, ...]:
     """Terms of several methods, each key once."""
-    return tuple({term.key: term for group in (*reversed(more), terms) for term in group}.values())
+    return tuple({term.key: term for group in (*reversed(term_groups), terms) for term in group}.values())
 
 
 METHOD = Method(

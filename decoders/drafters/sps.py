@@ -121,10 +121,10 @@ class LanguageModelRun:
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, " vocab"]:
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
-        needed = len(context.buffer) + SPARE_ROWS
-        if self.cache is None or self.cache.capacity < needed:
+        capacity = len(context.buffer) + SPARE_ROWS
+        if self.cache is None or self.cache.capacity < capacity:
             have = 0
-            self.cache = TreeCache(self.drafter.shape, needed)
+            self.cache = TreeCache(self.drafter.shape, capacity)
         have, self.tokens = self.cache.cut(have), context.tokens.copy()
         self.ahead = DraftRows(context.length)
         while True:
@@ -182,12 +182,14 @@ class SharedTokensRun(LanguageModelRun):
 
     def __init__(self, drafter: Target, words: Vocabularies) -> None:
         super().__init__(drafter, words.target_size, words)
-        mine = np.flatnonzero(words.shared_tokens >= 0)
-        if not len(mine):
+        draft_ids = np.flatnonzero(words.shared_tokens >= 0)
+        if not len(draft_ids):
             raise UserError(f"{drafter.name} has no token that is one of the target's: choose across={TEXT}")
-        there = np.zeros(words.target_size, dtype=np.int64)
-        there[words.shared_tokens[mine]] = mine
-        self.mine, self.theirs, self.there = send(drafter.device, mine, words.shared_tokens[mine], there)
+        draft_index = np.zeros(words.target_size, dtype=np.int64)
+        draft_index[words.shared_tokens[draft_ids]] = draft_ids
+        self.mine, self.theirs, self.there = send(
+            drafter.device, draft_ids, words.shared_tokens[draft_ids], draft_index
+        )
 
     def read(self, context: Context) -> Float[Tensor, " vocab"]:
         ids = self.words.token_by_token(context.tokens.tolist(), context.prompt_length)
@@ -220,7 +222,7 @@ class DraftRows:
 
     def grow(self, parents: Sequence[int]) -> np.ndarray:
         """Take in more rows; their positions."""
-        before = len(self.parents)
+        first_row = len(self.parents)
         self.parents += parents
         self.depths += [0 if parent < 0 else self.depths[parent] + 1 for parent in parents]
         if len(parents) > 1 or any(parent != row - 1 for row, parent in enumerate(self.parents)):
@@ -229,37 +231,39 @@ class DraftRows:
                 if parent >= 0:
                     self.sees[row] = self.sees[parent]
                 self.sees[row, row] = True
-        return np.asarray(self.depths[before:]) + self.base
+        return np.asarray(self.depths[first_row:]) + self.base
 
 
 def differing(target: Any, drafter: Any) -> str | None:
     """The difference of two tokenizers, in words; None if they give the same tokens."""
     if target is None or drafter is None:
         return None
-    ours, theirs = target.get_vocab(), drafter.get_vocab()
-    if len(ours) != len(theirs):
-        return f"its tokenizer has {len(theirs):,} tokens, the target's {len(ours):,}"
-    if ours != theirs:
-        token = min((t for t in ours if theirs.get(t) != ours[t]), key=ours.__getitem__)
-        there = f"token {theirs[token]} there" if token in theirs else "unknown there"
-        return f"its tokenizer has other tokens: {token!r} is token {ours[token]} here and {there}"
-    here, there = (tokenizer(PROBE, add_special_tokens=False)["input_ids"] for tokenizer in (target, drafter))
-    return None if here == there else "its tokenizer has the same tokens but splits text in another way"
+    target_vocab, draft_vocab = target.get_vocab(), drafter.get_vocab()
+    if len(target_vocab) != len(draft_vocab):
+        return f"its tokenizer has {len(draft_vocab):,} tokens, the target's {len(target_vocab):,}"
+    if target_vocab != draft_vocab:
+        token = min((t for t in target_vocab if draft_vocab.get(t) != target_vocab[t]), key=target_vocab.__getitem__)
+        draft_side = f"token {draft_vocab[token]} there" if token in draft_vocab else "unknown there"
+        return f"its tokenizer has other tokens: {token!r} is token {target_vocab[token]} here and {draft_side}"
+    target_side, draft_side = (
+        tokenizer(PROBE, add_special_tokens=False)["input_ids"] for tokenizer in (target, drafter)
+    )
+    return None if target_side == draft_side else "its tokenizer has the same tokens but splits text in another way"
 
 
-def open_drafter(target: Target, source: str, *, other: bool = False) -> Target:
+def open_drafter(target: Target, source: str, *, other_vocab: bool = False) -> Target:
     """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another, unless
-    ``other`` allows that (``vocabularies``), and where one of two tokenizers is not known.
+    ``other_vocab`` allows that (``vocabularies``), and where one of two tokenizers is not known.
     """
     key, differ = (PART.kind.name, source), ("tokenizers", source)
     if key not in target.companions:
         engine = target.engines.engine
         drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device), engine=engine)
         reason = differing(target.tokenizer, drafter.tokenizer)
-        theirs, ours = drafter.info["vocab"], target.info["vocab"]
-        if target.tokenizer is None and theirs != ours:
-            reason, other = f"its vocabulary has {theirs:,} tokens, the target's {ours:,}", False
-        if reason is not None and not other:
+        draft_size, target_size = drafter.info["vocab"], target.info["vocab"]
+        if target.tokenizer is None and draft_size != target_size:
+            reason, other_vocab = f"its vocabulary has {draft_size:,} tokens, the target's {target_size:,}", False
+        if reason is not None and not other_vocab:
             raise UserError(_cannot(target, drafter, reason))
         if target.engines.busy is not None:
             drafter.engines.begin(target.engines.busy)
@@ -267,7 +271,7 @@ def open_drafter(target: Target, source: str, *, other: bool = False) -> Target:
             drafter.engines.prepare()
         target.companions[key], target.companions[differ] = drafter, reason
     drafter, reason = target.companions[key], target.companions.get(differ)
-    if reason is not None and not other:
+    if reason is not None and not other_vocab:
         raise UserError(_cannot(target, drafter, reason))
     return drafter
 
@@ -321,7 +325,7 @@ def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     if source is None or is_part(typed_path(source)):
         model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
         return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
-    drafter = open_drafter(target, source, other=True)
+    drafter = open_drafter(target, source, other_vocab=True)
     words = vocabularies(target, source, drafter)
     if words is None:
         return LanguageModelRun(drafter, target.info["vocab"])

@@ -106,35 +106,35 @@ class PromptedRun(LanguageModelRun):
     def chain(self, context: Context, depth: int, choose: Choose) -> Chain:
         """The next ``depth`` tokens, and how they came about."""
         session, text = self._follow(context, depth), context.tokens.tolist()
-        made = Chain()
-        while len(made.drafted) < depth:
+        chain = Chain()
+        while len(chain.drafted) < depth:
             at = len(text) - 1
             if at >= session.cache.length:
-                self._write(session, text, made, depth, choose)
+                self._write(session, text, chain, depth, choose)
                 continue
-            chosen, said = choose(self.fit_logits(self.reads[at].logits))  # read in an earlier step
-            made.add(chosen, said, 0)
-            token = int(chosen)
+            choice, distribution = choose(self.fit_logits(self.reads[at].logits))  # read in an earlier step
+            chain.add(choice, distribution, 0)
+            token = int(choice)
             text.append(token)
             if at + 1 < session.cache.length and session.buffer[at + 1] != token:
                 self._forget(at + 1)
         self.reads = {at: read for at, read in self.reads.items() if at >= context.length - 1}
-        return made
+        return chain
 
-    def _write(self, session: Session, text: list[int], made: Chain, depth: int, choose: Choose) -> None:
+    def _write(self, session: Session, text: list[int], chain: Chain, depth: int, choose: Choose) -> None:
         """One draft forward over what was not read yet and the tree behind it; the chosen path stays, and is added to
         ``text`` and to the chain.
         """
-        made.forwards += 1
+        chain.forwards += 1
         if len(text) - session.cache.length > MOST_PENDING:
             self._forget(0)
             session.prefill(text)
-            made.forwards += 1
+            chain.forwards += 1
         start = session.cache.length
         pending = text[start:]
         lead = len(pending) - 1
         guesses = self._guesses(start - 1, lead)
-        plan = self._plan(len(guesses), depth - len(made.drafted), self.limit - len(text), lead)
+        plan = self._plan(len(guesses), depth - len(chain.drafted), self.limit - len(text), lead)
         tokens = pending + [
             guesses[distance - 1][rank]
             for distance, rank in zip(plan.distances[lead + 1 :], plan.ranks[lead + 1 :], strict=True)
@@ -143,11 +143,11 @@ class PromptedRun(LanguageModelRun):
         session.buffer[start], session.length = pending[0], start + 1
         scored = session.score(draft)
         children, path = draft.tree.children(), list(range(lead + 1))
-        while len(made.drafted) < depth:
-            chosen, said = choose(self.fit_logits(scored.logits[path[-1]]))
-            token = int(chosen)
+        while len(chain.drafted) < depth:
+            choice, distribution = choose(self.fit_logits(scored.logits[path[-1]]))
+            token = int(choice)
             child = children[path[-1]].get(token)
-            made.add(chosen, said, made.forwards, plan.distances[child] + lead if child else 0)
+            chain.add(choice, distribution, chain.forwards, plan.distances[child] + lead if child else 0)
             text.append(token)
             if child is None:
                 break
@@ -159,15 +159,15 @@ class PromptedRun(LanguageModelRun):
             self.reads[at] = Read(scored.logits[node], probes if count else None)
         session.commit(Verdict(tuple(path), text[-1], (), ()))
 
-    def _guesses(self, at: int, behind: int) -> list[list[int]]:
-        """Guesses of the prompt tokens at a position for the text from its ``behind`` + 2nd token on: by distance, then
-        rank.
+    def _guesses(self, at: int, distance: int) -> list[list[int]]:
+        """Guesses of the prompt tokens at a position for the text from its ``distance`` + 2nd token on: by distance,
+        then rank.
         """
         read = self.reads.get(at)
         if read is None or read.probes is None:
             return []
         logits = self.ppd.prompts.guesses(read.probes)
-        return logits[behind:].topk(min(self.ppd.top_k, logits.shape[-1])).indices.tolist()
+        return logits[distance:].topk(min(self.ppd.top_k, logits.shape[-1])).indices.tolist()
 
     def _plan(self, state: int, depth: int, room: int, lead: int) -> Plan:
         """PPD's plan behind ``lead`` tokens that are not in question."""
@@ -191,11 +191,11 @@ class PromptedRun(LanguageModelRun):
         if self.session is None or self.session.capacity < capacity:
             self.session, self.reads = self.drafter.session(Needs(), capacity), {}
         length = self.session.cache.length
-        same = common_prefix(self.session.buffer[:length], context.tokens)
-        if same < context.length:
-            self._forget(same)
-        elif same - 1 not in self.reads:
-            self._forget(same - 1)
+        shared_length = common_prefix(self.session.buffer[:length], context.tokens)
+        if shared_length < context.length:
+            self._forget(shared_length)
+        elif shared_length - 1 not in self.reads:
+            self._forget(shared_length - 1)
         return self.session
 
     def _forget(self, length: int) -> None:

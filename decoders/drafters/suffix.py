@@ -77,9 +77,9 @@ class Answers:
     def __len__(self) -> int:
         return sum(map(bool, self.texts))
 
-    def begin(self, most: int) -> list[int]:
-        """A new answer, to be extended while it is written; of more than ``most`` the oldest go."""
-        self.texts = deque((text for text in self.texts if text), most)
+    def begin(self, capacity: int) -> list[int]:
+        """A new answer, to be extended while it is written; of more than ``capacity`` the oldest go."""
+        self.texts = deque((text for text in self.texts if text), capacity)
         self.texts.append([])
         return self.texts[-1]
 
@@ -92,7 +92,7 @@ class Answers:
         if self._index is None or self._index[0] != version:
             starts = np.cumsum([0, *map(len, texts)])[:-1].tolist()
             pool = Pool(np.concatenate(texts), tuple(starts), None, "earlier answers")
-            self._index = version, PoolIndex(pool, depth, ended=True)
+            self._index = version, PoolIndex(pool, depth, with_ends=True)
         return self._index[1]
 
 
@@ -122,17 +122,17 @@ def siblings(following: Iterable[int]) -> list[int]:
     ([7, 8], [8, 7])
     """
     counts: dict[int, int] = {}
-    ordered: dict[int, list[int]] = {}  # by count
+    tokens_by_count: dict[int, list[int]] = {}  # by count
     for token in following:
         count = counts.get(token, 0)
         leads = False
         if count:
-            leads = ordered[count][0] == token
-            ordered[count].remove(token)
+            leads = tokens_by_count[count][0] == token
+            tokens_by_count[count].remove(token)
         counts[token] = count + 1
-        others = ordered.setdefault(count + 1, [])
-        others.insert(0 if leads else len(others), token)
-    return [token for count in sorted(ordered, reverse=True) for token in ordered[count]]
+        peers = tokens_by_count.setdefault(count + 1, [])
+        peers.insert(0 if leads else len(peers), token)
+    return [token for count in sorted(tokens_by_count, reverse=True) for token in tokens_by_count[count]]
 
 
 class Places:
@@ -144,79 +144,81 @@ class Places:
     def __init__(self, rows: Int[np.ndarray, "places depth"], ends: Int[np.ndarray, " places"], count: int) -> None:
         self.rows, self.ends, self.count = rows, ends, count
 
-    def draft(self, budget: int, deepest: int, least: float, tree: bool) -> Guess:
-        """The draft of at most ``budget`` tokens, none deeper than ``deepest`` or of a probability below ``least``."""
-        made = Guess(count=self.count)
+    def draft(self, budget: int, deepest: int, threshold: float, tree: bool) -> Guess:
+        """The draft of at most ``budget`` tokens, none deeper than ``deepest`` or of a probability below
+        ``threshold``.
+        """
+        guess = Guess(count=self.count)
         if len(self.rows):
-            (self._tree if tree else self._path)(made, budget, deepest, least)
-        return made
+            (self._tree if tree else self._path)(guess, budget, deepest, threshold)
+        return guess
 
-    def _path(self, made: Guess, budget: int, deepest: int, least: float) -> None:
+    def _path(self, guess: Guess, budget: int, deepest: int, threshold: float) -> None:
         alive, probability = np.arange(len(self.rows)), 1.0
         for depth in range(min(budget, deepest)):
-            token, count, followed = self._commonest(alive, depth)
+            token, count, followers = self._commonest(alive, depth)
             probability = share_of(probability, count, len(alive))
-            if token == SEPARATOR or probability < least:
+            if token == SEPARATOR or probability < threshold:
                 return
-            alive = followed
-            self._add(made, token, depth - 1, probability, int(alive[0]), depth)
-        made.cut = deepest < budget
+            alive = followers
+            self._add(guess, token, depth - 1, probability, int(alive[0]), depth)
+        guess.cut = deepest < budget
 
     def _commonest(self, alive: np.ndarray, depth: int) -> tuple[int, int, np.ndarray]:
         """The token that most of the places go on with, how many do, and those places; -1 where all are over."""
         column = self.rows[alive, depth]
         first = int(column[0])
         if first != SEPARATOR:
-            same = column == first
-            if 2 * (count := int(np.count_nonzero(same))) > len(column):  # no other token can be as frequent
-                return first, count, alive if count == len(column) else alive[same]
+            is_first = column == first
+            if 2 * (count := int(np.count_nonzero(is_first))) > len(column):  # no other token can be as frequent
+                return first, count, alive if count == len(column) else alive[is_first]
         tokens, counts = np.unique(column[column != SEPARATOR], return_counts=True)
         if not len(tokens):
             return SEPARATOR, 0, alive
-        most = int(counts.max())
-        best = tokens[counts == most]
+        top_count = int(counts.max())
+        best = tokens[counts == top_count]
         token = int(best[0]) if len(best) == 1 else self._children(alive, column)[0]
-        return token, most, alive[column == token]
+        return token, top_count, alive[column == token]
 
     def _children(self, alive: np.ndarray, column: np.ndarray) -> list[int]:
         """The tokens after these places, in the order of the package's list: earlier answers are older than the
         text.
         """
-        own = int((self.ends[alive] >= 0).sum())
-        return siblings(token for token in np.roll(column, -own).tolist() if token != SEPARATOR)
+        local_count = int((self.ends[alive] >= 0).sum())
+        return siblings(token for token in np.roll(column, -local_count).tolist() if token != SEPARATOR)
 
-    def _tree(self, made: Guess, budget: int, deepest: int, least: float) -> None:
+    def _tree(self, guess: Guess, budget: int, deepest: int, threshold: float) -> None:
         queue: list[tuple[float, int, int, int, int, np.ndarray]] = []
-        pushed = 0
+        push_count = 0
 
         def push(alive: np.ndarray, depth: int, parent: int, probability: float) -> None:
-            nonlocal pushed
+            nonlocal push_count
             if depth >= deepest:
-                made.cut = True
+                guess.cut = True
                 return
             column = self.rows[alive, depth]
             for token in self._children(alive, column):
-                followed = alive[column == token]
-                chance = share_of(probability, len(followed), len(alive), multiplied_first=True)
-                if chance < least:
+                followers = alive[column == token]
+                chance = share_of(probability, len(followers), len(alive), multiplied_first=True)
+                if chance < threshold:
                     break
-                heappush(queue, (-chance, pushed, token, parent, depth, followed))
-                pushed += 1
+                heappush(queue, (-chance, push_count, token, parent, depth, followers))
+                push_count += 1
 
         push(np.arange(len(self.rows)), 0, -1, 1.0)
-        while queue and len(made.tokens) < budget:
-            negative, _, token, parent, depth, followed = heappop(queue)
-            self._add(made, token, parent, -negative, int(followed[0]), depth)
-            if len(made.tokens) < budget:
-                push(followed, depth + 1, len(made.tokens) - 1, -negative)
+        while queue and len(guess.tokens) < budget:
+            negative, _, token, parent, depth, branch_places = heappop(queue)
+            self._add(guess, token, parent, -negative, int(branch_places[0]), depth)
+            if len(guess.tokens) < budget:
+                push(branch_places, depth + 1, len(guess.tokens) - 1, -negative)
 
-    def _add(self, made: Guess, token: int, parent: int, probability: float, place: int, depth: int) -> None:
-        made.tokens.append(token)
-        made.parents.append(parent)
-        made.probabilities.append(probability)
-        made.score = float(np.float32(made.score) + np.float32(probability))
+    def _add(self, guess: Guess, token: int, parent: int, probability: float, place: int, depth: int) -> None:
+        guess.tokens.append(token)
+        guess.parents.append(parent)
+        guess.probabilities.append(probability)
+        guess.score = float(np.float32(guess.score) + np.float32(probability))
         end = int(self.ends[place])
-        made.sources.append(end + 1 + depth if end >= 0 else -1)
+        guess.sources.append(end + 1 + depth if end >= 0 else -1)
 
 
 def share_of(probability: float, count: int, total: int, *, multiplied_first: bool = False) -> float:
@@ -256,14 +258,14 @@ class SuffixDrafter(Drafter):
 
     def propose(self, context: Context, budget: int) -> Draft:
         tokens = context.tokens
-        earlier, matched = self.matches.of(tokens)
-        ends = np.append(earlier, len(tokens) - 1)  # the end itself is no match, but it counts
-        lengths = np.minimum(np.append(matched, matched.max(initial=0)), self.params.depth - 1)
-        local = [self._guess(one) for one in self._classes(tokens, 0, ends, lengths)]
+        match_ends, match_lengths = self.matches.of(tokens)
+        ends = np.append(match_ends, len(tokens) - 1)  # the end itself is no match, but it counts
+        lengths = np.minimum(np.append(match_lengths, match_lengths.max(initial=0)), self.params.depth - 1)
+        local = [self._guess(match_class) for match_class in self._classes(tokens, 0, ends, lengths)]
         best = _best(local)
-        other = self._better(self._everywhere(context, ends, matched), 0.0 if best is None else best.score)
-        if other is not None and (best is None or other.score > best.score):
-            best = other
+        global_guess = self._better(self._everywhere(context, ends, match_lengths), 0.0 if best is None else best.score)
+        if global_guess is not None and (best is None or global_guess.score > best.score):
+            best = global_guess
         if best is None or not (local or best.tokens):
             return Draft.empty(context.root, "the last token occurs nowhere before")
         candidates, notes = self._candidates(local, best), {"matched": float(best.matched), "score": best.score}
@@ -282,49 +284,58 @@ class SuffixDrafter(Drafter):
             nodes.append(tree.add(nodes[parent + 1], best.tokens[number], origin, source, path_prob=chance))
         return tree.draft(route=best.kind, candidates=candidates, notes=notes)
 
-    def _guess(self, one: Class, kind: str = "local") -> Guess:
+    def _guess(self, match_class: Class, kind: str = "local") -> Guess:
         """The best draft of a class: of equally good ones that of its longest suffix. A shorter suffix allows fewer
         tokens, but deeper ones: it is asked where the depth ended a draft.
         """
-        p, best, places = self.params, None, one.places()
-        for matched in range(one.upto, one.above, -1):
-            made = places.draft(self._budget(matched), p.depth - matched, float(np.float32(p.min_token_prob)), p.tree)
-            if best is None or made.score > best.score:
-                best = replace(made, matched=matched, kind=kind)
-            if not made.cut:
+        p, best, places = self.params, None, match_class.places()
+        for match_length in range(match_class.upto, match_class.above, -1):
+            guess = places.draft(
+                self._budget(match_length), p.depth - match_length, float(np.float32(p.min_token_prob)), p.tree
+            )
+            if best is None or guess.score > best.score:
+                best = replace(guess, matched=match_length, kind=kind)
+            if not guess.cut:
                 break
         assert best is not None
         return best
 
-    def _better(self, classes: Sequence[Class], least: float) -> Guess | None:
-        """The best draft of all classes, if its score is above ``least``: those that cannot have a higher one, by the
-        tokens that they may draft, are not drafted from.
+    def _better(self, classes: Sequence[Class], threshold: float) -> Guess | None:
+        """The best draft of all classes, if its score is above ``threshold``: those that cannot have a higher one, by
+        the tokens that they may draft, are not drafted from.
         """
         best = None
-        for one in sorted(classes, key=lambda one: one.reach, reverse=True):
-            most = one.reach + ROUNDED  # at each depth the probabilities add up to 1
-            if most <= least or (best is not None and most < best.score):
+        for match_class in sorted(classes, key=lambda group: group.reach, reverse=True):
+            bound = match_class.reach + ROUNDED  # at each depth the probabilities add up to 1
+            if bound <= threshold or (best is not None and bound < best.score):
                 break
-            made = self._guess(one, "global")
-            best = made if best is None else _best([best, made])
+            guess = self._guess(match_class, "global")
+            best = guess if best is None else _best([best, guess])
         return best
 
     def _classes(
-        self, text: np.ndarray, first: int, ends: np.ndarray, lengths: np.ndarray, more: Sequence[tuple[int, int]] = ()
+        self,
+        text: np.ndarray,
+        first: int,
+        ends: np.ndarray,
+        lengths: np.ndarray,
+        intervals: Sequence[tuple[int, int]] = (),
     ) -> list[Class]:
         """The classes of suffixes by their places in ``text``, which begins at position ``first``, and in the index,
-        where ``more`` has an interval for each length.
+        where ``intervals`` has an interval for each length.
         """
-        changes = {length for length, interval in enumerate(more, 1) if more[length : length + 1] != [interval]}
-        made, above, p = [], 0, self.params
+        changes = {
+            length for length, interval in enumerate(intervals, 1) if intervals[length : length + 1] != [interval]
+        }
+        classes, lower_length, p = [], 0, self.params
         padded = np.append(text, np.full(p.depth, SEPARATOR))
         for upto in sorted(changes | set(lengths[lengths > 0].tolist())):
-            interval = more[upto - 1] if upto <= len(more) else (0, 0)
-            reach = max((min(self._budget(n), p.depth - n) for n in range(above + 1, upto + 1)), default=0)
+            interval = intervals[upto - 1] if upto <= len(intervals) else (0, 0)
+            reach = max((min(self._budget(n), p.depth - n) for n in range(lower_length + 1, upto + 1)), default=0)
             places = partial(self._places, padded, first, ends[lengths >= upto], interval, max(1, reach))
-            made.append(Class(above, upto, reach, places))
-            above = upto
-        return made
+            classes.append(Class(lower_length, upto, reach, places))
+            lower_length = upto
+        return classes
 
     def _budget(self, matched: int) -> int:
         """Drafted tokens at most behind a suffix of so many."""
@@ -335,41 +346,47 @@ class SuffixDrafter(Drafter):
         self, padded: np.ndarray, first: int, ends: np.ndarray, interval: tuple[int, int], width: int
     ) -> Places:
         """The places of a string; ``padded`` is the text with separators behind it."""
-        mine, after = len(ends), np.arange(1, width + 1)
-        if mine > MOST_COUNTED:
-            ends = ends[np.arange(MOST_COUNTED) * mine // MOST_COUNTED]
+        local_count, offsets = len(ends), np.arange(1, width + 1)
+        if local_count > MOST_COUNTED:
+            ends = ends[np.arange(MOST_COUNTED) * local_count // MOST_COUNTED]
         rows = sliding_window_view(padded, width)[ends + 1]
-        theirs = interval[1] - interval[0]
-        if not theirs or self.index is None:
-            return Places(rows, ends + first, mine)
-        taken = min(theirs, MOST_COUNTED)
-        there = np.sort(self.index.order[interval[0] + np.arange(taken) * theirs // taken])
-        others = self.index.text[np.minimum(there[:, None] + after, len(self.index.text) - 1)]
-        others = np.where(np.logical_and.accumulate(others != SEPARATOR, axis=1), others, SEPARATOR)
-        return Places(np.concatenate([rows, others]), np.append(ends + first, np.full(taken, -1)), mine + theirs)
+        global_count = interval[1] - interval[0]
+        if not global_count or self.index is None:
+            return Places(rows, ends + first, local_count)
+        sample_size = min(global_count, MOST_COUNTED)
+        global_places = np.sort(self.index.order[interval[0] + np.arange(sample_size) * global_count // sample_size])
+        global_rows = self.index.text[np.minimum(global_places[:, None] + offsets, len(self.index.text) - 1)]
+        global_rows = np.where(np.logical_and.accumulate(global_rows != SEPARATOR, axis=1), global_rows, SEPARATOR)
+        return Places(
+            np.concatenate([rows, global_rows]),
+            np.append(ends + first, np.full(sample_size, -1)),
+            local_count + global_count,
+        )
 
     def _everywhere(self, context: Context, ends: np.ndarray, matched: np.ndarray) -> list[Class]:
         """The same over all answers, this run's own as far as it is written among them."""
         tokens, first = context.tokens, context.prompt_length
-        more = [] if self.index is None else list(self.index.intervals(tokens[1:][1 - self.params.depth :]))
-        own = int(np.searchsorted(ends, first))  # of the answer alone, to whose begin a match goes at most
-        places = ends[own:] - first
-        lengths = np.minimum(np.minimum(np.append(matched, len(tokens))[own:], places + 1), self.params.depth - 1)
-        return self._classes(tokens[first:], first, places, lengths, more)
+        intervals = [] if self.index is None else list(self.index.intervals(tokens[1:][1 - self.params.depth :]))
+        answer_start = int(np.searchsorted(ends, first))  # of the answer alone, to whose begin a match goes at most
+        places = ends[answer_start:] - first
+        lengths = np.minimum(
+            np.minimum(np.append(matched, len(tokens))[answer_start:], places + 1), self.params.depth - 1
+        )
+        return self._classes(tokens[first:], first, places, lengths, intervals)
 
     def _candidates(self, guesses: list[Guess], best: Guess) -> Candidates | None:
         """Every suffix's draft from this text: where its first token stands, its score, its length as a chain."""
-        shown = [guess for guess in guesses if guess.tokens]
-        if not shown:
+        shown_guesses = [guess for guess in guesses if guess.tokens]
+        if not shown_guesses:
             return None
         return Candidates(
-            np.array([guess.sources[0] - 1 for guess in shown]),
-            np.array([guess.score for guess in shown]),
-            np.array([_run(guess) for guess in shown]),
-            next((i for i, guess in enumerate(shown) if guess is best), -1),
+            np.array([guess.sources[0] - 1 for guess in shown_guesses]),
+            np.array([guess.score for guess in shown_guesses]),
+            np.array([_run(guess) for guess in shown_guesses]),
+            next((i for i, guess in enumerate(shown_guesses) if guess is best), -1),
             {
-                "matched": np.array([float(guess.matched) for guess in shown]),
-                "count": np.array([float(guess.count) for guess in shown]),
+                "matched": np.array([float(guess.matched) for guess in shown_guesses]),
+                "count": np.array([float(guess.count) for guess in shown_guesses]),
             },
         )
 

@@ -41,38 +41,38 @@ class BatchLength:
         if runs != self.runs:
             self.runs, self.tokens, self.ms = runs, float(runs), self.by_runs[runs].ms(runs)
         rate = max(self.tokens / self.ms, runs / self.costs.ms(runs))
-        alone = self.costs.beside(runs - 1)
+        run_costs = self.costs.beside(runs - 1)
         for number in active:
-            self.lengths[number].costs, self.lengths[number].rate = alone, rate
+            self.lengths[number].costs, self.lengths[number].rate = run_costs, rate
 
     def choose(self, active: Sequence[int], drafts: Sequence[Draft], contexts: Sequence[Context]) -> list[Draft]:
         """The drafts, with only the nodes that pay. What was drawn is cut run by run."""
-        made, rows, nodes = list(drafts), 0, list[tuple[float, int, int, int]]()
+        new_drafts, rows, nodes = list(drafts), 0, list[tuple[float, int, int, int]]()
         estimates = {}
         for place, (number, draft) in enumerate(zip(active, drafts, strict=True)):
             length = self.lengths[number]
-            own = rows_of_nodes(draft)
+            row_counts = rows_of_nodes(draft)
             if draft.tree.drafted and draft.drawn:
-                made[place] = length.choose(draft, contexts[place])
-                own = [len(made[place].tree)]
+                new_drafts[place] = length.choose(draft, contexts[place])
+                row_counts = [len(new_drafts[place].tree)]
             elif draft.tree.drafted:
                 estimate, order = estimates[place] = length.estimate(draft, contexts[place])
-                nodes += [(-estimate.survival[n], place, turn, own[n]) for turn, n in enumerate(order)][1:]
-            rows += own[0]
+                nodes += [(-estimate.survival[n], place, turn, row_counts[n]) for turn, n in enumerate(order)][1:]
+            rows += row_counts[0]
         nodes.sort()
         rate, costs = self.lengths[active[0]].rate, self.costs
-        most, paying, worth = -rate * costs.ms(rows), 0, 0.0
-        for count, (survival, _, _, more) in enumerate(nodes, 1):
-            worth, rows = worth - survival, rows + more
-            if (left := worth - rate * costs.ms(rows)) > most:
-                most, paying = left, count
+        best_surplus, paying, worth = -rate * costs.ms(rows), 0, 0.0
+        for count, (survival, _, _, node_rows) in enumerate(nodes, 1):
+            worth, rows = worth - survival, rows + node_rows
+            if (surplus := worth - rate * costs.ms(rows)) > best_surplus:
+                best_surplus, paying = surplus, count
         stay = dict.fromkeys(estimates, 1)
         for _, place, _, _ in nodes[:paying]:
             stay[place] += 1
         for place, (estimate, order) in estimates.items():
             length, draft = self.lengths[active[place]], drafts[place]
-            made[place] = length.cut(draft, estimate, order, length.or_trial(stay[place], estimate, order, draft))
-        return made
+            new_drafts[place] = length.cut(draft, estimate, order, length.or_trial(stay[place], estimate, order, draft))
+        return new_drafts
 
     def learn(
         self, active: Sequence[int], drafts: Sequence[Draft], verdicts: Sequence[Verdict], emitted: Sequence[int],

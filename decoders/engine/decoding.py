@@ -154,12 +154,12 @@ class Decoding:
         entry, values = select_method(method, params)
         stops = frozenset(target.stop_ids if stop_ids is None else stop_ids)
         parts = entry.parts(target, values, prompt, sampling, stops, keep_prompt=keep_prompt)
-        made = cls(
+        decoding = cls(
             target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
             stop_ids=stops, length=auto_length(length, target, entry.name), **options,
         )  # fmt: skip
-        made.given = prompt
-        return made
+        decoding.given = prompt
+        return decoding
 
     @property
     def context(self) -> Context:
@@ -172,7 +172,7 @@ class Decoding:
 
         ``read`` has processed the prompt for several runs (``read_once``): this one begins behind it.
         """
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         if read is not None:
             self.session = read.again(self.needs)
         else:
@@ -182,7 +182,7 @@ class Decoding:
                 return
         wait(self.target.device)
         processed = time.perf_counter()
-        self.prefill_ms = (processed - started) * 1e3
+        self.prefill_ms = (processed - start_time) * 1e3
         try:
             self.drafter.prepare(replace(self.session.context, cancelled=self._is_cancelled))
         except ReadingStopped:
@@ -206,25 +206,27 @@ class Decoding:
             return
         session = self.session
         assert session is not None
-        room, now = self.room(session), functools.partial(mark, self.target.device)
+        room, clock = self.room(session), functools.partial(mark, self.target.device)
         emitted_count = 0
         while True:
             if self._is_cancelled():
                 self.stop = "cancelled"
                 return
-            before = session.length
+            start_length = session.length
             attempt = self.attempt(session)
             draft, scored, verdict = attempt.draft, attempt.scored, attempt.verdict
             session.commit(verdict)
-            committed = now()
-            learned = self.drafter.observe(draft, scored, verdict)
-            drafting = Span((attempt.started, attempt.proposed), (committed, now()))
+            commit_time = clock()
+            observation = self.drafter.observe(draft, scored, verdict)
+            drafting = Span((attempt.started, attempt.proposed), (commit_time, clock()))
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             emitted_count += len(emitted)
-            times = drafting, attempt.verify_ms, Span((attempt.verified, committed))
+            times = drafting, attempt.verify_ms, Span((attempt.verified, commit_time))
             if self.length is not None:
-                learned = self._learn(draft, verdict, len(emitted), times, learned)
-            yield Step(self.index, before, draft, scored, verdict, emitted, *times, learned, attempt.decide_ms)
+                observation = self._learn(draft, verdict, len(emitted), times, observation)
+            yield Step(
+                self.index, start_length, draft, scored, verdict, emitted, *times, observation, attempt.decide_ms
+            )
             self.index += 1
             if emitted[-1] in self.stop_ids:
                 self.stop = "eos"
@@ -264,14 +266,14 @@ class Decoding:
 
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
-        now = functools.partial(mark, self.target.device)
-        started = now()
+        clock = functools.partial(mark, self.target.device)
+        start_time = clock()
         draft = self.propose(session)
-        proposed = now()
+        proposed = clock()
         scored = session.score(draft)
-        processed = now()
+        processed = clock()
         verdict = self.judge(session, draft, scored)
-        return Attempt(draft, scored, verdict, started, proposed, processed, now())
+        return Attempt(draft, scored, verdict, start_time, proposed, processed, clock())
 
     def judge(self, session: Session, draft: Draft, scored: Scored) -> Verdict:
         """The verdict on a draft, cut at a stop token. Raises UserError where the target's logits are not finite."""
@@ -286,11 +288,11 @@ class Decoding:
 
     def _check_finite(self, highest: Passenger, session: Session, draft: Draft) -> None:
         if not np.isfinite(highest.array).all():
-            when = f"in step {self.index}, behind {session.length} tokens"
-            raise not_finite(self.target, session.context.tokens.tolist(), draft, when)
+            moment = f"in step {self.index}, behind {session.length} tokens"
+            raise not_finite(self.target, session.context.tokens.tolist(), draft, moment)
 
     def _learn(
-        self, draft: Draft, verdict: Verdict, emitted: int, times: tuple[Span, Span, Span], learned: Learned | None
+        self, draft: Draft, verdict: Verdict, emitted: int, times: tuple[Span, Span, Span], observation: Learned | None
     ) -> Learned:
         """Tell a step to the rule that decides lengths; return the drafter's notes on it, with the time they took."""
         assert self.length is not None
@@ -299,8 +301,8 @@ class Decoding:
         ms = self.length.learn(
             draft, verdict, rows=rows, emitted=emitted, drafting_ms=drafting, target_ms=verifying + committing
         )
-        learned = learned or Learned()
-        return replace(learned, notes={**learned.notes, "length_ms": ms})
+        observation = observation or Learned()
+        return replace(observation, notes={**observation.notes, "length_ms": ms})
 
 
 def read_once(runs: Sequence[Decoding]) -> Session | None:

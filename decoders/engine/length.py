@@ -111,8 +111,8 @@ class DraftingTime:
 class AutoLength:
     """Decides, step by step, what of a method's drafts is verified. ``fitted`` goes on from run to run."""
 
-    def __init__(self, costs: RowCosts, fitted: Survival | None = None) -> None:
-        self.costs, self.fitted = costs, Survival() if fitted is None else fitted
+    def __init__(self, costs: RowCosts, survival: Survival | None = None) -> None:
+        self.costs, self.fitted = costs, Survival() if survival is None else survival
         self.fitted.begin()
         self.tokens, self.ms = 1.0, costs.ms(1)  # running means of a step's: ρ is their quotient
         self.rate = 1 / self.ms  # ρ: tokens per millisecond
@@ -143,57 +143,59 @@ class AutoLength:
         self.steps += 1
         if self.resting:
             self.resting -= 1
-            after = f"tried again after {self.resting} more steps" if self.resting else "tried again in the next step"
-            draft = Draft.empty(context.root, f"drafts cost more than they bring here; {after}", route=ROUTE)
+            retry_note = (
+                f"tried again after {self.resting} more steps" if self.resting else "tried again in the next step"
+            )
+            draft = Draft.empty(context.root, f"drafts cost more than they bring here; {retry_note}", route=ROUTE)
             return replace(draft, notes={"expected": 0.0, "left_out": 0.0, "left_out_expected": 0.0})
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         budget = self.depth_that_pays(budget)
         self.limit = min(budget, self.longest or budget)
         began = time.perf_counter()
         draft = drafter.propose(context, budget)
-        made = time.perf_counter()
+        end_time = time.perf_counter()
         if draft.tree.drafted and choose:
             draft = self.choose(draft, context)
-        self._decided_ms = (time.perf_counter() - made + began - started) * 1e3
+        self._decided_ms = (time.perf_counter() - end_time + began - start_time) * 1e3
         return draft
 
     def depth_that_pays(self, budget: int) -> int:
         """Most depth for the drafter: a draft model's forwards cost, whatever is verified of them."""
-        each = self.drafting.level_ms
-        if each * self.rate < FREE or not self.longest:
+        level_cost = self.drafting.level_ms
+        if level_cost * self.rate < FREE or not self.longest:
             return budget
         self._update_survival()
         deep, base = self.deep, self.costs.base
         ratio = min(0.98, deep[-1] / deep[-2]) if len(deep) > 1 and deep[-2] > 0 else 0.9
-        price, gain, most, best, worth = self.rate * self.costs.scale, 0.0, -math.inf, 1, 0.0
+        price, gain, best_gain, best, worth = self.rate * self.costs.scale, 0.0, -math.inf, 1, 0.0
         for depth in range(1, min(budget, len(deep) + 4) + 1):
             worth = deep[depth - 1] if depth <= len(deep) else worth * ratio
             gain += worth
-            if (left := gain - self.rate * depth * each - price * base[depth + 1]) > most:
-                most, best = left, depth
+            if (net_gain := gain - self.rate * depth * level_cost - price * base[depth + 1]) > best_gain:
+                best_gain, best = net_gain, depth
         return min(budget, best + 2 if self.steps % LOOK_DEEPER == 0 else best)
 
     def choose(self, draft: Draft, context: Context) -> Draft:
         """The draft, with only the nodes that pay."""
-        made, order = self.estimate(draft, context)
+        estimate, order = self.estimate(draft, context)
         if draft.drawn:  # of a tree all of it is verified
-            stay = self.drawn_depth(made.conditional) + 1 if made.shape.chain else len(draft.tree)
+            stay = self.drawn_depth(estimate.conditional) + 1 if estimate.shape.chain else len(draft.tree)
         else:
-            stay = self.or_trial(self._paying(made.survival, order, draft), made, order, draft)
-        return self.cut(draft, made, order, stay)
+            stay = self.or_trial(self._paying(estimate.survival, order, draft), estimate, order, draft)
+        return self.cut(draft, estimate, order, stay)
 
     def estimate(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
         """The nodes' survival, and the order in which they stay: likeliest first, each behind its parent."""
-        known = without_draws(draft) if draft.drawn else draft
-        made = self._estimate = self.fitted.estimate(known, context.tokens, self.state)
-        self.estimates.append(made)
-        self.longest = max(self.longest, made.shape.deepest)
-        order = range(len(made.survival))
-        if made.shape.chain or draft.drawn:
-            return made, order
-        return made, sorted(order, key=made.survival.__getitem__, reverse=True)
+        plain_draft = without_draws(draft) if draft.drawn else draft
+        estimate = self._estimate = self.fitted.estimate(plain_draft, context.tokens, self.state)
+        self.estimates.append(estimate)
+        self.longest = max(self.longest, estimate.shape.deepest)
+        order = range(len(estimate.survival))
+        if estimate.shape.chain or draft.drawn:
+            return estimate, order
+        return estimate, sorted(order, key=estimate.survival.__getitem__, reverse=True)
 
-    def or_trial(self, stay: int, made: Estimate, order: Sequence[int], draft: Draft) -> int:
+    def or_trial(self, stay: int, estimate: Estimate, order: Sequence[int], draft: Draft) -> int:
         """The number of nodes verified where ``stay`` pay: of many drafts of which none does, a part of one is, as an
         estimate that is never put to the test is never corrected.
         """
@@ -201,11 +203,11 @@ class AutoLength:
         if self.unseen < self.patience:
             return stay
         self.unseen, self.patience = 0, min(2 * self.patience, LONGEST_REST)
-        return self._paying(made.survival, order, draft, least=2)
+        return self._paying(estimate.survival, order, draft, minimum=2)
 
-    def cut(self, draft: Draft, made: Estimate, order: Sequence[int], stay: int) -> Draft:
+    def cut(self, draft: Draft, estimate: Estimate, order: Sequence[int], stay: int) -> Draft:
         """The draft with the first ``stay`` nodes of an order, and what is expected of them."""
-        survival, count = made.survival, len(draft.tree)
+        survival, count = estimate.survival, len(draft.tree)
         nodes = order if stay == count else order[:stay] if isinstance(order, range) else sorted(order[:stay])
         base, price = self.costs.base, self.rate * self.costs.scale
 
@@ -225,44 +227,44 @@ class AutoLength:
         reason = draft.reason if stay > 1 else "no drafted token is likely enough to pay for its row"
         return pruned_draft(draft, nodes, survival, terms, notes=notes, reason=reason, proposal=draft)
 
-    def _paying(self, survival: Sequence[float], order: Sequence[int], draft: Draft, least: int = 1) -> int:
-        """Number of nodes, likeliest first, of the greatest Σ survival − ρ·L(rows): the root, and ``least``."""
+    def _paying(self, survival: Sequence[float], order: Sequence[int], draft: Draft, minimum: int = 1) -> int:
+        """Number of nodes, likeliest first, of the greatest Σ survival − ρ·L(rows): the root, and ``minimum``."""
         base, price, last = self.costs.base, self.rate * self.costs.scale, len(self.costs.base) - 1
-        own = rows_of_nodes(draft)
-        most, best, worth, rows = -math.inf, least, 0.0, 0
+        row_counts = rows_of_nodes(draft)
+        best_surplus, best, worth, rows = -math.inf, minimum, 0.0, 0
         for place, node in enumerate(order, 1):
             worth += survival[node]
-            rows += own[node]
-            left = worth - price * base[rows if rows < last else last]
-            if left > most and place >= least:
-                most, best = left, place
+            rows += row_counts[node]
+            surplus = worth - price * base[rows if rows < last else last]
+            if surplus > best_surplus and place >= minimum:
+                best_surplus, best = surplus, place
         return best
 
     def drawn_depth(self, conditional: Sequence[float]) -> int:
         """Depth to which a drawn chain is verified: up to the first position that does not pay (``pays``)."""
-        above = 1.0
+        path_survival = 1.0
         for depth in range(1, len(conditional)):
-            if not self.pays(Undrawn(depth, above, conditional[depth], self.limit)):
+            if not self.pays(Undrawn(depth, path_survival, conditional[depth], self.limit)):
                 return depth - 1
-            above *= conditional[depth]
+            path_survival *= conditional[depth]
         return len(conditional) - 1
 
     def pays(self, position: Undrawn) -> bool:
         """True where verifying from a position on, to some depth, pays if all of these stand as often as it does."""
-        depth, worth, above = position.depth, 0.0, position.above
+        depth, worth, path_survival = position.depth, 0.0, position.above
         base, price = self.costs.base, self.rate * self.costs.scale
         for rows in range(depth + 1, min(max(position.limit, depth) + 1, len(base) - 1) + 1):
-            above *= position.conditional
-            worth += above
+            path_survival *= position.conditional
+            worth += path_survival
             if worth > price * (base[rows] - base[depth]):
                 return True
         return False
 
     def _update_survival(self) -> None:
         """Take the last estimates into the running means of the best survival by depth."""
-        for made in self.estimates:
-            best = [0.0] * made.shape.deepest
-            for depth, survival in zip(made.shape.depth[1:], made.survival[1:], strict=True):
+        for estimate in self.estimates:
+            best = [0.0] * estimate.shape.deepest
+            for depth, survival in zip(estimate.shape.depth[1:], estimate.survival[1:], strict=True):
                 if survival > best[depth - 1]:
                     best[depth - 1] = survival
             self.deep += best[len(self.deep) :]
@@ -276,38 +278,38 @@ class AutoLength:
         """Take in what became of a step; milliseconds of this and of the decision. ``target_ms``: the verify forward
         and the commit.
         """
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         self.costs.observe(rows, target_ms)
         cost = self.costs.ms(rows) + drafting_ms
         self.tokens += RECENT / 4 * (emitted - self.tokens)
         self.ms += RECENT / 4 * (cost - self.ms)
         if not self.shared:
             self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
-        parents, made = draft.tree.parents, self._estimate
-        chain = len(parents) == 1 or (made is not None and made.shape.chain)
+        parents, estimate = draft.tree.parents, self._estimate
+        chain = len(parents) == 1 or (estimate is not None and estimate.shape.chain)
         deepest = len(parents) - 1 if chain else max(draft.tree.depths)
         if draft.route != ROUTE:
-            proposed = deepest if made is None else made.shape.deepest
+            proposed = deepest if estimate is None else estimate.shape.deepest
             self._judge(verdict.accepted, rows, proposed, drafting_ms)
         if verdict.accepted:
             self.patience = PATIENCE
-        if made is not None:
-            self.fitted.fit(made, draft, verdict)
+        if estimate is not None:
+            self.fitted.fit(estimate, draft, verdict)
         whole = verdict.bonus is not None and verdict.accepted == deepest
         self.state = 0 if not deepest else 1 if not verdict.accepted else 3 if whole else 2
-        taken = self._decided_ms + (time.perf_counter() - started) * 1e3
+        elapsed_ms = self._decided_ms + (time.perf_counter() - start_time) * 1e3
         self._decided_ms = 0.0
-        return taken
+        return elapsed_ms
 
     def _judge(self, accepted: int, rows: int, proposed: int, drafting_ms: float) -> None:
         """Count the tokens that a draft of this depth brought; a method that costs more begins to rest."""
         self.drafting.observe(proposed, drafting_ms)
         # the running mean of its time, as one step's may be disturbed
         cost = self.costs.ms(rows) - self.costs.ms(1) + self.drafting.ms
-        brought = accepted - self.rate * cost
+        profit = accepted - self.rate * cost
         self.judged += 1
-        self.gain += max(RECENT, 1 / self.judged) * (brought - self.gain)
-        self.balance = min(0.0, self.balance + brought)
+        self.gain += max(RECENT, 1 / self.judged) * (profit - self.gain)
+        self.balance = min(0.0, self.balance + profit)
         if self.judged < TRIAL:
             return
         if self.gain >= 0:

@@ -31,21 +31,21 @@ HEAD_LOOKS, HEAD_LEAST = 8, 0.02  # the same per head
 
 def finite(values: np.ndarray) -> list[float | None]:
     """Numbers as a trace keeps them: six decimals, None for what is not finite."""
-    rounded: list[float | None] = values.round(6).tolist()
-    return rounded if np.isfinite(values).all() else [v if math.isfinite(v) else None for v in rounded]  # type: ignore
+    rounded_values: list[float | None] = values.round(6).tolist()
+    return rounded_values if np.isfinite(values).all() else [v if math.isfinite(v) else None for v in rounded_values]  # type: ignore
 
 
 def higher(
-    numbers: Float[Tensor, "all vocab"], rows: Int[Tensor, " rows"], mine: Float[Tensor, " rows"]
+    numbers: Float[Tensor, "all vocab"], rows: Int[Tensor, " rows"], thresholds: Float[Tensor, " rows"]
 ) -> Int[Tensor, " rows"]:
-    """Count the numbers of a row that are higher than ``mine``. On a CPU, long rows are read where they lie, one by
-    one; else ones are added as floats, which is done several at a time.
+    """Count the numbers of a row that are higher than ``thresholds``. On a CPU, long rows are read where they lie, one
+    by one; else ones are added as floats, which is done several at a time.
     """
     if numbers.device.type == "cpu" and numbers.shape[1] > LONG:
-        table, each = numbers.numpy(force=True), zip(rows.tolist(), mine.tolist(), strict=True)
-        return torch.tensor([np.count_nonzero(table[row] > least) for row, least in each], dtype=torch.int32)
+        table, pairs = numbers.numpy(force=True), zip(rows.tolist(), thresholds.tolist(), strict=True)
+        return torch.tensor([np.count_nonzero(table[row] > threshold) for row, threshold in pairs], dtype=torch.int32)
     copies = numbers.index_select(0, rows)
-    return torch.gt(copies, mine[:, None], out=copies).sum(-1, dtype=torch.float32).int()
+    return torch.gt(copies, thresholds[:, None], out=copies).sum(-1, dtype=torch.float32).int()
 
 
 class TargetNumbers:
@@ -61,63 +61,66 @@ class TargetNumbers:
         self.row: dict[tuple[int, int], int] = {}
         parts = list[Tensor]()
         for step in steps:
-            said = step.draft.distributions or ()
-            read = sorted({0, *step.draft.tree.parents[1:], *step.verdict.path, *said})
+            distributions = step.draft.distributions or ()
+            read = sorted({0, *step.draft.tree.parents[1:], *step.verdict.path, *distributions})
             self.row |= {(step.index, node): len(self.row) + i for i, node in enumerate(read)}
             parts.append(rows_of(step.scored.logits, read))
         self.logits = logits = parts[0] if len(parts) == 1 else torch.cat(parts)
         self.probabilities = logits.softmax(-1)
-        ended = [step.verdict.bonus is None for step in steps]
+        end_flags = [step.verdict.bonus is None for step in steps]
         parents = [self.row[step.index, p] for step in steps for p in step.draft.tree.parents[1:]]
         tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
         drafted = len(tokens)
         # each step's bonus stands behind the nodes
         parents += [self.row[step.index, step.verdict.path[-1]] for step in steps]
         tokens += [step.verdict.bonus or 0 for step in steps]
-        visited = [(step.index, node) for step in steps for node in step.verdict.path]
+        visits = [(step.index, node) for step in steps for node in step.verdict.path]
         at = [self.row[step.index, 0] for step in steps]
-        above, wanted, starts = send(logits.device, *(np.asarray(n, dtype=np.int64) for n in (parents, tokens, at)))
+        parent_rows, token_ids, starts = send(
+            logits.device, *(np.asarray(n, dtype=np.int64) for n in (parents, tokens, at))
+        )
         choice = top_k(logits, first or TARGET_CHOICES)[1]
         highest = self.probabilities.gather(1, choice)
         roots = self.probabilities[starts]
         read = fetch(
-            self.probabilities[above, wanted], higher(logits, above, logits[above, wanted]), choice, highest,
+            self.probabilities[parent_rows, token_ids], higher(logits, parent_rows, logits[parent_rows, token_ids]),
+            choice, highest,
             torch.special.entr(roots).sum(-1),
         )  # fmt: skip
-        own, ranks, self.likeliest, chances, entropy = read
-        places = [self.row[place] for place in visited]
+        token_probs, ranks, self.likeliest, chances, entropy = read
+        places = [self.row[place] for place in visits]
         width = choice.shape[1]
         self.targets: dict[str, list[Any]] = {
-            "step": [index for index, _ in visited for _ in range(width)],
-            "node": [node for _, node in visited for _ in range(width)],
+            "step": [index for index, _ in visits for _ in range(width)],
+            "node": [node for _, node in visits for _ in range(width)],
             "token": self.likeliest[places].ravel().tolist(),
             "prob": chances[places].ravel().astype(np.float64).round(6).tolist(),
         }
         self.entropy: list[float] = entropy.astype(np.float64).round(6).tolist()
-        probs, ranked = own.astype(np.float64).round(6).tolist(), ranks.tolist()
-        self.bonus_prob = [None if e else p for e, p in zip(ended, probs[drafted:], strict=True)]
-        self.bonus_rank = [-1 if e else r for e, r in zip(ended, ranked[drafted:], strict=True)]
+        probs, rank_list = token_probs.astype(np.float64).round(6).tolist(), ranks.tolist()
+        self.bonus_prob = [None if e else p for e, p in zip(end_flags, probs[drafted:], strict=True)]
+        self.bonus_rank = [-1 if e else r for e, r in zip(end_flags, rank_list[drafted:], strict=True)]
         ends = accumulate((step.draft.tree.drafted for step in steps), initial=0)
         spans = [slice(*span) for span in pairwise(ends)]
         self.probs: list[list[float | None]] = [[None, *probs[span]] for span in spans]
-        self.ranks: list[list[int]] = [[-1, *ranked[span]] for span in spans]
+        self.ranks: list[list[int]] = [[-1, *rank_list[span]] for span in spans]
 
 
 def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
     """The largest attention weights of each node's query, averaged over heads (head -1), then head by head."""
     weights = looks.weights()
-    for mean, shown, most, least in (
+    for mean, head_weights, limit, threshold in (
         (True, weights.mean(1, keepdim=True), MEAN_LOOKS, MEAN_LEAST),
         (False, weights, HEAD_LOOKS, HEAD_LEAST),
     ):
-        top, place = (kept.numpy(force=True) for kept in shown.topk(min(most, shown.shape[-1])))
-        kept = layer, head, node, _ = np.nonzero(top >= least)
+        top, place = (tensor.numpy(force=True) for tensor in head_weights.topk(min(limit, head_weights.shape[-1])))
+        indices = layer, head, node, _ = np.nonzero(top >= threshold)
         yield {
             "node": np.asarray(looks.nodes)[node].tolist(),
             "layer": np.asarray(looks.layers)[layer].tolist(),
             "head": -1 if mean else head.tolist(),
-            "position": place[kept].tolist(),
-            "weight": finite(top[kept].astype(np.float64)),
+            "position": place[indices].tolist(),
+            "weight": finite(top[indices].astype(np.float64)),
         }
 
 
@@ -127,45 +130,54 @@ def guesses(
     """The drafter's and the target's tokens after each node that brings a distribution, side by side: the columns of
     the table guesses, per node in the order of the drafter's ranks. And β of each (step, node).
     """
-    told = [(step, NodeDistributions.of(step.draft.distributions)) for step in steps if step.draft.distributions]
-    if not told:
+    step_pairs = [(step, NodeDistributions.of(step.draft.distributions)) for step in steps if step.draft.distributions]
+    if not step_pairs:
         return {column.name: [] for column in TABLES["guesses"]}, {}
-    place_of = {node: i for i, node in enumerate((step.index, node) for step, said in told for node in said)}
-    drawn, vocab = told[0][0].draft.drawn, told[0][1].vocab  # of a run, all drafts or none
+    place_of = {
+        node: i
+        for i, node in enumerate((step.index, node) for step, distributions in step_pairs for node in distributions)
+    }
+    is_drawn, vocab = step_pairs[0][0].draft.drawn, step_pairs[0][1].vocab  # of a run, all drafts or none
     rows = [target.row[node] for node in place_of]
-    p = rows_of(target.logits if drawn else target.probabilities, rows)
-    p = warpers.probabilities(p).float() if drawn else p
-    q = torch.cat([said.probabilities for _, said in told])
-    starts = accumulate((len(said.probabilities) for _, said in told), initial=0)
-    of = [start + row for (_, said), start in zip(told, starts, strict=False) for row in said.row.values()]
-    shown, first = top_k(q, target.first or DRAFTER_CHOICES)
-    among = (shown[:, None, :] > shown[:, :, None]).sum(-1)  # of the drafter's first; equals share one
-    both = overlap(p if vocab is None else p.index_select(1, vocab.tokens), rows_of(q, of))
-    firsts, ranked, betas = fetch(first if vocab is None else vocab.tokens[first], among, both)
+    p = rows_of(target.logits if is_drawn else target.probabilities, rows)
+    p = warpers.probabilities(p).float() if is_drawn else p
+    q = torch.cat([distributions.probabilities for _, distributions in step_pairs])
+    starts = accumulate((len(distributions.probabilities) for _, distributions in step_pairs), initial=0)
+    of = [
+        start + row
+        for (_, distributions), start in zip(step_pairs, starts, strict=False)
+        for row in distributions.row.values()
+    ]
+    top_probs, first = top_k(q, target.first or DRAFTER_CHOICES)
+    among = (top_probs[:, None, :] > top_probs[:, :, None]).sum(-1)  # of the drafter's first; equals share one
+    overlaps = overlap(p if vocab is None else p.index_select(1, vocab.tokens), rows_of(q, of))
+    firsts, ranking, betas = fetch(first if vocab is None else vocab.tokens[first], among, overlaps)
 
-    more = list[tuple[int, int]]()  # (place, token)
+    extra_pairs = list[tuple[int, int]]()  # (place, token)
     redrawn = dict[int, float]()  # place of a draw that was replaced → what a block carried on to there (else 1)
-    for step, _ in told:
+    for step, _ in step_pairs:
         tree, (*_, last), bonus = step.draft.tree, step.verdict.path, step.verdict.bonus
-        after = [place_of.get((step.index, node)) for node in range(len(tree))]
+        node_places = [place_of.get((step.index, node)) for node in range(len(tree))]
         children = zip(tree.parents[1:], tree.tokens[1:], strict=True)
-        more += [(place, token) for parent, token in children if (place := after[parent]) is not None]
-        if (place := after[last]) is not None and bonus is not None:
-            more.append((place, bonus))
-            if drawn and step.accepted < tree.drafted:
-                carried = step.verdict.terms.get("block_p")
-                redrawn[place] = 1.0 if carried is None else float(carried[last])
-    others = np.asarray(more, dtype=np.int64).reshape(-1, 2)
-    place, token, rank = _comparisons(firsts[of], ranked[of], target.likeliest[rows], others)
-    later = np.flatnonzero(rank < 0)
+        extra_pairs += [(place, token) for parent, token in children if (place := node_places[parent]) is not None]
+        if (place := node_places[last]) is not None and bonus is not None:
+            extra_pairs.append((place, bonus))
+            if is_drawn and step.accepted < tree.drafted:
+                block_terms = step.verdict.terms.get("block_p")
+                redrawn[place] = 1.0 if block_terms is None else float(block_terms[last])
+    pair_array = np.asarray(extra_pairs, dtype=np.int64).reshape(-1, 2)
+    place, token, rank = _comparisons(firsts[of], ranking[of], target.likeliest[rows], pair_array)
+    later_rows = np.flatnonzero(rank < 0)
     can = token if vocab is None else vocab.places[token]
-    where, ids, row, own, known, unranked = send(
-        q.device, place, token, np.asarray(of)[place], can.clip(0), (can >= 0).astype(np.float32), later
+    target_rows, ids, row, columns, known_mask, unranked_places = send(
+        q.device, place, token, np.asarray(of)[place], can.clip(0), (can >= 0).astype(np.float32), later_rows
     )
-    chosen = q[row, own] * known
-    left = [residual(p[i] * share, q[of[i]])[ids[where == i]].double() for i, share in redrawn.items()]
-    ahead = higher(q, row[unranked], chosen[unranked])
-    drafter_prob, prob, rank[later], *instead = fetch(chosen.double(), p[where, ids].double(), ahead, *left)
+    draft_probs = q[row, columns] * known_mask
+    residual_parts = [residual(p[i] * share, q[of[i]])[ids[target_rows == i]].double() for i, share in redrawn.items()]
+    new_ranks = higher(q, row[unranked_places], draft_probs[unranked_places])
+    drafter_prob, prob, rank[later_rows], *instead = fetch(
+        draft_probs.double(), p[target_rows, ids].double(), new_ranks, *residual_parts
+    )
     residuals = np.full(len(token), np.nan)
     for i, values in zip(redrawn, instead, strict=True):
         residuals[place == i] = values
@@ -184,14 +196,14 @@ def guesses(
 
 def _comparisons(
     firsts: Int[np.ndarray, "nodes k"], ranks: Int[np.ndarray, "nodes k"], likeliest: Int[np.ndarray, "nodes t"],
-    more: Int[np.ndarray, "others 2"],
+    extra_pairs: Int[np.ndarray, "others 2"],
 ) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " rows"], Int[np.ndarray, " rows"]]:  # fmt: skip
     """(node, token, the drafter's rank of it) of each token that is compared after a node, once: the drafter's first
     ones, the target's, and (node, token) besides. Rank -1: none of the drafter's first.
     """
     nodes = np.arange(len(firsts))
-    node = np.concatenate([nodes.repeat(firsts.shape[1]), nodes.repeat(likeliest.shape[1]), more[:, 0]])
-    token = np.concatenate([firsts.ravel(), likeliest.ravel(), more[:, 1]])
+    node = np.concatenate([nodes.repeat(firsts.shape[1]), nodes.repeat(likeliest.shape[1]), extra_pairs[:, 0]])
+    token = np.concatenate([firsts.ravel(), likeliest.ravel(), extra_pairs[:, 1]])
     rank = np.concatenate([ranks.ravel(), np.full(len(token) - ranks.size, -1)])
-    once = np.sort(np.unique(node * (token.max() + 1) + token, return_index=True)[1])  # as they were given
-    return node[once], token[once], rank[once]
+    unique_rows = np.sort(np.unique(node * (token.max() + 1) + token, return_index=True)[1])  # as they were given
+    return node[unique_rows], token[unique_rows], rank[unique_rows]

@@ -52,13 +52,13 @@ class OneRow:
         kind = size, session.target.engines.state
         self._decoded_ms += decode_ms
         if kind not in self._measured or self._decoded_ms >= self._measured[kind][1]:
-            started = time.perf_counter()
+            start_time = time.perf_counter()
             ms = one_row_ms(session)
-            taken = (time.perf_counter() - started) * 1e3
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            elapsed_ms = (time.perf_counter() - start_time) * 1e3
+            timestamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             words = f"{engine}, static forwards ready" if static and engine != "eager" else engine
-            measured = RowTime(ms, run, now, words, ((1 << size >> 1) + 1, 1 << size))
-            self._measured[kind] = measured, self._decoded_ms + taken / SHARE
+            row_time = RowTime(ms, run, timestamp, words, ((1 << size >> 1) + 1, 1 << size))
+            self._measured[kind] = row_time, self._decoded_ms + elapsed_ms / SHARE
         return self._measured[kind][0]
 
 

@@ -146,11 +146,11 @@ class Run:
 
     def _is_time(self) -> bool:
         """True where the steps that wait are to be recorded now."""
-        passed = time.perf_counter() - self._recorded_at
-        most = RECORD_BYTES.get(self.decoding.target.device.type, 0)
-        if passed > RECORD_SECONDS or self._waiting_bytes >= 2 * most:
+        elapsed_s = time.perf_counter() - self._recorded_at
+        byte_limit = RECORD_BYTES.get(self.decoding.target.device.type, 0)
+        if elapsed_s > RECORD_SECONDS or self._waiting_bytes >= 2 * byte_limit:
             return True
-        return passed >= EVENT_SECONDS and (len(self._waiting) >= RECORD_STEPS or self._waiting_bytes >= most)
+        return elapsed_s >= EVENT_SECONDS and (len(self._waiting) >= RECORD_STEPS or self._waiting_bytes >= byte_limit)
 
     def finish(self) -> Trace:
         """The trace, once the run has come to its end."""
@@ -158,19 +158,21 @@ class Run:
             pass
         return self.trace
 
-    def one_step(self, step: Step, followed: Sequence[int] = ()) -> Trace:
+    def one_step(self, step: Step, output_tail: Sequence[int] = ()) -> Trace:
         """The trace of one step that was taken where the decoding's session stands; what was written before it counts
-        as prompt. ``followed`` is the output that came after it, by which candidates are judged.
+        as prompt. ``output_tail`` is the output that came after it, by which candidates are judged.
         """
         trace, run = self.trace, self.trace.run
-        written = self.decoding.context.tokens[run["prompt_length"] :].tolist()
-        self.rows.read(written, "output")
-        run["prompt_length"] += len(written)
+        output_tokens = self.decoding.context.tokens[run["prompt_length"] :].tolist()
+        self.rows.read(output_tokens, "output")
+        run["prompt_length"] += len(output_tokens)
         self._begin()
         self._waiting.append((replace(step, index=0), float(step.draft_ms) + float(step.verify_ms)))
         self._record()
-        after = list(followed) if tuple(followed[: len(step.emitted)]) == step.emitted else list(step.emitted)
-        text = {"id": trace.tables["tokens"]["id"][: run["prompt_length"]] + after}
+        continuation = (
+            list(output_tail) if tuple(output_tail[: len(step.emitted)]) == step.emitted else list(step.emitted)
+        )
+        text = {"id": trace.tables["tokens"]["id"][: run["prompt_length"]] + continuation}
         metrics.fill_would_accept(Trace(run, {**trace.tables, "tokens": text}))
         run["metrics"] = metrics.compute(trace)
         run["complete"] = True
@@ -187,8 +189,8 @@ class Run:
                 "passages": len(pool.starts),
                 "in_prompt": pool.positions is not None,
             }
-        if (kept := self.decoding.drafter.kept) is not None:
-            self.trace.run["kept"] = RunState(**kept, before=kept["count"])
+        if (run_state := self.decoding.drafter.kept) is not None:
+            self.trace.run["kept"] = RunState(**run_state, before=run_state["count"])
         if self.decoding.drafter.looks_at:
             self.trace.run["attention"] = RunAttention(**self.decoding.drafter.looks_at)
 
@@ -200,12 +202,12 @@ class Run:
         d = self.decoding
         options = {name: getattr(d, name) for name in ("sampling", "max_new_tokens", "stop_ids", "cancel")}
         plain = Decoding.of(d.target, d.given, BASELINE, **options)
-        again = len(d.prompt.tokens) > 1 and d.prompt.tokens == d.given.tokens
-        read = d.session is not None and again and d.target.shape.rotary_switch is None
+        is_repeat = len(d.prompt.tokens) > 1 and d.prompt.tokens == d.given.tokens
+        read = d.session is not None and is_repeat and d.target.shape.rotary_switch is None
         plain.prefill(d.session if read else None)
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         ids = [token for step in plain for token in step.emitted]  # known here: nothing is left to wait for
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - start_time
         if plain.stop == "cancelled":
             return {}
         self.trace.run["timings"]["plain_tokens_per_s"] = round(len(ids) / seconds, 3)
@@ -215,9 +217,9 @@ class Run:
     def _time(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Steps, with the time spent decoding them (recording excluded) added up in ``decode_ms``."""
         while True:
-            started = time.perf_counter()
+            start_time = time.perf_counter()
             step = next(steps, None)
-            self.decode_ms += (time.perf_counter() - started) * 1e3
+            self.decode_ms += (time.perf_counter() - start_time) * 1e3
             if step is None:
                 return
             yield step
@@ -239,8 +241,8 @@ class Run:
         run["timings"]["decode_ms"] = round(self.decode_ms, 3)
         if self.decoding.length is not None:
             run["length"] = self.decoding.length.to_json()
-        if (kept := self.decoding.drafter.kept) is not None:
-            run["kept"] = RunState(**{**run.get("kept", {}), **kept})
+        if (run_state := self.decoding.drafter.kept) is not None:
+            run["kept"] = RunState(**{**run.get("kept", {}), **run_state})
         session = self.decoding.session
         if session is not None and (store := session.cache.store) is not None:
             per_token = store.numel() // session.cache.capacity * store.element_size()
@@ -266,9 +268,9 @@ def record(
 def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
     """The method's part of a run's record: parameters, code, part, origins and declared numbers."""
     part = method.part_about(decoding.target, params) or getattr(decoding.drafter, "part", None)
-    more = {name: [*terms] for name, terms in LENGTH_TERMS.items()} if decoding.length else {}
+    extra_terms = {name: [*terms] for name, terms in LENGTH_TERMS.items()} if decoding.length else {}
     if not decoding.verifier.lossless and not decoding.sampling.greedy:
-        more.setdefault("node_terms", []).append(DISTANCE)
+        extra_terms.setdefault("node_terms", []).append(DISTANCE)
     return {
         "method": {
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary")},
@@ -280,7 +282,8 @@ def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
         },
         **({"part": part} if part else {}),
         **{
-            name: [asdict(one) for one in (*getattr(method, name), *more.get(name, ()))] for name in ("origins", *TERMS)
+            name: [asdict(term) for term in (*getattr(method, name), *extra_terms.get(name, ()))]
+            for name in ("origins", *TERMS)
         },
     }
 

@@ -71,9 +71,9 @@ class RowCosts:
 
     def beside(self, rows: int) -> RowCosts:
         """Of one run whose forward has so many rows of others: L(rows + n), which this run's steps do not change."""
-        made = copy.copy(self)
-        made.base, made.follows = self.base[rows:], False
-        return made
+        costs = copy.copy(self)
+        costs.base, costs.follows = self.base[rows:], False
+        return costs
 
     @classmethod
     def of(cls, target: Target) -> RowCosts:
@@ -81,14 +81,14 @@ class RowCosts:
         machine, else a short measurement, kept with the target.
         """
         sizes = static_sizes(target)
-        kept: dict[Any, Curve] = target.companions.setdefault("row costs", {})
+        curves: dict[Any, Curve] = target.companions.setdefault("row costs", {})
         state = target.engines.state
-        if state not in kept:
+        if state not in curves:
             latency = load_latency(target)
-            kept[state] = (
+            curves[state] = (
                 measure(target) if latency is None else Curve(latency.rows, latency.median, "kept for this machine")
             )
-        return cls(kept[state], sizes)
+        return cls(curves[state], sizes)
 
 
 def static_sizes(target: Target) -> tuple[int, ...]:
@@ -99,12 +99,12 @@ def static_sizes(target: Target) -> tuple[int, ...]:
 
 def forward_times(session: Session, draft: Draft, count: int) -> list[float]:
     """Milliseconds of verify forwards, one after another, behind one that is not timed."""
-    taken = []
+    times = []
     for _ in range(1 + count):
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         int(session.score(draft).logits[0].argmax())  # waits for the device
-        taken.append((time.perf_counter() - started) * 1e3)
-    return taken[1:]
+        times.append((time.perf_counter() - start_time) * 1e3)
+    return times[1:]
 
 
 @torch.inference_mode()
@@ -119,9 +119,9 @@ def measure(target: Target) -> Curve:
     session = target.session(Needs(), context + 1)
     session.prefill([token % vocab for token in range(context)])
     times: dict[int, float] = {}
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     for size in SIZES:
-        late = len(times) > 1 and time.perf_counter() - started > SECONDS
+        late = len(times) > 1 and time.perf_counter() - start_time > SECONDS
         reach = size if target.shape.rotary in ROTARIES else min(session.reach, size)
         lines = -(-size // reach) if reach > 0 else size
         if size > 1 and (late or context + size > target.context_length or reach < 1 or lines > vocab):

@@ -44,14 +44,12 @@ WITH_TOKENS = ("nodes", "targets", "guesses", "probes", "pruned", "lattice")
 class Recording:
     """Writes the rows of one run into its trace, in the order in which things were decided."""
 
-    def __init__(
-        self, trace: Trace, pieces: Pieces | None, warpers: Chooser, verifier: Verifier | None = None
-    ) -> None:
+    def __init__(self, trace: Trace, pieces: Pieces | None, warpers: Chooser, verifier: Verifier | None = None) -> None:
         self.trace = trace
         self._pieces, self._warpers = pieces, warpers
         self._pieces_written: set[int] = set()
         self._columns = columns_with_defaults(trace.run)
-        self._terms = {table: [t["key"] for t in trace.run.get(declared, ())] for declared, table in TERMS.items()}
+        self._terms = {table: [t["key"] for t in trace.run.get(term_field, ())] for term_field, table in TERMS.items()}
         self._verifier = verifier if DISTANCE.key in self._terms["nodes"] else None  # of a lossy run
         self._pool: Pool | None = None  # where its tokens have to be recorded
         self._pool_written = np.zeros(0, dtype=bool)
@@ -90,7 +88,7 @@ class Recording:
         rows = self._rows(*STEP_TABLES, *(["pool"] if self._pool is not None else []))
         near = self._near(steps[0].index)
         numbers = TargetNumbers(steps, self.trace.run.get("first_choices"))
-        guessed, betas = guesses(steps, self._warpers, numbers)
+        guess_columns, betas = guesses(steps, self._warpers, numbers)
         ids: list[int] = []
         for i, (step, elapsed) in enumerate(zip(steps, elapsed_ms, strict=True)):
             self._add_step(rows, step, numbers, i, elapsed, betas)
@@ -103,8 +101,8 @@ class Recording:
                 continue
             for looks in (step.draft.looks, step.learned and step.learned.looks):
                 if looks is not None:
-                    for some in looked_at(looks):
-                        rows.add("attention", len(some["node"]), {"step": step.index, **some})
+                    for look_columns in looked_at(looks):
+                        rows.add("attention", len(look_columns["node"]), {"step": step.index, **look_columns})
             if step.draft.probes:
                 self._add_probes(rows, step)
             if (cut := step.draft.left_out) is not None:
@@ -115,13 +113,15 @@ class Recording:
                 })  # fmt: skip
             if step.draft.lattice is not None:
                 _add_lattice(rows, step.index, step.draft.lattice())
-            if (own := step.draft.translated) is not None:
-                rows.add("assistant", len(own.tokens), {
-                    "step": step.index, "token": own.tokens, "hex": [piece.hex() for piece in own.pieces],
-                    "draft_prob": finite(np.asarray(own.probabilities)), "first": own.first, "last": own.last,
+            if (translation := step.draft.translated) is not None:
+                rows.add("assistant", len(translation.tokens), {
+                    "step": step.index, "token": translation.tokens,
+                    "hex": [piece.hex() for piece in translation.pieces],
+                    "draft_prob": finite(np.asarray(translation.probabilities)), "first": translation.first,
+                    "last": translation.last,
                 })  # fmt: skip
             ids += step.emitted
-        for table, columns in (("targets", numbers.targets), ("guesses", {} if near else guessed)):
+        for table, columns in (("targets", numbers.targets), ("guesses", {} if near else guess_columns)):
             if not columns:
                 continue
             rows.add(table, len(columns["step"]), columns)
@@ -138,8 +138,8 @@ class Recording:
         """The rows, added to the trace with the pieces of tokens that occur for the first time."""
         new = [i for i in dict.fromkeys(ids) if i not in self._pieces_written]
         self._pieces_written.update(new)
-        described = [self._pieces.of(i) if self._pieces is not None else (f"<{i}>".encode(), False) for i in new]
-        columns = {"id": new, "hex": [b.hex() for b, _ in described], "special": [s for _, s in described]}
+        pieces = [self._pieces.of(i) if self._pieces is not None else (f"<{i}>".encode(), False) for i in new]
+        columns = {"id": new, "hex": [b.hex() for b, _ in pieces], "special": [s for _, s in pieces]}
         rows.add("pieces", len(new), columns)
         self.trace.extend(rows.delta)
         self._cells += sum(len(values) for columns in rows.delta.values() for values in columns.values())
@@ -199,15 +199,15 @@ class Recording:
         emitted = {name: [values[node] for node in verdict.path[1:]] for name, values in shared.items()}
         origins = dict.fromkeys(emitted["origin"])
         if bonus is not None:
-            own = ("", -1, -1, numbers.bonus_prob[i], numbers.bonus_rank[i])
-            for values, value in zip(emitted.values(), own, strict=True):
+            bonus_values = ("", -1, -1, numbers.bonus_prob[i], numbers.bonus_rank[i])
+            for values, value in zip(emitted.values(), bonus_values, strict=True):
                 values.append(value)
         kinds = ["accepted"] * accepted + ([] if bonus is None else ["bonus" if drafted else "plain"])
         rows.add("tokens", len(step.emitted), {
             **emitted, "id": step.emitted, "segment": "output", "passage": -1, "step": step.index, "kind": kinds,
         })  # fmt: skip
-        learned = step.learned.notes if step.learned else {}
-        notes = {key: learned.get(key, draft.notes.get(key, math.nan)) for key in self._terms["steps"]}
+        learned_notes = step.learned.notes if step.learned else {}
+        notes = {key: learned_notes.get(key, draft.notes.get(key, math.nan)) for key in self._terms["steps"]}
         rows.add("steps", 1, {
             "context": step.context_length, "route": draft.route, "reason": "" if drafted else draft.reason,
             "drafted": drafted, "depth": deepest, "accepted": accepted, "emitted": len(step.emitted),
@@ -225,14 +225,14 @@ class Recording:
     def _add_candidates(self, rows: Rows, index: int, ranking: Candidates) -> int:
         """The chosen candidate and the best others; the number of those that are not recorded."""
         share = self._cells / MAX_CELLS
-        listed = min([most for least, most in FEWER if share >= least], default=LISTED)
-        ranking, rank = ranking.best(listed)
+        row_limit = min([limit for bound, limit in FEWER if share >= bound], default=LISTED)
+        ranking, rank = ranking.best(row_limit)
         count, score = len(ranking), np.asarray(ranking.score, dtype=np.float64)
-        chosen = (np.arange(count) == ranking.chosen).tolist()
+        is_chosen = (np.arange(count) == ranking.chosen).tolist()
         rows.add("candidates", count, {
             "step": index, "position": np.asarray(ranking.position).tolist(), "score": finite(score),
             "pool": -1 if ranking.pool is None or self._pool is None else np.asarray(ranking.pool).tolist(),
-            "length": np.asarray(ranking.length).tolist(), "rank": rank.tolist(), "chosen": chosen,
+            "length": np.asarray(ranking.length).tolist(), "rank": rank.tolist(), "chosen": is_chosen,
             "excluded": ranking.excluded or "", "would_accept": -1,
             **_terms({key: ranking.terms.get(key) for key in self._terms["candidates"]}),
         })  # fmt: skip
@@ -256,16 +256,16 @@ class Recording:
     def _add_pool(self, rows: Rows, pool: Pool, drafts: list[Draft]) -> None:
         """The pool's tokens not yet recorded: all of them at first, or (of a long pool) those around what was used."""
         count = len(pool.tokens)
-        wanted = np.arange(0)
+        positions = np.arange(0)
         if count > WHOLE_POOL:
             places = [np.asarray(draft.pool, dtype=np.int64) for draft in drafts]
             places += [d.candidates.pool for d in drafts if d.candidates is not None and d.candidates.pool is not None]
-            used = np.unique(np.concatenate(places))
-            around = used[used >= 0][:, None] + np.arange(-POOL_AROUND, POOL_AROUND + 1)
-            wanted = np.unique(np.clip(around, 0, count - 1))
+            used_places = np.unique(np.concatenate(places))
+            windows = used_places[used_places >= 0][:, None] + np.arange(-POOL_AROUND, POOL_AROUND + 1)
+            positions = np.unique(np.clip(windows, 0, count - 1))
         elif not self._pool_written.any():
-            wanted = np.arange(count)
-        new = wanted[~self._pool_written[wanted]]
+            positions = np.arange(count)
+        new = positions[~self._pool_written[positions]]
         self._pool_written[new] = True
         rows.add("pool", len(new), {
             "position": new.tolist(), "id": pool.tokens[new].tolist(), "passage": pool.passages[new].tolist(),
@@ -276,20 +276,20 @@ def _add_lattice(rows: Rows, index: int, lattice: Lattice) -> None:
     """A lattice's candidates and, between the first ``EDGES`` of neighbouring positions and the walk, transitions."""
     tokens, logprobs, walk = fetch(lattice.tokens, lattice.logprobs, lattice.walk)
     count = tokens.shape[1]
-    walked = np.arange(count) == walk[:, None]
+    walk_mask = np.arange(count) == walk[:, None]
     depth, rank = (axis.ravel() for axis in np.indices(tokens.shape))
     rows.add("lattice", tokens.size, {
         "step": index, "depth": (depth + 1).tolist(), "rank": rank.tolist(), "token": tokens.ravel().tolist(),
-        "logprob": finite(logprobs.ravel()), "walked": walked.ravel().tolist(),
+        "logprob": finite(logprobs.ravel()), "walked": walk_mask.ravel().tolist(),
     })  # fmt: skip
     if lattice.transitions is None:
         return
     (scores,) = fetch(lattice.transitions)
-    drawn = walked | (np.arange(count) < EDGES)
-    pairs = drawn[:, None, :] & np.concatenate([np.arange(count)[None] == 0, drawn[:-1]])[:, :, None]
-    at, before, after = np.nonzero(pairs)
+    node_mask = walk_mask | (np.arange(count) < EDGES)
+    pairs = node_mask[:, None, :] & np.concatenate([np.arange(count)[None] == 0, node_mask[:-1]])[:, :, None]
+    at, parent_ranks, child_ranks = np.nonzero(pairs)
     rows.add("transitions", len(at), {
-        "step": index, "depth": (at + 1).tolist(), "before": before.tolist(), "rank": after.tolist(),
+        "step": index, "depth": (at + 1).tolist(), "before": parent_ranks.tolist(), "rank": child_ranks.tolist(),
         "score": finite(scores[pairs]),
     })  # fmt: skip
 

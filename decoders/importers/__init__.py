@@ -28,7 +28,12 @@ __all__ = ["ImportFault", "ImportResult", "Importer", "NotALog", "check_size", "
 def importers() -> tuple[Importer, ...]:
     """All importers, the most particular first."""
     modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
-    return tuple(sorted((m.IMPORTER for m in modules if hasattr(m, "IMPORTER")), key=lambda one: (one.order, one.name)))
+    return tuple(
+        sorted(
+            (m.IMPORTER for m in modules if hasattr(m, "IMPORTER")),
+            key=lambda importer: (importer.order, importer.name),
+        )
+    )
 
 
 def check_size(size: int, name: str = "") -> None:
@@ -43,21 +48,21 @@ def open_log(data: bytes, name: str = "", kind: str | None = None) -> ImportResu
     Raises ImportFault, one sentence, for a file in which nothing was found: never another exception.
     """
     check_size(len(data), name)
-    by_name = {one.name: one for one in importers()}
+    by_name = {importer.name: importer for importer in importers()}
     if kind is not None and kind not in by_name:
         raise ImportFault(f"there is no importer {kind!r}: choose one of {', '.join(by_name)}")
     source, notes = Source(data, name), list[str]()
     for importer in importers() if kind is None else (by_name[kind],):
-        opened = importer.open(source)
-        if opened.traces or opened.numbers:
+        contents = importer.open(source)
+        if contents.traces or contents.numbers:
             try:
-                for trace in opened.traces:
+                for trace in contents.traces:
                     check(trace)
             except TraceError as problem:
                 raise ImportFault(f"{name or 'the file'} cannot be shown: {problem}") from problem
-            return opened
-        notes = notes or opened.notes
-    nothing = f"{name or 'the file'} holds nothing that is known of speculative decoding"
+            return contents
+        notes = notes or contents.notes
+    failure = f"{name or 'the file'} holds nothing that is known of speculative decoding"
     if notes:
-        raise ImportFault(f"{nothing}: {notes[0]}")
-    raise NotALog(f"{nothing}; known: {', '.join(one.title for one in importers())}")
+        raise ImportFault(f"{failure}: {notes[0]}")
+    raise NotALog(f"{failure}; known: {', '.join(importer.title for importer in importers())}")

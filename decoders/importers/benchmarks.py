@@ -77,8 +77,8 @@ def _read_rows(source: Source, table: Table, contents: Contents) -> None:
     rows, positions = dict[str, Any](), list[float]()
 
     def end() -> None:
-        told = positions or any(re.search("accept|draft", name, re.IGNORECASE) for name in rows)
-        if told and len(contents.numbers) < MOST_REQUESTS:
+        has_counts = positions or any(re.search("accept|draft", name, re.IGNORECASE) for name in rows)
+        if has_counts and len(contents.numbers) < MOST_REQUESTS:
             contents.numbers.append(_numbers(table, rows, positions, len(contents.numbers)))
         rows.clear()
         positions.clear()
@@ -111,7 +111,7 @@ def _plain(text: str) -> float | int | None:
         return None
 
 
-def _numbers(table: Table, rows: dict[str, Any], positions: list[float], before: int) -> Numbers:
+def _numbers(table: Table, rows: dict[str, Any], positions: list[float], table_index: int) -> Numbers:
     totals = {count: rows[name] for name, count in table.counts.items() if isinstance(rows.get(name), int)}
     values = {name: f"{value:g}%" if name.endswith("(%)") else value for name, value in rows.items()}
     if positions:
@@ -121,7 +121,7 @@ def _numbers(table: Table, rows: dict[str, Any], positions: list[float], before:
         values["Mean acceptance length"] = mean
     if table.title == "SGLang's bench_serving":
         values["Mean acceptance length"] = rows.get("Accept length")
-    return Numbers.of(table.title if not before else f"{table.title}, table {before + 1}", values, totals)
+    return Numbers.of(table.title if not table_index else f"{table.title}, table {table_index + 1}", values, totals)
 
 
 SAVED: tuple[tuple[str, Callable[[set[str]], bool]], ...] = (
@@ -137,16 +137,16 @@ def _read_saved(source: Source) -> Iterator[Numbers]:
         title = next((title for title, fits in SAVED if fits(set(map(str, value)))), None)
         if title is None or "choices" in value:
             continue
-        said = about_drafts(value)
-        totals = totals_of(said) | totals_of({"completion_tokens": value.get("total_output_tokens")})
-        made = Numbers.of(title if not place else f"{title}, result {place + 1}", said, totals)
+        fields = about_drafts(value)
+        totals = totals_of(fields) | totals_of({"completion_tokens": value.get("total_output_tokens")})
+        numbers = Numbers.of(title if not place else f"{title}, result {place + 1}", fields, totals)
         length = value.get("spec_decode_acceptance_length", value.get("accept_length"))
         rate = number(value.get("spec_decode_acceptance_rate"))
         if rate is not None:
-            made.values["spec_decode_acceptance_rate"] = f"{rate:g}%"
+            numbers.values["spec_decode_acceptance_rate"] = f"{rate:g}%"
         if number(length) is not None:
-            made.values["Mean acceptance length"] = length
-        yield made
+            numbers.values["Mean acceptance length"] = length
+        yield numbers
 
 
 IMPORTER = Importer("benchmark", "A benchmark's printed numbers", read, order=18)

@@ -44,7 +44,7 @@ def answers(documents: Iterable[Document]) -> list[Answer]:
 
     Raises ImportFault as ``check_tokens`` does.
     """
-    gathered: dict[tuple[str, int], Answer] = {}
+    partial_answers: dict[tuple[str, int], Answer] = {}
     last, tokens = "", 0
     for number_, document in enumerate(documents):
         value = document.value
@@ -52,32 +52,32 @@ def answers(documents: Iterable[Document]) -> list[Answer]:
             continue
         key = value.get("id")
         if not isinstance(key, str) or not key:
-            goes_on = any(isinstance(one, dict) and "delta" in one for one in value["choices"])
+            goes_on = any(isinstance(choice, dict) and "delta" in choice for choice in value["choices"])
             key = last if goes_on and last else f"request {number_ + 1}"
         last = key
         for choice in dicts(value["choices"]) or [{}]:
             place = whole(choice.get("index")) or 0
-            if (key, place) not in gathered:
-                if len(gathered) > MOST_REQUESTS:
+            if (key, place) not in partial_answers:
+                if len(partial_answers) > MOST_REQUESTS:
                     continue
-                gathered[key, place] = Answer(Request(f"{key} ({place})" if place else key))
-            tokens += _add(gathered[key, place], value, choice, document.at)
+                partial_answers[key, place] = Answer(Request(f"{key} ({place})" if place else key))
+            tokens += _add(partial_answers[key, place], value, choice, document.at)
             check_tokens(tokens)
-    for answer in gathered.values():
+    for answer in partial_answers.values():
         answer.request.text = "".join(answer.texts)
         answer.request.said = usage(answer) | {
             path: value for part in answer.parts for path, value in about_drafts(part).items()
         }
         _take_echo(answer)
-    return list(gathered.values())
+    return list(partial_answers.values())
 
 
 def _take_echo(answer: Answer) -> None:
     """Take an echoed prompt out of the output: by its count of tokens, or by its text."""
-    request, said = answer.request, answer.request.said
-    prompt, written = (whole(said.get(f"usage.{name}_tokens")) for name in ("prompt", "completion"))
+    request, fields = answer.request, answer.request.said
+    prompt, output_count = (whole(fields.get(f"usage.{name}_tokens")) for name in ("prompt", "completion"))
     tokens, count = request.tokens, 0
-    if prompt and request.counted and written is not None and len(tokens) == prompt + written:
+    if prompt and request.counted and output_count is not None and len(tokens) == prompt + output_count:
         count = prompt
     elif request.prompt and not request.counted and len(answer.chunks) == 1:
         text = "".join(str(token.text or "") for token in tokens)
@@ -131,16 +131,16 @@ def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
     of an answer and as one token of a stream's chunk.
     """
     ids = numbers(choice.get("token_ids")) or []
-    told = choice.get("logprobs")
+    logprobs = choice.get("logprobs")
     tokens: list[Token] = []
-    if isinstance(told, dict) and isinstance(told.get("content"), list):
-        tokens = [chat_token(one) for one in dicts(told["content"])]
-    elif isinstance(told, dict) and isinstance(told.get("tokens"), list):
-        tokens = _completion_tokens(told)
+    if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
+        tokens = [chat_token(entry) for entry in dicts(logprobs["content"])]
+    elif isinstance(logprobs, dict) and isinstance(logprobs.get("tokens"), list):
+        tokens = _completion_tokens(logprobs)
     if ids and len(tokens) != len(ids):
-        tokens = [Token(one) for one in ids]
-    for token, one in zip(tokens, ids, strict=False):
-        token.id = one
+        tokens = [Token(token_id) for token_id in ids]
+    for token, known_id in zip(tokens, ids, strict=False):
+        token.id = known_id
     if tokens:
         return tokens
     text = text_of(part)
@@ -161,7 +161,7 @@ def _first_text(part: dict[str, Any], names: tuple[str, ...]) -> str:
     for name in names:
         value = part.get(name)
         if isinstance(value, list):
-            value = "".join(one["text"] for one in dicts(value) if isinstance(one.get("text"), str))
+            value = "".join(fragment["text"] for fragment in dicts(value) if isinstance(fragment.get("text"), str))
         if isinstance(value, str) and value:
             return value
     return ""
@@ -169,22 +169,22 @@ def _first_text(part: dict[str, Any], names: tuple[str, ...]) -> str:
 
 def _choice(token: Any, raw: Any, logprob: Any, token_id: Any = None) -> Choice:
     text = bytes(raw) if isinstance(raw, list) and all(type(b) is int and 0 <= b < 256 for b in raw) else token
-    if isinstance(token, str) and (named := TOKEN_ID.fullmatch(token)):
-        return int(named[1]), None, from_log(logprob)
+    if isinstance(token, str) and (match := TOKEN_ID.fullmatch(token)):
+        return int(match[1]), None, from_log(logprob)
     return whole(token_id), text if isinstance(text, str | bytes) else None, from_log(logprob)  # type: ignore[return-value]
 
 
-def chat_token(one: dict[str, Any]) -> Token:
+def chat_token(entry: dict[str, Any]) -> Token:
     """A token of ``logprobs.content``, or of llama.cpp's ``completion_probabilities``, which tells its id, too."""
-    own, *top = (
-        _choice(told.get("token"), told.get("bytes"), told.get("logprob"), told.get("id"))
-        for told in (one, *dicts(one.get("top_logprobs"))[:20])
+    main_choice, *top = (
+        _choice(choice.get("token"), choice.get("bytes"), choice.get("logprob"), choice.get("id"))
+        for choice in (entry, *dicts(entry.get("top_logprobs"))[:20])
     )
-    return Token(*own, top)
+    return Token(*main_choice, top)
 
 
-def _completion_tokens(told: dict[str, Any]) -> list[Token]:
-    names, logprobs, tops = (told.get(name) or [] for name in ("tokens", "token_logprobs", "top_logprobs"))
+def _completion_tokens(record: dict[str, Any]) -> list[Token]:
+    names, logprobs, tops = (record.get(name) or [] for name in ("tokens", "token_logprobs", "top_logprobs"))
     tokens = []
     for place, name in enumerate(names):
         logprob = logprobs[place] if isinstance(logprobs, list) and place < len(logprobs) else None
@@ -202,4 +202,4 @@ def timings(answer: Answer) -> list[float | None]:
 def usage(answer: Answer) -> dict[str, Any]:
     """The token counts that the answer names, those within others by their paths."""
     counts = [part["usage"] for part in answer.parts if isinstance(part.get("usage"), dict)]
-    return {f"usage.{path}": value for one in counts for path, value in flat(one) if number(value) is not None}
+    return {f"usage.{path}": value for count in counts for path, value in flat(count) if number(value) is not None}

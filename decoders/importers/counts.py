@@ -19,8 +19,8 @@ def read(source: Source) -> Contents | None:
             continue
         totals = totals_of({path: value for path, value in flat(document.value) if number(value) is not None})
         if "drafted" in totals and "accepted" in totals:
-            said = about_drafts(document.value)
-            contents.numbers.append(Numbers.of(f"object {place + 1}", said, totals))
+            fields = about_drafts(document.value)
+            contents.numbers.append(Numbers.of(f"object {place + 1}", fields, totals))
     return contents if contents.numbers else None
 
 

@@ -52,13 +52,15 @@ def snake(name: str) -> str:
     return CAMEL.sub("_", name.partition("{")[0].rpartition(".")[2][:80]).lower()
 
 
-def merge_fields(said: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def merge_fields(old_fields: Mapping[str, Any], new_fields: Mapping[str, Any]) -> dict[str, Any]:
     """Join two places in which a server says the same: a field by its path goes where the other has it by its name.
 
     >>> merge_fields({"timings.draft_n": 3, "usage.x": 1}, {"draft_n": 3})
     {'usage.x': 1, 'draft_n': 3}
     """
-    return {path: value for path, value in said.items() if path.rpartition(".")[2] not in told} | dict(told)
+    return {path: value for path, value in old_fields.items() if path.rpartition(".")[2] not in new_fields} | dict(
+        new_fields
+    )
 
 
 def flat(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -68,26 +70,26 @@ def flat(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     [('usage.completion_tokens', 3), ('choices.index', 0)]
     """
     waiting = deque[tuple[str, Any, int]]([("", value, 0)])
-    looked = 0
-    while waiting and looked < MOST_FIELDS:
+    field_count = 0
+    while waiting and field_count < MOST_FIELDS:
         path, inner, depth = waiting.popleft()
-        for name, one in list(inner.items())[:400]:
-            looked += 1
+        for name, entry in list(inner.items())[:400]:
+            field_count += 1
             if not isinstance(name, str) or name in NOT_LOOKED_INTO:
                 continue
             place = f"{path}.{name[:80]}" if path else name[:80]
-            several = one[:MOST_LISTED] if isinstance(one, list) else [one]
+            several = entry[:MOST_LISTED] if isinstance(entry, list) else [entry]
             objects = [item for item in several if isinstance(item, dict)]
             if objects and depth < MOST_DEPTH:
                 waiting += [(place, item, depth + 1) for item in objects]
             elif not objects:
-                yield place, one
+                yield place, entry
 
 
 def about_drafts(value: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a document whose names speak of drafts, by their paths: numbers, short texts and lists."""
-    found = {path: one for path, one in flat(value) if ABOUT_DRAFTS.search(snake(path))}
-    return {path: one for path, one in found.items() if _says(one)}
+    fields = {path: item for path, item in flat(value) if ABOUT_DRAFTS.search(snake(path))}
+    return {path: item for path, item in fields.items() if _says(item)}
 
 
 def _says(value: Any) -> bool:
@@ -96,7 +98,7 @@ def _says(value: Any) -> bool:
     return isinstance(value, bool) or number(value) is not None or (isinstance(value, list) and bool(value))
 
 
-def totals_of(said: Mapping[str, Any]) -> dict[str, Any]:
+def totals_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The counts among a server's own numbers, each by the first of its names; counts that cannot be are left out.
 
     >>> totals_of({"draft_n": 8, "draft_n_accepted": 3, "usage.completion_tokens": 9})
@@ -104,14 +106,14 @@ def totals_of(said: Mapping[str, Any]) -> dict[str, Any]:
     >>> totals_of({"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 1})
     {'accepted': 3, 'drafted': 4}
     """
-    plain = {snake(name): value for name, value in reversed(list(said.items()))}
+    plain = {snake(name): value for name, value in reversed(list(fields.items()))}
     totals: dict[str, Any] = {}
     for count, names in ALIASES.items():
-        if (found := next((n for name in names if (n := _count(plain.get(name))) is not None), None)) is not None:
-            totals[count] = found
-    rejected, accepted = totals.pop("rejected", None), totals.get("accepted")
-    if "drafted" not in totals and rejected is not None and accepted is not None and accepted + rejected:
-        totals["drafted"] = accepted + rejected
+        if (amount := next((n for name in names if (n := _count(plain.get(name))) is not None), None)) is not None:
+            totals[count] = amount
+    reject_count, accepted = totals.pop("rejected", None), totals.get("accepted")
+    if "drafted" not in totals and reject_count is not None and accepted is not None and accepted + reject_count:
+        totals["drafted"] = accepted + reject_count
     if "drafted" not in totals and not totals.get("accepted"):
         totals.pop("accepted", None)
     if "steps" not in totals and (steps := steps_by_length(totals.get("tokens"), plain)) is not None:
@@ -151,8 +153,8 @@ def field_words(fields: Mapping[str, Any]) -> str:
     'a.draft_x = 3, spec_mode = tree'
     """
     words = [f"{clean(path[-80:])} = {_short(value)}" for path, value in list(fields.items())[:MOST_NAMED]]
-    more = len(fields) - len(words)
-    return ", ".join(words) + (f" and {more} more" if more else "")
+    extra_count = len(fields) - len(words)
+    return ", ".join(words) + (f" and {extra_count} more" if extra_count else "")
 
 
 def _short(value: Any) -> str:

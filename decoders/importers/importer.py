@@ -36,7 +36,7 @@ class Numbers:
     totals: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, title: str, said: Mapping[str, Any], totals: Mapping[str, Any]) -> Numbers:
+    def of(cls, title: str, fields: Mapping[str, Any], totals: Mapping[str, Any]) -> Numbers:
         """A server's own numbers, and the rates that its counts give.
 
         >>> Numbers.of("the server", {"draft_n": 8}, {"drafted": 8, "accepted": 3}).values
@@ -44,7 +44,7 @@ class Numbers:
         """
         counts = check_totals(totals)
         rates = AcceptanceSums.of_totals(counts).values()
-        values = {**said, **{label: rates[key] for label, key in RATES.items() if rates[key]}}
+        values = {**fields, **{label: rates[key] for label, key in RATES.items() if rates[key]}}
         return cls(title, values, counts if ABOUT.intersection(counts) else {})
 
 
@@ -91,8 +91,8 @@ class Importer:
             _settle(request, contents)
         traces = [trace_of(request, self.name, self.title) for request in _with_output(contents)]
         if contents.unread:
-            many = contents.unread > 1
-            lines = f"{contents.unread:,} lines like step lines were" if many else "1 line like a step line was"
+            is_plural = contents.unread > 1
+            lines = f"{contents.unread:,} lines like step lines were" if is_plural else "1 line like a step line was"
             contents.notes.append(f"{lines} not read")
         if (traces or contents.numbers) and (unused := self._find_unused(source, contents)):
             contents.notes.append(f"fields about drafts that were not used: {field_words(unused)}")
@@ -102,20 +102,20 @@ class Importer:
         """The fields about drafts in the file's documents that are neither used nor shown; none in a log of text."""
         if not source.was_searched:
             return {}
-        shown = {snake(name) for request in contents.requests for name in request.said}
-        shown |= {snake(name) for numbers in contents.numbers for name in numbers.values} | self.fields
-        found: dict[str, Any] = {}
+        shown_names = {snake(name) for request in contents.requests for name in request.said}
+        shown_names |= {snake(name) for numbers in contents.numbers for name in numbers.values} | self.fields
+        unused_fields: dict[str, Any] = {}
         for document in islice(source.documents, MOST_LOOKED):
             for path, value in about_drafts(document.value).items():
-                if snake(path) not in shown:
-                    found.setdefault(path, value)
-        return found
+                if snake(path) not in shown_names:
+                    unused_fields.setdefault(path, value)
+        return unused_fields
 
 
 def _settle(request: Request, contents: Contents) -> None:
     """Complete a request's totals by its server's own numbers; one that tells counts alone becomes numbers."""
-    own = {name: count for name, count in request.totals.items() if count is not None}
-    request.totals = check_totals({**totals_of(request.said), **own})
+    known_totals = {name: count for name, count in request.totals.items() if count is not None}
+    request.totals = check_totals({**totals_of(request.said), **known_totals})
     if request.tokens or not ABOUT.intersection(request.totals):
         return
     count = request.totals.get("tokens")
@@ -140,8 +140,8 @@ def _with_output(contents: Contents) -> Iterator[Request]:
             if not ABOUT.intersection(request.totals):
                 contents.notes.append(f"{name} has no output in this file")
         elif request.rows > MOST_ROWS:
-            told = "tokens, their first choices and drafted tokens are"
-            contents.notes.append(f"{name} was left out: its {told} {request.rows:,}, and {MOST_ROWS:,} are allowed")
+            subject = "tokens, their first choices and drafted tokens are"
+            contents.notes.append(f"{name} was left out: its {subject} {request.rows:,}, and {MOST_ROWS:,} are allowed")
         else:
             rows += request.rows
             yield request

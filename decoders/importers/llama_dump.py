@@ -56,9 +56,11 @@ def _add(request: Request, value: dict[str, Any], drafted: int, accepted: int) -
     draft = [_choices(place, ids[i] if i < len(ids) else None) for i, place in enumerate(dicts(places)[:drafted])]
     if len(draft) != drafted or not all(draft):
         draft = [[(token, None, None)] for token in ids[:drafted]] if len(ids) >= drafted else []
-    own = numbers(value.get("tgt_tok")) or []
-    stood: list[int | None] = [choices[0][0] for choices in draft[:accepted]] if draft else [None] * accepted
-    request.tokens += [Token(token) for token in (*stood, own[accepted] if len(own) > accepted else None)]
+    target_tokens = numbers(value.get("tgt_tok")) or []
+    accepted_tokens: list[int | None] = [choices[0][0] for choices in draft[:accepted]] if draft else [None] * accepted
+    request.tokens += [
+        Token(token) for token in (*accepted_tokens, target_tokens[accepted] if len(target_tokens) > accepted else None)
+    ]
     step = ServerStep(accepted + 1, accepted, drafted, draft)
     targets = dicts(value.get("target"))
     if targets:
@@ -68,26 +70,26 @@ def _add(request: Request, value: dict[str, Any], drafted: int, accepted: int) -
         step.draft_ms, step.verify_ms, step.ms = (number(time.get(name)) for name in ("draft", "verify", "step"))
     assert request.steps is not None
     request.steps.append(step)
-    dropped = whole(value.get("pmin_drop"))
-    if dropped:
-        request.said["pmin_drop"] = request.said.get("pmin_drop", 0) + dropped
+    drop_count = whole(value.get("pmin_drop"))
+    if drop_count:
+        request.said["pmin_drop"] = request.said.get("pmin_drop", 0) + drop_count
 
 
 def _choices(place: dict[str, Any], token: int | None) -> list[Choice]:
     """The first choices of a position, the drafted one first."""
     drafted = whole(place.get("tok", token), 2**31 - 1)
     top: list[Choice] = []
-    for one in place["top"][:MOST_CHOICES] if isinstance(place.get("top"), list) else ():
-        if isinstance(one, dict):
-            pair = one.get("tok", one.get("id")), one.get("p")
+    for entry in place["top"][:MOST_CHOICES] if isinstance(place.get("top"), list) else ():
+        if isinstance(entry, dict):
+            pair = entry.get("tok", entry.get("id")), entry.get("p")
         else:
-            pair = (one[0], one[1]) if isinstance(one, list) and len(one) > 1 else (None, None)
-        if (other := whole(pair[0], 2**31 - 1)) is not None:
-            top.append((other, None, share(pair[1])))
+            pair = (entry[0], entry[1]) if isinstance(entry, list) and len(entry) > 1 else (None, None)
+        if (token_id := whole(pair[0], 2**31 - 1)) is not None:
+            top.append((token_id, None, share(pair[1])))
     if drafted is None:
         return top
-    own = next((p for other, _, p in top if other == drafted), share(place.get("p")))
-    return [(drafted, None, own), *(choice for choice in top if choice[0] != drafted)]
+    probability = next((p for token_id, _, p in top if token_id == drafted), share(place.get("p")))
+    return [(drafted, None, probability), *(choice for choice in top if choice[0] != drafted)]
 
 
 FIELDS = frozenset((*ACCEPTED, "n_draft", "draft_tok", "pmin_drop", "draft", "draft_depth"))

@@ -87,13 +87,13 @@ def read(source: Source) -> Contents | None:
     if not ("draft" in text or "next token:" in text or "#acc tokens" in text) or JSON.match(text):
         return None
     contents, slots, loose = Contents(), dict[str, Slot](), dict[int, list[Choice]]()
-    tokens, detailed, model = 0, "next token:" in text, ""
+    tokens, has_details, model = 0, "next token:" in text, ""
     last, statistics, steps = "", dict[str, dict[str, Any]](), 0
     for match in LINE.finditer(text):
         steps += match.lastgroup in LIKE_STEPS
         begins = text.rfind("\n", max(0, match.start() - LONGEST_START), match.start()) + 1
-        before = text[begins : match.start()]
-        if "{" in before or (not begins and match.start() > LONGEST_START):
+        prefix = text[begins : match.start()]
+        if "{" in prefix or (not begins and match.start() > LONGEST_START):
             continue  # within JSON, such as a chunk of an answer that is logged as it is sent
         if match["model"]:
             model = match["model"].replace("\\", "/").rsplit("/", 1)[-1]
@@ -122,40 +122,40 @@ def read(source: Source) -> Contents | None:
         if slot not in slots or slots[slot].request.key != key or (match["prompt"] and slots[slot].request.tokens):
             slots[slot] = Slot(Request(key, model, steps=[], untimed_tokens=1))
             contents.requests.append(slots[slot].request)
-        here = slots[slot]
+        slot_state = slots[slot]
         if match["token"]:
             tokens += 1
-            _token(here, int(match["token"]), _piece(match["text"]), int(match["place"]), _ms(before))
+            _token(slot_state, int(match["token"]), _piece(match["text"]), int(match["place"]), _ms(prefix))
         elif match["sampled"]:
-            if detailed:
-                here.step = _step(here.draft or loose, int(match["size"]) - 1, int(match["n"]))
-            here.sampled = int(match["sampled"])
+            if has_details:
+                slot_state.step = _step(slot_state.draft or loose, int(match["size"]) - 1, int(match["n"]))
+            slot_state.sampled = int(match["sampled"])
         elif match["drafted"]:
-            if not detailed:
+            if not has_details:
                 tokens += int(match["accepted"]) + 1
-                draft = here.draft or loose
-                _brief(here, draft, int(match["accepted"]), int(match["drafted"]), match["new"] is not None)
+                draft = slot_state.draft or loose
+                _brief(slot_state, draft, int(match["accepted"]), int(match["drafted"]), match["new"] is not None)
         else:
-            _add_numbers(here.request, match)
+            _add_numbers(slot_state.request, match)
         check_tokens(tokens)
     for request in contents.requests:
-        if request.tokens and not detailed:
+        if request.tokens and not has_details:
             request.notes.append(BRIEF)
         elif not request.tokens and "draft_n" in request.said:
             contents.numbers.append(_numbers(request))
     contents.requests = [request for request in contents.requests if request.tokens]
-    own = bool(contents.requests or contents.numbers or statistics)
-    if own and "n_accept" in text and (table := benchmarks.read(source)) is not None:  # llama-speculative's end
+    has_content = bool(contents.requests or contents.numbers or statistics)
+    if has_content and "n_accept" in text and (table := benchmarks.read(source)) is not None:  # llama-speculative's end
         contents.numbers += table.numbers
-    counted = bool(contents.requests or contents.numbers)
-    contents.numbers += [_statistics(drafter, said, counted) for drafter, said in list(statistics.items())[:64]]
+    has_counts = bool(contents.requests or contents.numbers)
+    contents.numbers += [_statistics(drafter, fields, has_counts) for drafter, fields in list(statistics.items())[:64]]
     contents.unread = max(0, len(UNREAD.findall(text)) - steps)
     return contents if contents.requests or contents.numbers else None
 
 
-def _ms(before: str) -> float | None:
+def _ms(prefix: str) -> float | None:
     """The time in front of a line; the last one, where a line without an end is there, too."""
-    stamps = STAMP.findall(before)
+    stamps = STAMP.findall(prefix)
     minutes, seconds, ms, us = map(int, stamps[-1]) if stamps else (0, 0, 0, 0)
     return (minutes * 60 + seconds) * 1e3 + ms + us / 1e3 if stamps else None
 
@@ -163,23 +163,23 @@ def _ms(before: str) -> float | None:
 def _piece(text: str) -> str | bytes:
     """A piece of the log: bytes where it is part of a character."""
     raw = text.encode("utf-8", "surrogateescape")
-    return raw if any("\udc80" <= one <= "\udcff" for one in text) else text
+    return raw if any("\udc80" <= character <= "\udcff" for character in text) else text
 
 
 def _numbers(request: Request) -> Numbers:
     """A request of which the log has the totals alone."""
-    said = dict(request.said)
+    fields = dict(request.said)
     for name, value in (("tokens", request.totals.get("tokens")), ("prompt ms", request.prefill_ms),
                         ("decode ms", request.decode_ms)):  # fmt: skip
-        said |= {} if value is None else {name: value}
-    return Numbers.of(request.key, said, request.totals)
+        fields |= {} if value is None else {name: value}
+    return Numbers.of(request.key, fields, request.totals)
 
 
-def _statistics(drafter: str, said: dict[str, Any], counted: bool) -> Numbers:
+def _statistics(drafter: str, fields: dict[str, Any], counted: bool) -> Numbers:
     """A drafter's counts since the server started; ``counted``: its tokens are counted request by request, too."""
     names = {"drafts": "gen drafts", "drafted": "gen tokens", "accepted": "acc tokens"}
-    totals = {name: said[label] for name, label in names.items() if isinstance(said.get(label), int)}
-    numbers = Numbers.of(f"statistics of {drafter}, since the start", said, totals)
+    totals = {name: fields[label] for name, label in names.items() if isinstance(fields.get(label), int)}
+    numbers = Numbers.of(f"statistics of {drafter}, since the start", fields, totals)
     if counted:
         numbers.totals = {}
     return numbers
@@ -199,9 +199,9 @@ def _add_numbers(request: Request, match: re.Match[str], form: str = "") -> None
         request.said |= {"draft_n": drafted, "draft_n_accepted": accepted}
         request.said["draft acceptance rate"] = float(match[f"rate{form}"])
         request.totals |= {"drafted": drafted, "accepted": accepted}
-        more = parts_of(match[f"more{form}"])
-        request.said |= more
-        request.totals["drafts"] = next((drafts_of(accepted, more[name]) for name in MEANS if name in more), None)
+        parts = parts_of(match[f"more{form}"])
+        request.said |= parts
+        request.totals["drafts"] = next((drafts_of(accepted, parts[name]) for name in MEANS if name in parts), None)
     elif clock and clock.startswith("prompt"):
         request.prefill_ms = float(match[f"ms{form}"])
     elif clock:
@@ -219,14 +219,16 @@ def _add_prompt(requests: list[Request], slot: str, text: str) -> None:
     except (ValueError, RecursionError):
         return
     key = f"slot {slot}, task {value.get('id_task')}"
-    request = next((one for one in reversed(requests) if one.key == key), None)
+    request = next((candidate for candidate in reversed(requests) if candidate.key == key), None)
     if request is not None and isinstance(value.get("prompt"), str):
         request.prompt = value["prompt"]
 
 
 def _step(draft: dict[int, list[Choice]], accepted: int, drafted: int) -> ServerStep:
     """A verified draft whose tokens are still to come."""
-    choices = [sorted(draft[place], key=lambda one: -(one[2] or 0.0)) for place in range(drafted) if place in draft]
+    choices = [
+        sorted(draft[place], key=lambda choice: -(choice[2] or 0.0)) for place in range(drafted) if place in draft
+    ]
     if any(place not in draft for place in range(len(choices))):
         choices = []  # a piece of the draft is missing: which token stands where is not known
     draft.clear()
@@ -247,7 +249,7 @@ def _token(slot: Slot, token: int, text: str | bytes, place: int, at: float | No
         if step.emitted < step.accepted and step.emitted < len(step.draft):  # the drafted one first, also if drawn
             choices = step.draft[step.emitted]
             assert isinstance(choices, list)
-            choices.sort(key=lambda one: one[0] != token)
+            choices.sort(key=lambda choice: choice[0] != token)
         step.emitted += 1
         if step.emitted > 1:
             return
@@ -257,12 +259,12 @@ def _token(slot: Slot, token: int, text: str | bytes, place: int, at: float | No
     slot.at = at
 
 
-def _brief(slot: Slot, draft: dict[int, list[Choice]], accepted: int, drafted: int, repeated: bool) -> None:
+def _brief(slot: Slot, draft: dict[int, list[Choice]], accepted: int, drafted: int, is_repeat: bool) -> None:
     """One verified draft of a log without tokens. The same step may be told twice, in brief and with the new length."""
-    if repeated and slot.counted == (accepted, drafted) and not draft:
+    if is_repeat and slot.counted == (accepted, drafted) and not draft:
         slot.counted = None
         return
-    slot.counted = None if repeated else (accepted, drafted)
+    slot.counted = None if is_repeat else (accepted, drafted)
     step = _step(draft, accepted, drafted)
     for place in range(step.accepted or 0):
         token, text, _ = step.draft[place][0] if place < len(step.draft) else (None, None, None)

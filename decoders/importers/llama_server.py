@@ -43,8 +43,11 @@ class Stream:
 
     def goes_on(self, marks: tuple[int | None, ...], total: int | None) -> bool:
         """True where a document of these numbers, behind so many tokens, may be of this stream."""
-        same = all(one == other or one is None or other is None for one, other in zip(self.marks, marks, strict=True))
-        return same and (total is None or total >= len(self.request.tokens))
+        marks_match = all(
+            mark == new_mark or mark is None or new_mark is None
+            for mark, new_mark in zip(self.marks, marks, strict=True)
+        )
+        return marks_match and (total is None or total >= len(self.request.tokens))
 
     def add(self, new: list[Token], total: int | None, timings: dict[str, Any]) -> None:
         """The next chunk: its tokens, and how many the server has written so far."""
@@ -57,10 +60,10 @@ class Stream:
                 token.id = None  # its text is theirs, too
             new = [*(Token() for _ in range(hidden)), *new]
         tokens += new
-        told = [whole(timings.get(name)) for name in ("predicted_n", "draft_n", "draft_n_accepted")]
-        if self.counts is not None and (told[0] is not None or new):
-            self.counts.append((told[0] or 0, told[1] or 0, told[2] or 0, number(timings.get("predicted_ms"))))
-            if new and told[0] != len(tokens):
+        counts = [whole(timings.get(name)) for name in ("predicted_n", "draft_n", "draft_n_accepted")]
+        if self.counts is not None and (counts[0] is not None or new):
+            self.counts.append((counts[0] or 0, counts[1] or 0, counts[2] or 0, number(timings.get("predicted_ms"))))
+            if new and counts[0] != len(tokens):
                 self.counts = None
 
     def close(self) -> Request:
@@ -86,28 +89,28 @@ def steps_of(counts: list[tuple[int, int, int, float | None]]) -> list[ServerSte
     [ServerStep(emitted=1, ...), ServerStep(emitted=2, accepted=1, drafted=4, ...), ServerStep(emitted=1, ...)]
     """
     steps: list[ServerStep] = []
-    tokens, drafted, accepted, left, before = 0, 0, 0, 0, 0.0
+    tokens, drafted, accepted, remainder, last_ms = 0, 0, 0, 0, 0.0
     for total, all_drafted, all_accepted, ms in counts:
         new = total - tokens
         if min(new, all_drafted - drafted, all_accepted - accepted) < 0:
             return None
-        spent = None if ms is None else round(max(0.0, ms - before), 3)
-        if left and new:
-            taken = min(left, new)
-            steps[-1].emitted += taken
-            left, new = left - taken, new - taken
+        step_ms = None if ms is None else round(max(0.0, ms - last_ms), 3)
+        if remainder and new:
+            emitted_count = min(remainder, new)
+            steps[-1].emitted += emitted_count
+            remainder, new = remainder - emitted_count, new - emitted_count
         if all_drafted > drafted:
             if not tokens and new > 1:
                 steps.append(ServerStep(1, 0, 0, reason=PROMPT_STEP))
                 new -= 1
             if new != 1:
                 return None
-            left = all_accepted - accepted
-            steps.append(ServerStep(1, left, all_drafted - drafted, ms=spent))
-            new, before = 0, ms or before
+            remainder = all_accepted - accepted
+            steps.append(ServerStep(1, remainder, all_drafted - drafted, ms=step_ms))
+            new, last_ms = 0, ms or last_ms
         for _ in range(new):
-            steps.append(ServerStep(1, 0, 0, ms=spent, reason=NO_DRAFT if steps else PROMPT_STEP))
-            spent, before = 0.0 if spent is not None else None, ms or before
+            steps.append(ServerStep(1, 0, 0, ms=step_ms, reason=NO_DRAFT if steps else PROMPT_STEP))
+            step_ms, last_ms = 0.0 if step_ms is not None else None, ms or last_ms
         tokens, drafted, accepted = total, all_drafted, all_accepted
     return steps
 
@@ -116,9 +119,9 @@ def read(source: Source) -> Contents | None:
     """Requests with llama.cpp's timings."""
     contents = Contents()
     for answer in answers(source.documents):
-        told = merge(part["timings"] for part in answer.parts if isinstance(part.get("timings"), dict))
-        if told:
-            contents.requests.append(_finish(_of_chat(answer, told), told))
+        timings = merge(part["timings"] for part in answer.parts if isinstance(part.get("timings"), dict))
+        if timings:
+            contents.requests.append(_finish(_of_chat(answer, timings), timings))
     count, begun = 0, list[Stream]()
     for place, document in enumerate(source.documents):
         value = document.value
@@ -126,18 +129,18 @@ def read(source: Source) -> Contents | None:
             continue
         total = whole(value.get("tokens_predicted"))
         marks = tuple(whole(value.get(name)) for name in ("index", "tokens_evaluated", "id_slot"))
-        stream = next((one for one in begun if one.goes_on(marks, total)), None)
-        streamed = stream is not None or value.get("stop") is False
+        stream = next((candidate for candidate in begun if candidate.goes_on(marks, total)), None)
+        is_stream = stream is not None or value.get("stop") is False
         if stream is None:
             if len(contents.requests) + len(begun) > MOST_REQUESTS:
                 continue
             stream = Stream(Request(f"request {place + 1}"), marks)
             begun.append(stream)
-        count += _add(stream, value, total, streamed)
+        count += _add(stream, value, total, is_stream)
         check_tokens(count)
         if value.get("stop") is not False:
-            begun = [one for one in begun if one is not stream]
-            contents.requests.append(_finish(stream.close() if streamed else stream.request, stream.request.said))
+            begun = [candidate for candidate in begun if candidate is not stream]
+            contents.requests.append(_finish(stream.close() if is_stream else stream.request, stream.request.said))
     for place, document in enumerate(source.documents):  # timings alone
         if {"predicted_ms", "predicted_n"} <= set(document.value) and len(contents.requests) <= MOST_REQUESTS:
             count = whole(document.value.get("predicted_n"))
@@ -148,13 +151,13 @@ def read(source: Source) -> Contents | None:
     return contents if contents.requests else None
 
 
-def _of_chat(answer: Answer, told: dict[str, Any]) -> Request:
+def _of_chat(answer: Answer, server_timings: dict[str, Any]) -> Request:
     """A request in OpenAI's form, with what llama.cpp alone tells of it."""
     request = answer.request
     verbose = merge(part["__verbose"] for part in answer.parts if isinstance(part.get("__verbose"), dict))
     if isinstance(verbose.get("prompt"), str):
         request.prompt = verbose["prompt"]
-    request.totals["tokens"] = whole(told.get("predicted_n"))
+    request.totals["tokens"] = whole(server_timings.get("predicted_n"))
     if len(answer.chunks) < 2:
         if verbose.get("tokens") or verbose.get("completion_probabilities"):
             request.tokens = _tokens(request, verbose)
@@ -171,10 +174,10 @@ def _of_chat(answer: Answer, told: dict[str, Any]) -> Request:
     return stream.close()
 
 
-def _add(stream: Stream, value: dict[str, Any], total: int | None, streamed: bool) -> int:
+def _add(stream: Stream, value: dict[str, Any], total: int | None, is_stream: bool) -> int:
     """Add what one document says; returns how many tokens it told."""
     request = stream.request
-    before = len(request.tokens)
+    start_count = len(request.tokens)
     request.model = str(value.get("model") or request.model)
     if isinstance(value.get("prompt"), str):
         request.prompt = value["prompt"]
@@ -183,46 +186,57 @@ def _add(stream: Stream, value: dict[str, Any], total: int | None, streamed: boo
     request.stop = STOPS.get(str(value.get("stop_type")), request.stop)
     if value.get("stop") is not False:
         request.totals["tokens"] = total if total is not None else whole(timings.get("predicted_n"))
-    if not streamed:
+    if not is_stream:
         request.tokens = _tokens(request, value)
         return len(request.tokens)
-    text, ids, told = value.get("content"), numbers(value.get("tokens")), dicts(value.get("completion_probabilities"))
+    text, ids, entries = (
+        value.get("content"),
+        numbers(value.get("tokens")),
+        dicts(value.get("completion_probabilities")),
+    )
     text = text if isinstance(text, str) else ""
     request.text += text
-    new = [chat_token(one) for one in told] or [Token(one) for one in ids or ()] or [Token(None, text)][: len(text)]
+    new = (
+        [chat_token(entry) for entry in entries]
+        or [Token(token_id) for token_id in ids or ()]
+        or [Token(None, text)][: len(text)]
+    )
     request.counted = request.counted and all(token.id is not None for token in new)
     if len(new) == 1:
-        own = next((name for one, name, _ in new[0].top if one == new[0].id), None)
+        top_text = next((name for token_id, name, _ in new[0].top if token_id == new[0].id), None)
         waits = not text and new[0].id is not None
-        new[0].text = own or (None if waits or (stream.joined and new[0].id is not None) else text or None)
+        new[0].text = top_text or (None if waits or (stream.joined and new[0].id is not None) else text or None)
         stream.joined = waits
     stream.add(new, total, timings)
-    return len(request.tokens) - before
+    return len(request.tokens) - start_count
 
 
 def _tokens(request: Request, value: dict[str, Any]) -> list[Token]:
     """The tokens of an answer in one piece: by probabilities, by ids, or its words."""
     ids, tokens = numbers(value.get("tokens")) or [], list[Token]()
     text, waits = value.get("content") if isinstance(value.get("content"), str) else "", False
-    for one in dicts(value.get("completion_probabilities")):
-        token = chat_token(one)
-        own = next((name for other, name, _ in token.top if other == token.id and name), None)
-        waits, joined = not token.text, waits
-        token.text = own or (None if waits or joined else token.text)
+    for entry in dicts(value.get("completion_probabilities")):
+        token = chat_token(entry)
+        top_text = next((name for token_id, name, _ in token.top if token_id == token.id and name), None)
+        waits, is_continuation = not token.text, waits
+        token.text = top_text or (None if waits or is_continuation else token.text)
         tokens.append(token)
     if ids and len(tokens) != len(ids):  # probabilities are of characters where these are of several tokens
-        tokens = [Token(one) for one in ids]
+        tokens = [Token(token_id) for token_id in ids]
     if any(token.text is None for token in tokens):
         request.text = text or ""
     request.counted = bool(tokens)
     return tokens or [Token(None, part) for part in words(text or "")]
 
 
-def _finish(request: Request, told: dict[str, Any]) -> Request:
-    request.said = merge_fields(request.said, told)
-    request.prefill_ms, request.decode_ms = number(told.get("prompt_ms")), number(told.get("predicted_ms"))
+def _finish(request: Request, timings: dict[str, Any]) -> Request:
+    request.said = merge_fields(request.said, timings)
+    request.prefill_ms, request.decode_ms = number(timings.get("prompt_ms")), number(timings.get("predicted_ms"))
     request.untimed_tokens = 1
-    request.totals |= {"drafted": whole(told.get("draft_n")) or 0, "accepted": whole(told.get("draft_n_accepted")) or 0}
+    request.totals |= {
+        "drafted": whole(timings.get("draft_n")) or 0,
+        "accepted": whole(timings.get("draft_n_accepted")) or 0,
+    }
     without = [token for token in request.tokens if token.prob is not None and (not token.top or token.prob == 1)]
     if request.totals["drafted"] and without:
         for token in without:

@@ -29,13 +29,13 @@ def read(source: Source) -> Contents | None:
     for document in source.documents:
         for fragment in _fragments(document.value):
             request = request or Request(f"prediction {len(contents.requests) + 1}")
-            told = next(fragment[name] for name in DRAFTED if isinstance(fragment.get(name), bool))
+            is_drafted = next(fragment[name] for name in DRAFTED if isinstance(fragment.get(name), bool))
             text = next((fragment[name] for name in ("text", "content") if isinstance(fragment.get(name), str)), "")
             count = whole(fragment.get("tokensCount"), 4096) or 1
             tokens += count
             check_tokens(tokens)
             request.tokens += [Token(None, text if place == 0 else "") for place in range(count)]
-            drafted += [told] * count
+            drafted += [is_drafted] * count
         stats = document.value.get("stats")
         if request is not None and isinstance(stats, dict):
             request.said = dict(stats)
@@ -56,9 +56,9 @@ def read(source: Source) -> Contents | None:
 def _in_one_piece(source: Source) -> Iterator[Request]:
     """Requests whose statistics stand beside the whole answer."""
     for answer in answers(source.documents):
-        told = [part["stats"] for part in answer.parts if _counts(part.get("stats"))]
-        if told:
-            answer.request.said = merge_fields(answer.request.said, told[-1])
+        counted_stats = [part["stats"] for part in answer.parts if _counts(part.get("stats"))]
+        if counted_stats:
+            answer.request.said = merge_fields(answer.request.said, counted_stats[-1])
             yield answer.request
     for place, document in enumerate(source.documents):
         value = document.value
@@ -79,20 +79,20 @@ def _fragments(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield value
         return
     for inner in value.values():
-        for one in inner if isinstance(inner, list) else [inner]:
-            if isinstance(one, dict) and any(isinstance(one.get(name), bool) for name in DRAFTED):
-                yield one
+        for item in inner if isinstance(inner, list) else [inner]:
+            if isinstance(item, dict) and any(isinstance(item.get(name), bool) for name in DRAFTED):
+                yield item
 
 
 def _finish(request: Request, drafted: list[bool]) -> Request:
     steps, accepted = list[ServerStep](), 0
     drafts = any(drafted) or bool(number(request.said.get("totalDraftTokensCount")))
-    unverified = None if drafts else 0  # a step whose draft was rejected looks like one without a draft
-    for told in drafted:
-        if told:
+    draft_count = None if drafts else 0  # a step whose draft was rejected looks like one without a draft
+    for is_drafted in drafted:
+        if is_drafted:
             accepted += 1
         else:
-            steps.append(ServerStep(accepted + 1, accepted, unverified))
+            steps.append(ServerStep(accepted + 1, accepted, draft_count))
             accepted = 0
     if accepted:
         steps.append(ServerStep(accepted, accepted))

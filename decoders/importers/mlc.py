@@ -31,11 +31,11 @@ def read(source: Source) -> Contents | None:
             steps, tokens = drafted[0], sum(accepted)
             totals = {"tokens": tokens, "steps": steps, "drafts": steps, "drafted": sum(drafted[1:]),
                       "accepted": sum(accepted[1:])}  # fmt: skip
-            said: dict[str, Any] = {"draft_count": drafted, "accept_count": accepted}
+            fields: dict[str, Any] = {"draft_count": drafted, "accept_count": accepted}
             if steps:
-                said["acceptance by position (of all drafts)"] = [count / steps for count in accepted[1:]]
+                fields["acceptance by position (of all drafts)"] = [count / steps for count in accepted[1:]]
             contents.numbers.append(Numbers.of(f"the engine{f', {n + 1}' if (n := len(contents.numbers)) else ''}",
-                                               said, totals))  # fmt: skip
+                                               fields, totals))  # fmt: skip
     return contents if contents.numbers else None
 
 

@@ -16,7 +16,7 @@ PART = re.compile(
 )
 
 
-def parts_of(text: str, most: int = 60) -> dict[str, Any]:
+def parts_of(text: str, limit: int = 60) -> dict[str, Any]:
     """The named numbers of a line; a percentage keeps its unit, as text.
 
     >>> parts_of("#calls(b,g,a) = 1 87 87, #gen drafts = 87, rates: 0.8, 0.5, all: 3.")
@@ -24,19 +24,19 @@ def parts_of(text: str, most: int = 60) -> dict[str, Any]:
     >>> parts_of("accept len: 2.54, rate: 75.0%, acc rate per pos = (0.8, 0.5)")
     {'accept len': 2.54, 'rate': '75.0%', 'acc rate per pos': [0.8, 0.5]}
     """
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for match in PART.finditer(text):
         name = clean(match["name"].strip(" ,#"))
         if match["listed"]:
-            found[name] = [float(item) for item in match["listed"].split(",")]
+            parts[name] = [float(item) for item in match["listed"].split(",")]
         elif match["several"]:
-            found[name] = [float(item) for item in re.split(r"[,\s/]+", match["several"])]
+            parts[name] = [float(item) for item in re.split(r"[,\s/]+", match["several"])]
         elif (value := number(float(match["value"]))) is not None:
             percent = bool(match["unit"])
-            found[name] = f"{match['value']}%" if percent else int(value) if match["value"].isdigit() else value
-        if len(found) == most:
+            parts[name] = f"{match['value']}%" if percent else int(value) if match["value"].isdigit() else value
+        if len(parts) == limit:
             break
-    return found
+    return parts
 
 
 def share_of(value: Any) -> float | None:
@@ -59,6 +59,10 @@ def drafts_of(accepted: Any, mean: Any, decimals: int = 2) -> int | None:
     if not isinstance(accepted, int) or not isinstance(mean, int | float) or mean <= 1 or accepted < 1:
         return None
     half = 0.5 * 10**-decimals
-    least, most = accepted / (mean - 1 + half), accepted / max(mean - 1 - half, 1e-9)
-    whole = [count for count in range(int(least), int(most) + 2) if least <= count <= most] if most - least < 3 else []
+    low_bound, upper = accepted / (mean - 1 + half), accepted / max(mean - 1 - half, 1e-9)
+    whole = (
+        [count for count in range(int(low_bound), int(upper) + 2) if low_bound <= count <= upper]
+        if upper - low_bound < 3
+        else []
+    )
     return whole[0] if len(whole) == 1 else None

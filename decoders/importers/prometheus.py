@@ -49,35 +49,35 @@ def read(source: Source) -> Contents | None:
     lines = [line for line in source.lines() if ABOUT.match(line)]
     contents.unread = sum(LINE.match(line.strip()) is None and not EMPTY.search(line) for line in lines)
     for name, labels, value in samples(source.lines()):
-        where = " ".join(labels[name] for name in ("model_name", "engine", "tp_rank") if name in labels)
+        server_name = " ".join(labels[name] for name in ("model_name", "engine", "tp_rank") if name in labels)
         if name.endswith(("_created", "_bucket")):  # of a histogram its sum and count are told
             continue
         if PLACE.fullmatch(labels.get("position", "")):
-            positions.setdefault(where, {})[int(labels["position"])] = value
+            positions.setdefault(server_name, {})[int(labels["position"])] = value
         else:
-            servers.setdefault(where, {})[name] = value
-    for where, values in servers.items():
+            servers.setdefault(server_name, {})[name] = value
+    for server_name, values in servers.items():
         counts = {total: _count(values, names) for total, names in COUNTERS.items()}
         drafts, drafted, accepted = (counts[name] for name in ("drafts", "drafted", "accepted"))
         if drafts and accepted is not None:
             values["mean acceptance length (1 + accepted ÷ drafts)"] = 1 + accepted / drafts
-            if where in positions:
-                rates = [positions[where][place] / drafts for place in sorted(positions[where])]
+            if server_name in positions:
+                rates = [positions[server_name][place] / drafts for place in sorted(positions[server_name])]
                 values["acceptance by position (of all drafts)"] = rates
         if drafted and accepted is not None:
             values["accepted ÷ drafted"] = accepted / drafted
-        skipped, steps = (values.get(f"tgi_request_skipped_tokens_{end}") for end in ("sum", "count"))
-        if skipped is not None and steps:
-            counts |= {"steps": int(steps), "tokens": int(skipped + steps)}
-            values["tokens per step (1 + skipped ÷ steps)"] = 1 + skipped / steps
+        skip_sum, steps = (values.get(f"tgi_request_skipped_tokens_{end}") for end in ("sum", "count"))
+        if skip_sum is not None and steps:
+            counts |= {"steps": int(steps), "tokens": int(skip_sum + steps)}
+            values["tokens per step (1 + skipped ÷ steps)"] = 1 + skip_sum / steps
         totals = check_totals({name: int(count) for name, count in counts.items() if count is not None})
-        contents.numbers.append(Numbers(where or "the server", values, totals))
+        contents.numbers.append(Numbers(server_name or "the server", values, totals))
     return contents
 
 
 def _count(values: dict[str, Any], names: tuple[str, ...]) -> float | None:
-    wanted = (f"{server}:{name}" for name in names for server in SERVERS)
-    return next((values[name] for name in wanted if name in values), None)
+    keys = (f"{server}:{name}" for name in names for server in SERVERS)
+    return next((values[name] for name in keys if name in values), None)
 
 
 COUNTERS = {

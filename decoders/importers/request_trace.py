@@ -85,10 +85,10 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
 
 
 def _run(request: Request, source: str, title: str, prompt_length: int, unknown: list[str]) -> dict[str, Any]:
-    told = (request.key, request.model, prompt_length, [token.id or token.text for token in request.tokens[:64]])
+    identity = (request.key, request.model, prompt_length, [token.id or token.text for token in request.tokens[:64]])
     method = clean(str(request.said.get("method", ""))[:80])
     return {
-        "id": hashlib.sha256(repr((source, told)).encode("utf-8", "replace")).hexdigest()[:16],
+        "id": hashlib.sha256(repr((source, identity)).encode("utf-8", "replace")).hexdigest()[:16],
         "title": clean(f"{title}: {request.key or request.model or 'a request'}"[:200]),
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "complete": True, "stop": clean(request.stop[:200]), "error": "",
@@ -131,12 +131,12 @@ def differences(request: Request) -> list[str]:
     if request.steps is not None and len(steps) == len(request.steps):
         sums |= {"drafted": sum(step.drafted or 0 for step in steps)}
         sums |= {"accepted": sum(step.accepted or 0 for step in steps)}
-        if behind := sum(max(0, (step.accepted or 0) - step.emitted) for step in steps):
-            result.append(f"the server accepted {behind} more drafted tokens than it wrote: the answer ended before")
+        if surplus := sum(max(0, (step.accepted or 0) - step.emitted) for step in steps):
+            result.append(f"the server accepted {surplus} more drafted tokens than it wrote: the answer ended before")
     for name, read in sums.items():
         if isinstance(count := request.totals.get(name), int) and count != read:
-            what = "tokens" if name == "tokens" else f"{name} tokens"
-            result.append(f"the server counts {count:,} {what}, and its steps as they were read {read:,}")
+            unit = "tokens" if name == "tokens" else f"{name} tokens"
+            result.append(f"the server counts {count:,} {unit}, and its steps as they were read {read:,}")
     return result
 
 
@@ -183,12 +183,12 @@ class _Rows(Rows):
         self.root, self.at, self.step, self.elapsed = prompt[-1], 0, 0, 0.0
         self.timed = any(step.ms is not None for step in steps)
         columns = columns_with_defaults({})
-        for table, name, recorded in (
+        for table, name, is_recorded in (
             ("nodes", "served_prob", any(step.served is not None for step in steps)),  # after temperature and the like
             ("nodes", "confidence", any(step.confidence is not None for step in steps)),
             ("steps", "batch", any(step.batch for step in steps)),  # requests of the forward: its times are of all
         ):
-            columns[table] += [(name, None)] * recorded
+            columns[table] += [(name, None)] * is_recorded
         super().__init__(columns, ("tokens", "steps", "nodes", "targets", "guesses"))
         self.add("tokens", len(prompt), {
             "id": list(prompt), "segment": "text", "passage": -1, "step": -1, "kind": "prompt", "origin": "",
@@ -203,16 +203,16 @@ class _Rows(Rows):
         if accepted < len(emitted) - 1:  # more tokens than one behind the accepted ones: not a step of one verification
             accepted = drafted = len(emitted) - 1
             self.unknown.update(UNKNOWN_STEPS[1:])
-        own = len(emitted) > accepted  # the target's own token is there
-        judged = [self._probability_and_rank(i) for i in emitted]
-        if any(rank < 0 for _, rank in judged):
+        has_bonus = len(emitted) > accepted  # the target's own token is there
+        judgements = [self._probability_and_rank(i) for i in emitted]
+        if any(rank < 0 for _, rank in judgements):
             self.unknown.add("tokens.rank")
-        self._add_nodes(step, accepted, drafted, judged)
+        self._add_nodes(step, accepted, drafted, judgements)
         self.add("tokens", len(emitted), {
             "id": self.output[emitted.start : emitted.stop], "segment": "output", "passage": -1, "step": self.step,
-            "kind": ["accepted"] * accepted + (["bonus" if drafted else "plain"] if own else []),
-            "origin": [DRAFTER.name] * accepted + [""] * own, "source": -1, "pool": -1,
-            "prob": [prob for prob, _ in judged], "rank": [rank for _, rank in judged],
+            "kind": ["accepted"] * accepted + (["bonus" if drafted else "plain"] if has_bonus else []),
+            "origin": [DRAFTER.name] * accepted + [""] * has_bonus, "source": -1, "pool": -1,
+            "prob": [prob for prob, _ in judgements], "rank": [rank for _, rank in judgements],
         })  # fmt: skip
         self.elapsed += step.ms or 0.0
         depth = max(step.depths(drafted)) if step.parents else drafted
@@ -220,7 +220,7 @@ class _Rows(Rows):
         self.add("steps", 1, {
             "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": depth, "accepted": accepted,
             "reason": "" if drafted else step.reason, "emitted": len(emitted),
-            "bonus": self.output[emitted.stop - 1] if own else -1, "outcome": full if drafted else "plain",
+            "bonus": self.output[emitted.stop - 1] if has_bonus else -1, "outcome": full if drafted else "plain",
             "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": step.draft_ms,
             "verify_ms": step.verify_ms, "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
             "batch": step.batch,
@@ -228,24 +228,28 @@ class _Rows(Rows):
         self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
 
     def _add_nodes(
-        self, step: ServerStep, accepted: int, drafted: int, judged: Sequence[tuple[float | None, int]]
+        self, step: ServerStep, accepted: int, drafted: int, judgements: Sequence[tuple[float | None, int]]
     ) -> None:
-        count, ids, known = drafted + 1, self.pieces.id, self.pieces.hexes
+        count, ids, hexes = drafted + 1, self.pieces.id, self.pieces.hexes
         offers = [() if depth > len(step.draft) else step.draft[depth - 1] for depth in range(1, count)]
         depths = step.depths(drafted)
         if step.parents is None:
-            verdicts = [judged[i] if i < accepted else (None, -1) for i in range(drafted)]
-            tokens = [ids(*(offered[0][:2] if offered else (None, None))) for offered in offers[accepted:]]
+            verdicts = [judgements[i] if i < accepted else (None, -1) for i in range(drafted)]
+            tokens = [ids(*(offer[0][:2] if offer else (None, None))) for offer in offers[accepted:]]
             tokens = [*self.output[self.at : self.at + accepted], *tokens]
-            rejected = min(drafted - accepted, int(len(judged) > accepted))
-            status = ["accepted"] * accepted + ["rejected"] * rejected + ["unreached"] * (drafted - accepted - rejected)
+            reject_count = min(drafted - accepted, int(len(judgements) > accepted))
+            status = (
+                ["accepted"] * accepted
+                + ["rejected"] * reject_count
+                + ["unreached"] * (drafted - accepted - reject_count)
+            )
         else:
-            verdicts, tokens, status = self._of_tree(step, depths, step.path[:accepted], judged)
+            verdicts, tokens, status = self._of_tree(step, depths, step.path[:accepted], judgements)
         verdicts[: len(step.judged)] = [(share(prob), rank) for prob, rank in step.judged[:drafted]]
 
         def shares(values: Sequence[float | None]) -> list[float | None]:
-            told = [share(value) for value in values[:drafted]]
-            return [None, *told, *[None] * (drafted - len(told))]
+            known_shares = [share(value) for value in values[:drafted]]
+            return [None, *known_shares, *[None] * (drafted - len(known_shares))]
 
         self.add("nodes", count, {
             "step": self.step, "token": [self.root, *tokens],
@@ -257,8 +261,8 @@ class _Rows(Rows):
             "served_prob": None if step.served is None else shares(step.served),
             "confidence": None if step.confidence is None else shares(step.confidence),
         })  # fmt: skip
-        told = offers if step.parents is None else ()
-        guesses = [(depth, rank, *choice) for depth, o in enumerate(told) for rank, choice in enumerate(o)]
+        step_offers = offers if step.parents is None else ()
+        guesses = [(depth, rank, *choice) for depth, o in enumerate(step_offers) for rank, choice in enumerate(o)]
         self.add("guesses", len(guesses), {
             "step": self.step, "node": [depth for depth, *_ in guesses], "rank": [rank for _, rank, *_ in guesses],
             "token": [ids(token, text) for _, _, token, text, _ in guesses],
@@ -269,33 +273,41 @@ class _Rows(Rows):
             top: Sequence[Choice] = ()
             if depth < len(step.tops):
                 top = step.tops[depth]
-            elif depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(judged):
+            elif depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(judgements):
                 top = self.request.tokens[self.at + depth].top
             nodes += [depth] * len(top)
             choices += top
         self.add("targets", len(nodes), {
             "step": self.step, "node": nodes, "prob": [share(p) for _, _, p in choices],
-            "token": [token if text is None and token in known else ids(token, text) for token, text, _ in choices],
+            "token": [token if text is None and token in hexes else ids(token, text) for token, text, _ in choices],
         })  # fmt: skip
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
 
     def _of_tree(
-        self, step: ServerStep, depths: Sequence[int], path: Sequence[int], judged: Sequence[tuple[float | None, int]]
+        self,
+        step: ServerStep,
+        depths: Sequence[int],
+        path: Sequence[int],
+        judgements: Sequence[tuple[float | None, int]],
     ) -> tuple[list[tuple[float | None, int]], list[int], list[str]]:
         """Probabilities with ranks, tokens and statuses of a tree's drafted nodes."""
-        stood, verdicts, tokens, status = {0, *path}, list[tuple[float | None, int]](), list[int](), list[str]()
-        ended = len(judged) == len(path)  # the answer ended inside the draft: nothing behind the path was judged
+        path_nodes, verdicts, tokens, status = {0, *path}, list[tuple[float | None, int]](), list[int](), list[str]()
+        ends_in_draft = len(judgements) == len(
+            path
+        )  # the answer ended inside the draft: nothing behind the path was judged
         for node, parent in enumerate(step.parents or (), start=1):
             depth = depths[node]
-            if node in stood:
-                verdicts.append(judged[depth - 1])
+            if node in path_nodes:
+                verdicts.append(judgements[depth - 1])
                 tokens.append(self.output[self.at + depth - 1])
                 status.append("accepted")
                 continue
             verdicts.append((None, -1))
             tokens.append(self.pieces.id(*step.draft[node - 1][0][:2]))
-            status.append("unreached" if parent not in stood or (ended and depth > len(path)) else "rejected")
+            status.append(
+                "unreached" if parent not in path_nodes or (ends_in_draft and depth > len(path)) else "rejected"
+            )
         return verdicts, tokens, status
 
     def _probability_and_rank(self, place: int) -> tuple[float | None, int]:
@@ -304,5 +316,5 @@ class _Rows(Rows):
         prob = share(token.prob)
         if prob is None or not token.top:
             return prob, -1
-        above = sum(p is not None and token.prob is not None and p > token.prob + 1e-9 for _, _, p in token.top)
-        return prob, above if above < len(token.top) else -1
+        rank = sum(p is not None and token.prob is not None and p > token.prob + 1e-9 for _, _, p in token.top)
+        return prob, rank if rank < len(token.top) else -1

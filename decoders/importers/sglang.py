@@ -27,21 +27,21 @@ from .values import dicts, from_log, merge, number, numbers, whole
 
 def read(source: Source) -> Contents | None:
     """Requests whose meta_info tells of speculation."""
-    contents, own = Contents(), dict[str, list[dict[str, Any]]]()
+    contents, request_parts = Contents(), dict[str, list[dict[str, Any]]]()
     for place, document in enumerate(source.documents):
         value = document.value
         for dump in _dumps(value):
             contents.requests += _dspark(dump, contents)
         meta = value.get("meta_info")
         if "choices" not in value and isinstance(meta, dict):
-            own.setdefault(str(meta.get("id") or f"request {place + 1}"), []).append(value)
-    for key, parts in own.items():
+            request_parts.setdefault(str(meta.get("id") or f"request {place + 1}"), []).append(value)
+    for key, parts in request_parts.items():
         if any(str(name).startswith("spec_") for part in parts for name in part["meta_info"]):
             contents.requests.append(_native(key, parts))
     for answer in answers(source.documents):
-        told = merge(meta for part in answer.parts for meta in _metas(part))
-        if any(name.startswith("spec_") for name in told):
-            _add_numbers(answer.request, told)
+        fields = merge(meta for part in answer.parts for meta in _metas(part))
+        if any(name.startswith("spec_") for name in fields):
+            _add_numbers(answer.request, fields)
             contents.requests.append(answer.request)
     return contents if contents.requests else None
 
@@ -50,8 +50,8 @@ def _dumps(value: dict[str, Any]) -> list[dict[str, Any]]:
     """DSpark's dumps in an answer of /server_info: one per data-parallel rank, or the dump alone."""
     states = [value, *dicts(value.get("internal_states"))]
     dumps = [state["dspark_info_record"] for state in states if isinstance(state.get("dspark_info_record"), dict)]
-    alone = isinstance(value.get("records"), list) and "verify_num_draft_tokens" in value
-    return dumps or ([value] if alone else [])
+    is_single = isinstance(value.get("records"), list) and "verify_num_draft_tokens" in value
+    return dumps or ([value] if is_single else [])
 
 
 def _dspark(dump: dict[str, Any], contents: Contents) -> list[Request]:
@@ -61,40 +61,40 @@ def _dspark(dump: dict[str, Any], contents: Contents) -> list[Request]:
     begun: dict[str, Request] = {}
     ends, odd, tokens = dict[str, int](), 0, 0
     for record in dicts(dump.get("records")):
-        for one in dicts(record.get("reqs")):
+        for entry in dicts(record.get("reqs")):
             names = ("prefix_len", "verify_len", "acc_len", "correct_drafts", "bonus_token")
-            prefix, verified, stood, accepted, bonus = (whole(one.get(name)) for name in names)
-            drafted = numbers(one.get("draft_tokens"))
+            prefix, verified, emitted_count, accepted, bonus = (whole(entry.get(name)) for name in names)
+            drafted = numbers(entry.get("draft_tokens"))
             if prefix is None or verified is None or accepted is None or bonus is None or drafted is None or (
-                not accepted < verified <= len(drafted) + 1 or stood != accepted + 1
+                not accepted < verified <= len(drafted) + 1 or emitted_count != accepted + 1
             ):  # fmt: skip
                 odd += 1
                 continue
-            key = str(one.get("rid") or f"slot {one.get('req_pool_index')}")
-            if "rid" not in one and ends.get(key, prefix) != prefix:
+            key = str(entry.get("rid") or f"slot {entry.get('req_pool_index')}")
+            if "rid" not in entry and ends.get(key, prefix) != prefix:
                 key = f"{key} from {prefix}"
             if key not in begun and len(contents.requests) + len(begun) > MOST_REQUESTS:
                 continue
             request = begun.setdefault(key, Request(key, said={"method": "DSPARK", "prefix_len": prefix}))
-            if (missing := prefix - ends.get(key, prefix)) and "rid" in one:
+            if (missing := prefix - ends.get(key, prefix)) and "rid" in entry:
                 request.warnings.append(f"{missing} tokens before number {prefix + 1} are not in the dump")
             ends[key] = prefix + accepted + 1
             tokens += accepted + 1
             check_tokens(tokens)
-            _dspark_step(request, record, one, drafted, verified - 1, accepted, bonus)
+            _dspark_step(request, record, entry, drafted, verified - 1, accepted, bonus)
     if odd:
         contents.notes.append(f"{odd} steps whose numbers do not go together were left out")
     return list(begun.values())
 
 
 def _dspark_step(
-    request: Request, record: dict[str, Any], one: dict[str, Any], drafted: list[int], verified: int, accepted: int,
+    request: Request, record: dict[str, Any], entry: dict[str, Any], drafted: list[int], verified: int, accepted: int,
     bonus: int,
 ) -> None:  # fmt: skip
     request.steps = [] if request.steps is None else request.steps
     request.tokens += [Token(token) for token in (*drafted[:accepted], bonus)]
     step = ServerStep(accepted + 1, accepted, verified, [[(token, None, None)] for token in drafted[:verified]])
-    sure = one.get("confidence")
+    sure = entry.get("confidence")
     if isinstance(sure, list):
         step.confidence = [number(value) for value in sure[:verified]]
     times = ("draft_gpu_ms", "target_verify_gpu_ms", "step_gpu_ms", "step_cpu_ms")
@@ -106,16 +106,16 @@ def _dspark_step(
 
 
 def _metas(part: dict[str, Any]) -> list[dict[str, Any]]:
-    choices = [one for one in part["choices"] if isinstance(one, dict)]
-    extensions = [part.get("sglext"), *(one.get("sglext") for one in choices)]
-    told = [one.get("spec_tokens_details") for one in extensions if isinstance(one, dict)]
-    metas = [part.get("meta_info"), *(one.get("meta_info") for one in choices), *told]
-    return [one for one in metas if isinstance(one, dict)]
+    choices = [choice for choice in part["choices"] if isinstance(choice, dict)]
+    extensions = [part.get("sglext"), *(choice.get("sglext") for choice in choices)]
+    details = [extension.get("spec_tokens_details") for extension in extensions if isinstance(extension, dict)]
+    metas = [part.get("meta_info"), *(choice.get("meta_info") for choice in choices), *details]
+    return [meta for meta in metas if isinstance(meta, dict)]
 
 
 def _add_numbers(request: Request, meta: dict[str, Any]) -> None:
-    told = {name: value for name, value in meta.items() if isinstance(value, int | float | list)}
-    request.said = merge_fields(request.said, told)
+    fields = {name: value for name, value in meta.items() if isinstance(value, int | float | list)}
+    request.said = merge_fields(request.said, fields)
     request.said.pop("output_token_logprobs", None)
     request.said.pop("output_top_logprobs", None)
     reason = meta.get("finish_reason")
@@ -131,13 +131,13 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
     request = Request(key, str(meta.get("model") or ""))
     _add_numbers(request, meta)
     ids = numbers(last.get("output_ids")) or []
-    told = meta.get("output_token_logprobs")
+    logprobs = meta.get("output_token_logprobs")
     tops = meta.get("output_top_logprobs")
-    if isinstance(told, list) and told:
-        request.tokens = [_token(one, tops[i] if isinstance(tops, list) and i < len(tops) else None)
-                          for i, one in enumerate(told) if isinstance(one, list) and len(one) >= 2]  # fmt: skip
+    if isinstance(logprobs, list) and logprobs:
+        request.tokens = [_token(pair, tops[i] if isinstance(tops, list) and i < len(tops) else None)
+                          for i, pair in enumerate(logprobs) if isinstance(pair, list) and len(pair) >= 2]  # fmt: skip
     elif ids:
-        request.tokens, request.text = [Token(one) for one in ids], str(last.get("text") or "")
+        request.tokens, request.text = [Token(token_id) for token_id in ids], str(last.get("text") or "")
     else:
         request.tokens = [Token(None, word) for word in words(str(last.get("text") or ""))]
         request.counted = False
@@ -147,14 +147,14 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
     return request
 
 
-def _token(one: list[Any], top: Any) -> Token:
+def _token(entry: list[Any], top: Any) -> Token:
     choices: list[Choice] = []
-    for other in top[:20] if isinstance(top, list) else ():
-        if isinstance(other, list) and len(other) >= 2:
-            text = other[2] if len(other) > 2 and isinstance(other[2], str) else None
-            choices.append((whole(other[1]), text, from_log(other[0])))
-    text = one[2] if len(one) > 2 and isinstance(one[2], str) else None
-    return Token(whole(one[1]), text, from_log(one[0]), choices)
+    for alternative in top[:20] if isinstance(top, list) else ():
+        if isinstance(alternative, list) and len(alternative) >= 2:
+            text = alternative[2] if len(alternative) > 2 and isinstance(alternative[2], str) else None
+            choices.append((whole(alternative[1]), text, from_log(alternative[0])))
+    text = entry[2] if len(entry) > 2 and isinstance(entry[2], str) else None
+    return Token(whole(entry[1]), text, from_log(entry[0]), choices)
 
 
 def _stream_steps(parts: list[dict[str, Any]], count: int, request: Request) -> list[ServerStep] | None:
@@ -165,16 +165,16 @@ def _stream_steps(parts: list[dict[str, Any]], count: int, request: Request) -> 
     wrote = verified = 0
     for part in parts:
         meta = part["meta_info"]
-        now, checks = whole(meta.get("completion_tokens")), whole(meta.get("spec_verify_ct"))
-        if now is None or now < wrote:
+        token_count, checks = whole(meta.get("completion_tokens")), whole(meta.get("spec_verify_ct"))
+        if token_count is None or token_count < wrote:
             return None
-        grew, checked = now - wrote, (checks or 0) - verified
-        if checks is None or checked not in (0, 1) or (checked == 0 and grew > 1):
+        grew, check_count = token_count - wrote, (checks or 0) - verified
+        if checks is None or check_count not in (0, 1) or (check_count == 0 and grew > 1):
             request.notes.append("a chunk holds several steps, so they are not told apart (stream_interval 1 does)")
             return None
         if grew:
-            steps.append(ServerStep(grew, grew - 1, None if checked else 0))
-        wrote, verified = now, checks
+            steps.append(ServerStep(grew, grew - 1, None if check_count else 0))
+        wrote, verified = token_count, checks
     return steps if wrote == count else None
 
 

@@ -40,8 +40,8 @@ def read(source: Source) -> Contents | None:
             contents.unread += "accept" in match["tail"]
             plain += "accept" not in match["tail"]
             continue
-        when = WHEN.search(line)
-        title = next(filter(None, when.groups()), "") if when else ""
+        time_match = WHEN.search(line)
+        title = next(filter(None, time_match.groups()), "") if time_match else ""
         lines.append(Numbers(title.strip() or f"line {len(lines) + 1}", values))
     if lines:
         contents.numbers = [*contents.numbers, _means(lines), *lines[:MOST_REQUESTS]]

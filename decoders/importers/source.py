@@ -62,13 +62,13 @@ class Source:
             try:
                 value = json.loads(text)
                 several = value if isinstance(value, list) else [value]
-                return [document(one) for one in several if isinstance(one, dict)], 0
+                return [document(item) for item in several if isinstance(item, dict)], 0
             except (ValueError, RecursionError):
                 pass
-        documents, lost = lines_of(text)
-        if not documents and (found := _values(text)):
-            return found, 0
-        return documents, lost
+        documents, lost_count = lines_of(text)
+        if not documents and (values := _values(text)):
+            return values, 0
+        return documents, lost_count
 
     @cached_property
     def raw(self) -> str:
@@ -94,8 +94,8 @@ class Source:
 
     @cached_property
     def _lines(self) -> list[str]:
-        kept = (_unwrap(line) for line in self.text.split("\n"))
-        return [line.rstrip("\r") for line in kept]
+        lines = (_unwrap(line) for line in self.text.split("\n"))
+        return [line.rstrip("\r") for line in lines]
 
     def lines(self) -> Iterator[str]:
         """The file's lines as the server wrote them: one that a collector wrapped in JSON is taken out of it."""
@@ -120,25 +120,25 @@ def encoding_of(data: bytes) -> tuple[str, int]:
 
 def lines_of(text: str) -> tuple[list[Document], int]:
     """The objects that stand in a line each, and how many lines hold something else."""
-    documents, lost = [], 0
+    documents, lost_count = [], 0
     for line in text.split("\n"):  # not splitlines: a text of JSON may hold other ends of lines
         line = line.strip()
         stamp = None
         if leading := re.match(r"\[?(\d+(?:\.\d+)?)\]?\s+(?=data:|\{)", line):
             stamp, line = number(float(leading[1])), line[leading.end() :]
         line = line.removeprefix("data:").strip()
-        if line and not line.startswith("{") and "{" in line[:320] and (before := BEFORE.match(line)):
-            line = line[before.end() :].removeprefix("data:").strip()
+        if line and not line.startswith("{") and "{" in line[:320] and (prefix := BEFORE.match(line)):
+            line = line[prefix.end() :].removeprefix("data:").strip()
         if "out={'" in line:
             line = line[line.index("out={'") + 4 :]
         if not line.startswith("{"):
-            lost += bool(line) and line != "[DONE]" and not line.startswith((":", "event:", "id:", "retry:"))
+            lost_count += bool(line) and line != "[DONE]" and not line.startswith((":", "event:", "id:", "retry:"))
             continue
         if (value := object_of(line)) is None:
-            lost += 1
+            lost_count += 1
         else:
             documents.append(document(value, stamp))
-    return documents, lost
+    return documents, lost_count
 
 
 def object_of(line: str) -> dict[str, Any] | None:
@@ -173,11 +173,11 @@ def _values(text: str) -> list[Document]:
             except (ValueError, RecursionError):
                 break
             several = value if isinstance(value, list) else [value]
-            documents += [document(one) for one in several if isinstance(one, dict)]
+            documents += [document(item) for item in several if isinstance(item, dict)]
         if documents:
             return documents
-    printed = _parse_python(text.strip())
-    return [document(printed)] if isinstance(printed, dict) else []
+    literal = _parse_python(text.strip())
+    return [document(literal)] if isinstance(literal, dict) else []
 
 
 def _unwrap(line: str) -> str:

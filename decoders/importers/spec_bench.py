@@ -59,9 +59,9 @@ def _turns(choice: dict[str, Any], key: str, model: str) -> Iterator[Request]:
     nested = [_counts(turn) for turn in lengths] if lengths and all(isinstance(turn, list) for turn in lengths) else []
     flat = _counts(lengths) if lengths and not nested else None
     if flat is not None:
-        counted = [count + (name == INDEX and sum(steps) != len(flat)) for count in steps]
-        if len(counted) == len(wrote) and sum(counted) == len(flat):
-            ends = [0, *accumulate(counted)]
+        step_counts = [count + (name == INDEX and sum(steps) != len(flat)) for count in steps]
+        if len(step_counts) == len(wrote) and sum(step_counts) == len(flat):
+            ends = [0, *accumulate(step_counts)]
             nested = [flat[start:end] for start, end in pairwise(ends)]
         else:  # which steps are of which turn is not told
             steps, wrote, nested = [], [sum(wrote)], [flat]
@@ -69,7 +69,7 @@ def _turns(choice: dict[str, Any], key: str, model: str) -> Iterator[Request]:
     times = _as_list(choice.get("wall_time"))
     texts = _as_list(choice.get("turns", choice.get("output")))
     for turn, count in enumerate(wrote):
-        told = nested[turn] if turn < len(nested) else None
+        accept_lengths = nested[turn] if turn < len(nested) else None
         request = Request(f"{key}, turn {turn + 1}" if len(wrote) > 1 else key, model)
         request.text = str(texts[turn]) if turn < len(texts) else ""
         request.said = {"new_tokens": count}
@@ -80,10 +80,10 @@ def _turns(choice: dict[str, Any], key: str, model: str) -> Iterator[Request]:
                 request.decode_ms = seconds * 1e3
         if turn < len(steps):
             request.said[name] = steps[turn]
-        if told and min(told) >= 1:
-            request.said["mean accept length"] = sum(told) / len(told)
-            request.tokens = [Token()] * sum(told)
-            request.steps = [ServerStep(length, length - 1) for length in told]
+        if accept_lengths and min(accept_lengths) >= 1:
+            request.said["mean accept length"] = sum(accept_lengths) / len(accept_lengths)
+            request.tokens = [Token()] * sum(accept_lengths)
+            request.steps = [ServerStep(length, length - 1) for length in accept_lengths]
         else:
             request.tokens = [Token()] * min(count, 10**7)
             if turn < len(steps):

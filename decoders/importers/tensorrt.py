@@ -43,9 +43,9 @@ def read(source: Source) -> Contents | None:
         for name, count in counts.items():
             sums[name] += count or 0
     if iterations:
-        said = {"iterations with drafts": iterations, **{field: sums[name] for name, field in COUNTS.items()}}
-        said |= {"draft iterLatencyMS, all": round(latency, 3)} if latency else {}
-        contents.numbers.append(Numbers.of("all iterations", said, sums))
+        server_values = {"iterations with drafts": iterations, **{field: sums[name] for name, field in COUNTS.items()}}
+        server_values |= {"draft iterLatencyMS, all": round(latency, 3)} if latency else {}
+        contents.numbers.append(Numbers.of("all iterations", server_values, sums))
     contents.unread = odd
     for answer in answers(source.documents):
         if any(snake(name) == LENGTH for name in answer.request.said):
@@ -65,12 +65,12 @@ def _field(stats: Mapping[str, Any], field: str) -> Any:
 def _requests(source: Source) -> Iterator[Numbers]:
     """Requests of /perf_metrics."""
     for place, document in enumerate(source.documents[:MOST_REQUESTS]):
-        fields = {path: one for path, one in flat(document.value) if ".speculative_decoding." in f".{path}"}
-        said = {path.rpartition(".")[2]: one for path, one in fields.items() if number(one) is not None}
-        totals = totals_of(said)
+        fields = {path: value for path, value in flat(document.value) if ".speculative_decoding." in f".{path}"}
+        request_values = {path.rpartition(".")[2]: value for path, value in fields.items() if number(value) is not None}
+        totals = totals_of(request_values)
         if "choices" not in document.value and "drafted" in totals:
             name = document.value.get("request_id", place + 1)
-            yield Numbers.of(f"request {str(name)[:60]}", said, totals)
+            yield Numbers.of(f"request {str(name)[:60]}", request_values, totals)
 
 
 FIELDS = frozenset((*map(snake, COUNTS.values()), "acceptance_length", "draft_overhead", "spec_decoding_stats"))

@@ -20,9 +20,9 @@ def number(value: Any) -> float | None:
     return float(value) if good else None
 
 
-def whole(value: Any, most: int = 10**9) -> int | None:
+def whole(value: Any, limit: int = 10**9) -> int | None:
     """A whole number from 0, or None."""
-    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= limit
     return value if good else None
 
 
@@ -42,8 +42,8 @@ def share(value: Any) -> float | None:
     """A probability as a trace keeps it; None for what is none."""
     if type(value) is float and 0.0 <= value <= 1.0:
         return round(value, 6)
-    told = number(value)
-    return None if told is None or not 0 <= told <= 1.001 else round(min(told, 1.0), 6)
+    probability = number(value)
+    return None if probability is None or not 0 <= probability <= 1.001 else round(min(probability, 1.0), 6)
 
 
 def from_log(value: Any) -> float | None:
@@ -58,18 +58,18 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def plain(said: Mapping[str, Any]) -> dict[str, Any]:
+def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A server's own numbers, bounded: plain values and short lists of them."""
-    kept: dict[str, Any] = {}
-    for name, value in list(said.items())[:60]:
+    plain_fields: dict[str, Any] = {}
+    for name, value in list(fields.items())[:60]:
         key = clean(name[:80])
         if isinstance(value, list):
-            kept[key] = [one for one in value[:64] if number(one) is not None]
+            plain_fields[key] = [item for item in value[:64] if number(item) is not None]
         elif isinstance(value, str):
-            kept[key] = clean(value[:300])
+            plain_fields[key] = clean(value[:300])
         elif isinstance(value, bool) or number(value) is not None:
-            kept[key] = value
-    return kept
+            plain_fields[key] = value
+    return plain_fields
 
 
 def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -33,28 +33,28 @@ def read(source: Source) -> Contents | None:
     contents = Contents()
     for answer in answers(source.documents):
         metrics = merge(part["metrics"] for part in answer.parts if isinstance(part.get("metrics"), dict))
-        told = metrics.get("speculative_decoding")
-        if not isinstance(told, dict):
+        speculation = metrics.get("speculative_decoding")
+        if not isinstance(speculation, dict):
             continue
         request = answer.request
         request.said = merge_fields(
-            request.said, {**{n: v for n, v in metrics.items() if number(v) is not None}, **told}
+            request.said, {**{n: v for n, v in metrics.items() if number(v) is not None}, **speculation}
         )
         request.prefill_ms, request.decode_ms = (
             number(metrics.get(name)) for name in ("time_to_first_token_ms", "generation_time_ms")
         )
         request.totals |= {name: whole(request.said.get(field)) for name, field in TOTALS.items()}
         request.untimed_tokens = 1  # generation_time_ms: from the first token to the last
-        request.steps = steps_of(told, request, answer)
+        request.steps = steps_of(speculation, request, answer)
         contents.requests.append(request)
     if contents.requests and source.unread:
         contents.notes.append(f"{source.unread} lines of the file are no JSON and were left out")
     return contents if contents.requests else None
 
 
-def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[ServerStep] | None:
+def steps_of(speculation: dict[str, Any], request: Request, answer: Answer) -> list[ServerStep] | None:
     """The steps, where the arrays account for every token; None, with a note, where they do not."""
-    accepted, drafted = numbers(told.get("per_step_accepted")), numbers(told.get("per_step_drafted"))
+    accepted, drafted = numbers(speculation.get("per_step_accepted")), numbers(speculation.get("per_step_drafted"))
     if accepted is None:
         request.notes.append("no per_step_accepted: start the server with --per-request-spec-decode-metrics detailed")
         return None
@@ -101,38 +101,40 @@ def by_chunks(chunks: list[int], accepted: list[int], drafted: list[int] | None)
     [0, None, None, 4]
     """
     steps = [ServerStep(1, 0, 0, reason=PROMPT_STEP)]
-    at, single, listed = 0, list[ServerStep](), list[int]()
+    at, single, draft_places = 0, list[ServerStep](), list[int]()
 
     def settle() -> None:
         """The one-token steps in front of a longer one, and the entries of the arrays that are theirs."""
         for place, step in enumerate(single):
-            if len(listed) == len(single):
-                step.drafted = None if drafted is None else drafted[listed[place]]
-            elif listed:
+            if len(draft_places) == len(single):
+                step.drafted = None if drafted is None else drafted[draft_places[place]]
+            elif draft_places:
                 step.drafted = None
         single.clear()
-        listed.clear()
+        draft_places.clear()
 
     if len(chunks) < 2 or chunks[0] != 1:
         return None
     for place, count in enumerate(chunks[1:], 1):
         last = place == len(chunks) - 1
-        ahead = next((i for i in range(at, len(accepted)) if accepted[i]), len(accepted))
-        cut = last and ahead == len(accepted) - 1 and accepted[ahead] >= count  # the answer ended inside its draft
+        accept_index = next((i for i in range(at, len(accepted)) if accepted[i]), len(accepted))
+        cut = (
+            last and accept_index == len(accepted) - 1 and accepted[accept_index] >= count
+        )  # the answer ended inside its draft
         if count == 1 and not cut:
             single.append(ServerStep(1, 0, 0, reason=NO_DRAFT))
             steps.append(single[-1])
             continue
-        if ahead == len(accepted) or (accepted[ahead] != count - 1 and not cut):
+        if accept_index == len(accepted) or (accepted[accept_index] != count - 1 and not cut):
             return None
-        listed += range(at, ahead)
-        if len(listed) > len(single):
+        draft_places += range(at, accept_index)
+        if len(draft_places) > len(single):
             return None
         settle()
-        steps.append(ServerStep(count, accepted[ahead], None if drafted is None else drafted[ahead]))
-        at = ahead + 1
-    listed += range(at, len(accepted))
-    if len(listed) > len(single) or any(accepted[i] for i in listed):
+        steps.append(ServerStep(count, accepted[accept_index], None if drafted is None else drafted[accept_index]))
+        at = accept_index + 1
+    draft_places += range(at, len(accepted))
+    if len(draft_places) > len(single) or any(accepted[i] for i in draft_places):
         return None
     settle()
     return steps

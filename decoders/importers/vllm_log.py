@@ -39,8 +39,10 @@ def read(source: Source) -> Contents | None:
         if not values:
             contents.unread += 1
             continue
-        when = AT.search(line)
-        contents.numbers.append(Numbers(when[1] if when else f"interval {len(contents.numbers) + 1}", values))
+        time_match = AT.search(line)
+        contents.numbers.append(
+            Numbers(time_match[1] if time_match else f"interval {len(contents.numbers) + 1}", values)
+        )
         if match["version"] == "Speculative":
             since.append(values)
             continue
@@ -76,14 +78,14 @@ def _values(tail: str) -> dict[str, Any]:
 def _ends(since: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of counts that grow, the last of each start of the server."""
     name = "Number of draft tokens"
-    counted = [values for values in since if isinstance(values.get(name), int)]
-    later = [*counted[1:], {name: -1}]
-    return [values for values, behind in zip(counted, later, strict=False) if behind[name] < values[name]]
+    count_rows = [values for values in since if isinstance(values.get(name), int)]
+    successors = [*count_rows[1:], {name: -1}]
+    return [values for values, successor in zip(count_rows, successors, strict=False) if successor[name] < values[name]]
 
 
 def _since_start(ends: list[dict[str, Any]]) -> Numbers:
     drafted, accepted, emitted = (
-        sum(values.get(f"Number of {what} tokens") or 0 for values in ends) for what in ("draft", "accepted", "emitted")
+        sum(values.get(f"Number of {kind} tokens") or 0 for values in ends) for kind in ("draft", "accepted", "emitted")
     )
     lengths = [values.get("Number of speculative tokens") for values in ends]
     drafts = sum(
@@ -91,10 +93,10 @@ def _since_start(ends: list[dict[str, Any]]) -> Numbers:
     )
     values: dict[str, Any] = {"accepted": accepted, "drafted": drafted, "emitted": emitted, "drafts": drafts}
     totals = {"accepted": accepted, "drafted": drafted}
-    made = Numbers.of("since the server started", values, totals)
+    summary = Numbers.of("since the server started", values, totals)
     if drafts and emitted >= drafts:
-        made.values["Mean acceptance length"] = emitted / drafts
-    return made
+        summary.values["Mean acceptance length"] = emitted / drafts
+    return summary
 
 
 def _drafts(accepted: float, drafted: float, mean: object, rates: object) -> float:

@@ -44,7 +44,7 @@ class Guard:
 
     def call(self, duty: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call the function. Its own UserError and a run's cancelling stay; any other error becomes the plug-in's."""
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         try:
             return function(*arguments)
         except (UserError, ReadingStopped, KeyboardInterrupt, GeneratorExit, MemoryError):
@@ -52,9 +52,9 @@ class Guard:
         except BaseException as problem:  # SystemExit too: a plug-in does not end the app
             log.info("%s: %s failed", self.name, duty, exc_info=problem)
             at = place_of(traceback.extract_tb(problem.__traceback__), self.own)
-            why = f"{type(problem).__name__}: {first_line(problem)}{at and ', '}{at}"
-            seconds = time.perf_counter() - started
-            raise self.fault(duty, why, f" after {seconds:,.0f} s" if seconds >= 1 else "") from problem
+            reason = f"{type(problem).__name__}: {first_line(problem)}{at and ', '}{at}"
+            seconds = time.perf_counter() - start_time
+            raise self.fault(duty, reason, f" after {seconds:,.0f} s" if seconds >= 1 else "") from problem
 
     def check(self, context: Context, draft: Any, budget: int, origins: Sequence[str]) -> None:
         """Raise PluginError for what is no draft, or one that the engine cannot take."""
@@ -65,16 +65,16 @@ class Guard:
         if problem:
             raise self.fault("propose", problem)
 
-    def fault(self, duty: str, why: str, late: str = "") -> PluginError:
+    def fault(self, duty: str, reason: str, late: str = "") -> PluginError:
         """That the plug-in failed at a duty, how late, and why."""
-        return PluginError(f"the plug-in {self.name} ({self.place}) failed in {duty}{late}: {why}")
+        return PluginError(f"the plug-in {self.name} ({self.place}) failed in {duty}{late}: {reason}")
 
     def build(self, kind: type, make: Callable[..., Any], *arguments: Any) -> Any:
         """The result of the plug-in's ``build``. PluginError where it is not of the kind that is wanted."""
-        made = self.call("build", make, *arguments)
-        if not isinstance(made, kind):
-            raise self.fault("build", f"it made a {type(made).__name__}, not a {kind.__name__}")
-        return made
+        instance = self.call("build", make, *arguments)
+        if not isinstance(instance, kind):
+            raise self.fault("build", f"it made a {type(instance).__name__}, not a {kind.__name__}")
+        return instance
 
 
 def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str]) -> str:
@@ -87,8 +87,8 @@ def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str
     if tokens[0] != context.root:
         return f"its draft begins with token {tokens[0]}, and the last token of the context is {context.root}"
     if odd := [token for token in tokens if type(token) is not int or not 0 <= token < vocab]:
-        allowed = f"Python's whole numbers from 0 to {vocab - 1:,} (.tolist() makes them)"
-        return f"it drafted {odd[0]!r}, and tokens are {allowed}"
+        token_rule = f"Python's whole numbers from 0 to {vocab - 1:,} (.tolist() makes them)"
+        return f"it drafted {odd[0]!r}, and tokens are {token_rule}"
     if len(tokens) - 1 > budget and (deep := max(draft.tree.depths)) > budget:
         return f"it drafted {deep} tokens deep, and its budget was {budget}: propose() keeps to it"
     if len(tokens) + len(draft.probes) > SPARE_ROWS:
@@ -116,25 +116,27 @@ def record_fault(context: Context, draft: Draft) -> str:
     if odd := [probe for probe in draft.probes if not isinstance(probe, Probe)]:
         return f"a probe of its draft is of the type {type(odd[0]).__name__}, and a Probe is wanted"
     columns = [("nodes", len(draft.tree), {"probabilities": draft.probabilities, **_without_later(draft.terms)})]
-    if (ranked := draft.candidates) is not None:
-        if not isinstance(ranked, Candidates):
-            return f"its draft's candidates are of the type {type(ranked).__name__}, and Candidates are wanted"
-        own = {"score": ranked.score, "length": ranked.length, "places in the pool": ranked.pool}
-        columns.append(("candidates", len(ranked), {**own, **_without_later(ranked.terms)}))
-        least = 0 if ranked.pool is None else -1
-        for name, low, high in (("position", least, context.length - 1), ("length", 0, math.inf)):
-            column = np.asarray(getattr(ranked, name))
+    if (candidates := draft.candidates) is not None:
+        if not isinstance(candidates, Candidates):
+            return f"its draft's candidates are of the type {type(candidates).__name__}, and Candidates are wanted"
+        base_columns = {"score": candidates.score, "length": candidates.length, "places in the pool": candidates.pool}
+        columns.append(("candidates", len(candidates), {**base_columns, **_without_later(candidates.terms)}))
+        lowest = 0 if candidates.pool is None else -1
+        for name, low, high in (("position", lowest, context.length - 1), ("length", 0, math.inf)):
+            column = np.asarray(getattr(candidates, name))
             if len(column) and (column.dtype.kind not in "iu" or column.min() < low or column.max() > high):
-                allowed = f"whole numbers from {low}" + ("" if high == math.inf else f" to {high:,}")
-                return f"its candidates' {name} is {column.tolist()}, and {allowed} are allowed"
-        if len(ranked.excluded) not in (0, len(ranked)):
-            return f"it has {len(ranked)} candidates and {len(ranked.excluded)} of excluded: one for each, or none"
+                value_range = f"whole numbers from {low}" + ("" if high == math.inf else f" to {high:,}")
+                return f"its candidates' {name} is {column.tolist()}, and {value_range} are allowed"
+        if len(candidates.excluded) not in (0, len(candidates)):
+            return (
+                f"it has {len(candidates)} candidates and {len(candidates.excluded)} of excluded: one for each, or none"
+            )
     for kind, count, numbers in columns:
         for name, values in numbers.items():
             if values is not None and np.asarray(values, dtype=float).shape not in ((), (count,)):
                 return f"its draft has {count} {kind} and {np.size(values)} numbers of {name}: one for each"
     tables, vocab = draft.distributions, context.shape.vocab
-    if isinstance(tables, dict) and any(getattr(one, "shape", ()) != (vocab,) for one in tables.values()):
+    if isinstance(tables, dict) and any(getattr(table, "shape", ()) != (vocab,) for table in tables.values()):
         return f"a distribution of its draft is none: tensors of {vocab:,} numbers are wanted"
     for value in _without_later(draft.notes).values():
         float(value)
@@ -172,26 +174,34 @@ class GuardedDrafter(Drafter):
         self._call("prepare", context)
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        learned = self._call("observe", draft, scored, verdict)
-        if learned is not None and not isinstance(learned, Learned):
-            raise self.guard.fault("observe", f"it returned {type(learned).__name__}, and None or a Learned is wanted")
-        return learned
+        observation = self._call("observe", draft, scored, verdict)
+        if observation is not None and not isinstance(observation, Learned):
+            raise self.guard.fault(
+                "observe", f"it returned {type(observation).__name__}, and None or a Learned is wanted"
+            )
+        return observation
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         if type(self.inner).resume is not Drafter.resume or type(self.inner).observe is not Drafter.observe:
             self._call("resume", context, past)
 
 
-def place_of(lines: Iterable[traceback.FrameSummary], own: str) -> str:
-    """The innermost line that stands in the file or folder ``own``: "line 12 of my_method.py"; "" where none does."""
-    mine = [line for line in lines if own and line.filename.startswith(own)]
-    return f"line {mine[-1].lineno} of {mine[-1].filename.replace(chr(92), '/').rpartition('/')[2]}" if mine else ""
+def place_of(lines: Iterable[traceback.FrameSummary], code_path: str) -> str:
+    """The innermost line that stands in the file or folder ``code_path``: "line 12 of my_method.py"; "" where none
+    does.
+    """
+    code_lines = [line for line in lines if code_path and line.filename.startswith(code_path)]
+    return (
+        f"line {code_lines[-1].lineno} of {code_lines[-1].filename.replace(chr(92), '/').rpartition('/')[2]}"
+        if code_lines
+        else ""
+    )
 
 
-def guard(method: Method, place: str, own: str) -> Method:
-    """The method as a plug-in is registered: ``place`` says where it stands, ``own`` is the path of its code."""
-    shown = Path(place).name if place == own else place  # a server's users need not know its folders
-    guard = Guard(method.name, shown, own)
+def guard(method: Method, place: str, code_path: str) -> Method:
+    """The method as a plug-in is registered: ``place`` says where it stands, ``code_path`` is the path of its code."""
+    place_name = Path(place).name if place == code_path else place  # a server's users need not know its folders
+    guard = Guard(method.name, place_name, code_path)
     origins = tuple(origin.name for origin in method.origins)
 
     def wrap(duty: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,7 +213,7 @@ def guard(method: Method, place: str, own: str) -> Method:
             raise guard.fault("build", f"{type(drafter).__name__} has no propose(context, budget), which drafts")
         part = getattr(drafter, "part", None) if method.part is None else None
         if part:
-            log.warning("the plug-in %s (%s): %s", method.name, shown, PART_OF_DRAFTER)
+            log.warning("the plug-in %s (%s): %s", method.name, place_name, PART_OF_DRAFTER)
         return GuardedDrafter(drafter, guard, origins, part)
 
     def available(target: Any) -> str | None:
@@ -213,8 +223,8 @@ def guard(method: Method, place: str, own: str) -> Method:
             return str(problem)
 
     duties = {name: getattr(method, name) for name in COMPUTED}
-    others: dict[str, Any] = {name: wrap(name, function) for name, function in duties.items() if function}
-    return dataclasses.replace(method, build=build, available=available, **others)
+    duty_wrappers: dict[str, Any] = {name: wrap(name, function) for name, function in duties.items() if function}
+    return dataclasses.replace(method, build=build, available=available, **duty_wrappers)
 
 
 class GuardedVerifier(Verifier):
@@ -256,9 +266,9 @@ def verdict_fault(draft: Draft, verdict: Any) -> str:
     return ""
 
 
-def guarded_verifier(card: VerifierCard, place: str, own: str) -> VerifierCard:
-    """The verifier as a plug-in's is registered; ``place`` and ``own`` as of ``guard``."""
-    guard = Guard(card.name, Path(place).name if place == own else place, own)
+def guarded_verifier(card: VerifierCard, place: str, code_path: str) -> VerifierCard:
+    """The verifier as a plug-in's is registered; ``place`` and ``code_path`` as of ``guard``."""
+    guard = Guard(card.name, Path(place).name if place == code_path else place, code_path)
 
     def build(params: Any, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
         return GuardedVerifier(guard.build(Verifier, card.build, params, chooser, stop_ids), guard, chooser)

@@ -60,26 +60,28 @@ class PersistentState:
         """The state of ``name`` for the owner, made where there is none yet; ``anew`` drops what there is first. A run
         asks once.
         """
-        whose = owner.get()
+        owner_key = owner.get()
         with self._lock:
-            mine = self._by_owner[whose] = self._by_owner.pop(whose, {})
+            owner_state = self._by_owner[owner_key] = self._by_owner.pop(owner_key, {})
             while len(self._by_owner) > MOST_OWNERS:
-                gone = next(iter(self._by_owner))
-                for one in self._by_owner.pop(gone):
-                    del self._runs[gone, one]
-            if anew or name not in mine:
-                mine[name] = make()
-                self._runs[whose, name] = 0
-            self._runs[whose, name] += 1
-            return mine[name]
+                oldest = next(iter(self._by_owner))
+                for old_name in self._by_owner.pop(oldest):
+                    del self._runs[oldest, old_name]
+            if anew or name not in owner_state:
+                owner_state[name] = make()
+                self._runs[owner_key, name] = 0
+            self._runs[owner_key, name] += 1
+            return owner_state[name]
 
     def amounts(self) -> dict[str, Amount]:
         """Amounts kept for the owner, by name; names without anything are left out."""
-        whose = owner.get()
+        owner_key = owner.get()
         with self._lock:
-            mine = self._by_owner.get(whose, {})
+            owner_state = self._by_owner.get(owner_key, {})
             return {
-                name: Amount(len(what), what.unit, self._runs[whose, name]) for name, what in mine.items() if len(what)
+                name: Amount(len(value), value.unit, self._runs[owner_key, name])
+                for name, value in owner_state.items()
+                if len(value)
             }
 
     def sizes(self) -> dict[str, str]:
@@ -88,12 +90,16 @@ class PersistentState:
 
     def empty(self, name: str | None = None) -> list[str]:
         """Drop what ``name`` keeps for the owner, or all of it; what was dropped, by name."""
-        whose = owner.get()
+        owner_key = owner.get()
         with self._lock:
-            mine = self._by_owner.get(whose, {})
-            names = [one for one in ([name] if name is not None else list(mine)) if one in mine]
-            for one in names:
-                del mine[one], self._runs[whose, one]
+            owner_state = self._by_owner.get(owner_key, {})
+            names = [
+                state_name
+                for state_name in ([name] if name is not None else list(owner_state))
+                if state_name in owner_state
+            ]
+            for state_name in names:
+                del owner_state[state_name], self._runs[owner_key, state_name]
         return names
 
 

@@ -111,8 +111,8 @@ class Method:
 
     def part_about(self, target: Target, params: Any) -> dict[str, Any] | None:
         """A run's record of the trained part that drafts (``spectrace``: part), a fallback's too; None without one."""
-        if (other := self.fallback(params)) is not None:
-            return other[0].part_about(target, other[1])
+        if (fallback := self.fallback(params)) is not None:
+            return fallback[0].part_about(target, fallback[1])
         return None if self.part is None else self.part.about(target, params)
 
     def parts(
@@ -145,11 +145,11 @@ def under(method: Method, card: VerifierCard) -> Method:
     """The method with its drafts judged by another verifier: called ``METHOD@VERIFIER``, with the parameters of both
     but those that the method's own verifier alone reads. A method that rewrites the prompt stays as lossy as it was.
     """
-    known = _under.get((method.name, card.name))
-    if known is None or known[:2] != (method, card):
-        known = method, card, _under_anew(method, card)
-        _under[method.name, card.name] = known
-    return known[2]
+    entry = _under.get((method.name, card.name))
+    if entry is None or entry[:2] != (method, card):
+        entry = method, card, _under_anew(method, card)
+        _under[method.name, card.name] = entry
+    return entry[2]
 
 
 _under: dict[tuple[str, str], tuple[Method, VerifierCard, Method]] = {}  # one class of parameters of each
@@ -172,21 +172,27 @@ def _shared_parameters(method: Method, card: VerifierCard) -> set[str]:
 
 
 def _under_anew(method: Method, card: VerifierCard) -> Method:
-    mine, theirs = method.params.__dataclass_fields__, card.params.__dataclass_fields__
+    method_fields, card_fields = method.params.__dataclass_fields__, card.params.__dataclass_fields__
     if twice := _shared_parameters(method, card):
         raise UserError(
             f"the verifier {card.name} and the method {method.name} both have a parameter {min(twice)!r}: the method's "
             "drafts cannot be judged by it until the verifier's is renamed"
         )
-    fields: list[Any] = [(name, mine[name].type, field(default=mine[name].default)) for name in method.verifier_params
-                         if name in mine and name not in theirs]  # fmt: skip
-    fields += [(name, one.type, field(default=one.default, metadata=one.metadata)) for name, one in theirs.items()]
+    fields: list[Any] = [
+        (name, method_fields[name].type, field(default=method_fields[name].default))
+        for name in method.verifier_params
+        if name in method_fields and name not in card_fields
+    ]  # fmt: skip
+    fields += [
+        (name, setting.type, field(default=setting.default, metadata=setting.metadata))
+        for name, setting in card_fields.items()
+    ]
     params = make_dataclass(f"{method.params.__name__}Under", fields, bases=(method.params,), frozen=True)
     params.__module__ = card.params.__module__
     terms = {term.key for term in method.node_terms}
-    short, colon, rest = method.title.partition(":")
+    short, colon, tail = method.title.partition(":")
     return replace(
-        method, name=f"{method.name}{UNDER}{card.name}", title=f"{short}, {card.title}{colon}{rest}", params=params,
+        method, name=f"{method.name}{UNDER}{card.name}", title=f"{short}, {card.title}{colon}{tail}", params=params,
         verifier=lambda values, chooser, stops: card.build(values, chooser, stops), verifier_params=(),
         lossless=_lossless(method, card),
         node_terms=(*method.node_terms, *(term for term in card.node_terms if term.key not in terms)),

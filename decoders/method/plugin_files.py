@@ -19,9 +19,9 @@ def plugin_files() -> list[Path]:
 
 def name_plugin_files(files: Iterable[Path]) -> None:
     """Have more files read as plug-ins. Raises UserError for one that is not there."""
-    named = [*map(str, plugin_files())]
+    file_names = [*map(str, plugin_files())]
     for file in files:
         if not file.expanduser().is_file():
             raise UserError(f"there is no plug-in {file}: give a Python file, such as specviz methods new NAME writes")
-        named.append(str(file.expanduser().resolve()))
-    os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(named))
+        file_names.append(str(file.expanduser().resolve()))
+    os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(file_names))

@@ -77,9 +77,9 @@ def file_source(path: Path) -> Source:
 def load(source: Source) -> Plugin:
     """A plug-in's methods, looked at: named rightly, with parameters that make controls. Raises Unusable."""
     try:
-        loaded = source.open()
-        own = source.own()
-        entries = tuple(_entries(loaded))
+        plugin = source.open()
+        code_path = source.own()
+        entries = tuple(_entries(plugin))
         judges = tuple(entry for entry in entries if isinstance(entry, VerifierCard))
         methods = tuple(entry for entry in entries if not isinstance(entry, VerifierCard))
         if not entries:
@@ -93,7 +93,7 @@ def load(source: Source) -> Plugin:
         raise
     except BaseException as problem:  # SystemExit too
         raise Unusable(f"plug-in {source.place} is left out: {_failure(source, problem)}") from problem
-    return Plugin(source.place, own, methods, judges)
+    return Plugin(source.place, code_path, methods, judges)
 
 
 def method_fault(method: Any) -> str:
@@ -108,23 +108,23 @@ def method_fault(method: Any) -> str:
     return card_fault(method, ("title", "paper", "summary", "bibtex"), "target and params")
 
 
-def _entries(loaded: Any) -> Iterator[Any]:
+def _entries(plugin: Any) -> Iterator[Any]:
     """The methods and verifiers of a module with METHOD or METHODS, VERIFIER or VERIFIERS, or what an entry point names
     itself: one, or several.
     """
-    if isinstance(loaded, ModuleType):
-        if hasattr(loaded, "METHOD"):
-            yield loaded.METHOD
-        yield from getattr(loaded, "METHODS", ())
-        if hasattr(loaded, "VERIFIER"):
-            if not isinstance(loaded.VERIFIER, VerifierCard):
-                raise Unusable(verifier_fault(loaded.VERIFIER))
-            yield loaded.VERIFIER
-        yield from getattr(loaded, "VERIFIERS", ())
-    elif isinstance(loaded, (tuple, list)):
-        yield from loaded
+    if isinstance(plugin, ModuleType):
+        if hasattr(plugin, "METHOD"):
+            yield plugin.METHOD
+        yield from getattr(plugin, "METHODS", ())
+        if hasattr(plugin, "VERIFIER"):
+            if not isinstance(plugin.VERIFIER, VerifierCard):
+                raise Unusable(verifier_fault(plugin.VERIFIER))
+            yield plugin.VERIFIER
+        yield from getattr(plugin, "VERIFIERS", ())
+    elif isinstance(plugin, (tuple, list)):
+        yield from plugin
     else:
-        yield loaded
+        yield plugin
 
 
 def _failure(source: Source, problem: BaseException) -> str:

@@ -47,12 +47,12 @@ def _render_unchanged(tokenizer: Any, messages: Sequence[dict[str, str]], ask: b
     """
     opening, closing = [[f"{mark}{number}\ue001" for number in range(len(messages))] for mark in "\ue000\ue002"]
     plain = [first + last for first, last in zip(opening, closing, strict=True)]
-    around = [first + m["content"] + last for first, m, last in zip(opening, messages, closing, strict=True)]
-    rest = "".join(plain)
-    for marked in (plain, around):
-        contents = [{**message, "content": content} for message, content in zip(messages, marked, strict=True)]
+    framed_texts = [first + m["content"] + last for first, m, last in zip(opening, messages, closing, strict=True)]
+    tail = "".join(plain)
+    for marked_texts in (plain, framed_texts):
+        contents = [{**message, "content": content} for message, content in zip(messages, marked_texts, strict=True)]
         with contextlib.suppress(Exception):  # it asks for another text
-            rest = tokenizer.apply_chat_template(contents, tokenize=False, add_generation_prompt=ask)
+            tail = tokenizer.apply_chat_template(contents, tokenize=False, add_generation_prompt=ask)
             break
     texts: list[str] = []
     places: list[np.ndarray] = []
@@ -63,68 +63,74 @@ def _render_unchanged(tokenizer: Any, messages: Sequence[dict[str, str]], ask: b
 
     start = 0
     for message, first, last in zip(messages, opening, closing, strict=True):
-        before, found, inside = rest.partition(first)
-        if found:
-            add(before, TEMPLATE)
+        prefix, separator, body = tail.partition(first)
+        if separator:
+            add(prefix, TEMPLATE)
             add(message["content"], start)
-            rest = inside.partition(last)[2]
+            tail = body.partition(last)[2]
         start += len(message["content"])
-    add(rest, TEMPLATE)
+    add(tail, TEMPLATE)
     return "".join(texts), np.concatenate(places)
 
 
 def _align(expected: str, places: np.ndarray, text: str, lengths: Sequence[int]) -> np.ndarray:
     """Places of ``text``'s characters, from those of the text that was expected; ``lengths`` are the contents'."""
-    aligned = np.full(len(text), UNKNOWN)
-    for start, other, length in _matches(expected, text):
-        aligned[other : other + length] = places[start : start + length]
-    given, aligned = aligned, np.full(len(text), TEMPLATE)
-    edges = np.flatnonzero(np.diff((given != TEMPLATE).astype(np.int8), prepend=0, append=0))
+    alignment = np.full(len(text), UNKNOWN)
+    for start, target_start, length in _matches(expected, text):
+        alignment[target_start : target_start + length] = places[start : start + length]
+    matched_places, alignment = alignment, np.full(len(text), TEMPLATE)
+    edges = np.flatnonzero(np.diff((matched_places != TEMPLATE).astype(np.int8), prepend=0, append=0))
     for start, stop in zip(edges[::2], edges[1::2], strict=True):  # between two pieces of the template
         stop_place = 0
         for length in lengths:
             stop_place += length
-            found = start + np.flatnonzero(
-                (given[start:stop] >= stop_place - length) & (given[start:stop] < stop_place)
+            members = start + np.flatnonzero(
+                (matched_places[start:stop] >= stop_place - length) & (matched_places[start:stop] < stop_place)
             )
-            letters = sum(not text[place].isspace() for place in found)
-            most = min(MIN_LETTERS, sum(not character.isspace() for character in text[start:stop]))
-            if len(found) and letters >= most and len(found) >= MIN_COVERAGE * (found[-1] + 1 - found[0]):
-                inside = np.arange(found[0], found[-1] + 1)  # what was put between belongs to the character before it
-                aligned[inside] = given[found[np.searchsorted(found, inside, "right") - 1]]
-    return aligned
+            letters = sum(not text[place].isspace() for place in members)
+            letter_quota = min(MIN_LETTERS, sum(not character.isspace() for character in text[start:stop]))
+            if (
+                len(members)
+                and letters >= letter_quota
+                and len(members) >= MIN_COVERAGE * (members[-1] + 1 - members[0])
+            ):
+                interior = np.arange(
+                    members[0], members[-1] + 1
+                )  # what was put between belongs to the character before it
+                alignment[interior] = matched_places[members[np.searchsorted(members, interior, "right") - 1]]
+    return alignment
 
 
-def _matches(before: str, after: str) -> list[tuple[int, int, int]]:
+def _matches(old_text: str, new_text: str) -> list[tuple[int, int, int]]:
     """Equal pieces of two texts: starts in both, and the length. Whole lines first, then what is left of them."""
-    lines, others = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    starts, other_starts = (np.cumsum([0, *map(len, cut)]).tolist() for cut in (lines, others))
+    lines, new_lines = old_text.splitlines(keepends=True), new_text.splitlines(keepends=True)
+    starts, other_starts = (np.cumsum([0, *map(len, cut)]).tolist() for cut in (lines, new_lines))
     matches = []
-    for kind, i, i_stop, j, j_stop in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
-        start, stop, other, other_stop = starts[i], starts[i_stop], other_starts[j], other_starts[j_stop]
+    for kind, i, i_stop, j, j_stop in SequenceMatcher(None, lines, new_lines, autojunk=False).get_opcodes():
+        start, stop, other_start, other_stop = starts[i], starts[i_stop], other_starts[j], other_starts[j_stop]
         if kind == "equal":
-            matches.append((start, other, stop - start))
+            matches.append((start, other_start, stop - start))
         elif kind == "replace":
-            bounds = [(start, other), (stop, other_stop)]
+            bounds = [(start, other_start), (stop, other_stop)]
             if i_stop - i == j_stop - j:  # line by line
                 bounds = list(zip(starts[i : i_stop + 1], other_starts[j : j_stop + 1], strict=True))
-            for (start, other), (stop, other_stop) in pairwise(bounds):
-                pieces = _matches_of_characters(before[start:stop], after[other:other_stop])
-                matches += [(start + piece, other + other_piece, length) for piece, other_piece, length in pieces]
+            for (start, other_start), (stop, other_stop) in pairwise(bounds):
+                pieces = _matches_of_characters(old_text[start:stop], new_text[other_start:other_stop])
+                matches += [(start + piece, other_start + other_piece, length) for piece, other_piece, length in pieces]
     return matches
 
 
-def _matches_of_characters(before: str, after: str) -> list[tuple[int, int, int]]:
+def _matches_of_characters(old_text: str, new_text: str) -> list[tuple[int, int, int]]:
     """Equal pieces of two texts, as ``_matches``; of very long ones, their ends and what was trimmed alone."""
     from rapidfuzz.distance import Indel, Postfix, Prefix
 
-    first = int(Prefix.similarity(before, after))
-    last = int(Postfix.similarity(before[first:], after[first:]))
-    matches = [(0, 0, first), (len(before) - last, len(after) - last, last)]
-    inner, other = before[first : len(before) - last], after[first : len(after) - last]
-    if other and (start := inner.find(other)) >= 0:
-        matches.append((first + start, first, len(other)))
-    elif len(inner) * len(other) <= MAX_CELLS:
-        codes = [code for code in Indel.opcodes(inner, other) if code.tag == "equal"]
+    first = int(Prefix.similarity(old_text, new_text))
+    last = int(Postfix.similarity(old_text[first:], new_text[first:]))
+    matches = [(0, 0, first), (len(old_text) - last, len(new_text) - last, last)]
+    inner, new_inner = old_text[first : len(old_text) - last], new_text[first : len(new_text) - last]
+    if new_inner and (start := inner.find(new_inner)) >= 0:
+        matches.append((first + start, first, len(new_inner)))
+    elif len(inner) * len(new_inner) <= MAX_CELLS:
+        codes = [code for code in Indel.opcodes(inner, new_inner) if code.tag == "equal"]
         matches += [(first + c.src_start, first + c.dest_start, c.src_end - c.src_start) for c in codes]
     return matches

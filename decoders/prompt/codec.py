@@ -51,17 +51,17 @@ def of_trace(trace: Trace) -> Prompt:
     tokens, run = trace.tables["tokens"], trace.run
     length = run["prompt_length"]
     segments = segments_of(zip(tokens["segment"][:length], tokens["passage"][:length], strict=True))
-    recorded, pool = run.get("pool") or {}, None
-    if not recorded.get("in_prompt", True) and not pool_is_partial(trace):
+    pool_record, pool = run.get("pool") or {}, None
+    if not pool_record.get("in_prompt", True) and not pool_is_partial(trace):
         columns = (trace.tables["pool"][name] for name in ("position", "id", "passage"))
         positions, ids, passages = np.array([*columns], dtype=np.int64)
         order = np.argsort(positions)
         ids, passages = ids[order], passages[order]
         starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
-        pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
-    reference, whose = (str(run.get(name) or "") for name in ("reference", "reference_of"))
+        pool = Pool(ids, starts, None, str(pool_record.get("label", "the pool")))
+    reference, reference_source = (str(run.get(name) or "") for name in ("reference", "reference_of"))
     compression = dict(run["compression"]) if "compression" in run else None
-    return Prompt(tuple(trace.prompt_ids), segments, pool, compression, reference, whose)
+    return Prompt(tuple(trace.prompt_ids), segments, pool, compression, reference, reference_source)
 
 
 def pool_is_partial(trace: Trace) -> bool:

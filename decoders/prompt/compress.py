@@ -65,7 +65,7 @@ def compress(prompt: Prompt, tokenizer: Any, ratio: float, compressor: str = EXT
         raise UserError(f"compressor={compressor!r} is not allowed: one of {', '.join(COMPRESSORS)}")
     if not ratio > 1:
         raise UserError(f"a compression ratio of {ratio:g} is not allowed: a number above 1")
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     full = prompt.context_pool()
     if full is None:
         raise UserError("there is no context to compress: the prompt has none, so leave compression off")
@@ -89,17 +89,17 @@ def compress(prompt: Prompt, tokenizer: Any, ratio: float, compressor: str = EXT
         "context_tokens": total,
         "kept_tokens": sum(s.stop - s.start for s in segments if s.name == "context"),
         "prompt_tokens_full": len(prompt.tokens),
-        "compress_ms": round((time.perf_counter() - started) * 1e3, 3),
+        "compress_ms": round((time.perf_counter() - start_time) * 1e3, 3),
     }
     return replace(prompt, tokens=tuple(tokens), segments=tuple(segments), pool=pool, compression=numbers)
 
 
 def _passages(prompt: Prompt, tokenizer: Any, context: Sequence[Segment]) -> list[Passage]:
-    numbered = len({s.passage for s in context}) > 1
+    has_numbers = len({s.passage for s in context}) > 1
     passages = []
     for segment in context:
         text = _decode(prompt, tokenizer, segment)
-        head = re.match(rf"\[?{segment.passage + 1}\] ", text) if numbered else None
+        head = re.match(rf"\[?{segment.passage + 1}\] ", text) if has_numbers else None
         start = head.end() if head else 0
         body = text[start:].rstrip()
         passages.append(Passage(text[:start], body, text[start + len(body) :]))
@@ -107,8 +107,8 @@ def _passages(prompt: Prompt, tokenizer: Any, context: Sequence[Segment]) -> lis
 
 
 def _topic(prompt: Prompt, tokenizer: Any) -> str:
-    wanted = [s for s in prompt.segments if s.name in ("instruction", "question")]
-    return "\n".join(_decode(prompt, tokenizer, s) for s in wanted)
+    topic_segments = [s for s in prompt.segments if s.name in ("instruction", "question")]
+    return "\n".join(_decode(prompt, tokenizer, s) for s in topic_segments)
 
 
 def _decode(prompt: Prompt, tokenizer: Any, segment: Segment) -> str:
@@ -129,12 +129,12 @@ def _assemble(
     texts = {i: p.head + body + p.tail for i, p, body in zip(at, passages, bodies, strict=True) if body.strip()}
     first, last = min(texts), max(texts)
     texts[last] = texts[last].removesuffix(passages[at.index(last)].tail) + passages[-1].tail
-    gone = {i for a, b in pairwise(at) if b == first or b not in texts for i in range(a + 1, b)}
-    gone.update(i for i in at if i not in texts)
+    removals = {i for a, b in pairwise(at) if b == first or b not in texts for i in range(a + 1, b)}
+    removals.update(i for i in at if i not in texts)
     tokens: list[int] = []
     segments: list[Segment] = []
     for i, segment in enumerate(prompt.segments):
-        if i not in gone:
+        if i not in removals:
             old = prompt.tokens[segment.start : segment.stop]
             ids = tokenizer(texts[i], add_special_tokens=False)["input_ids"] if i in texts else old
             segments.append(Segment(segment.name, len(tokens), len(tokens) + len(ids), segment.passage))
@@ -197,13 +197,13 @@ class Vectors:
 
     def cosines(self, sentence: int) -> np.ndarray:
         """Of one sentence with every sentence ``[sentences]``."""
-        own = slice(self.row_starts[sentence], self.row_starts[sentence + 1])
-        lists = [self.by_column[self.column_starts[c] : self.column_starts[c + 1]] for c in self.columns[own].tolist()]
+        span = slice(self.row_starts[sentence], self.row_starts[sentence + 1])
+        lists = [self.by_column[self.column_starts[c] : self.column_starts[c + 1]] for c in self.columns[span].tolist()]
         count = len(self.row_starts) - 1
         if not lists:
             return np.zeros(count)
         entries = np.concatenate(lists)
-        weights = np.repeat(self.values[own], [len(entries_of_term) for entries_of_term in lists])
+        weights = np.repeat(self.values[span], [len(entries_of_term) for entries_of_term in lists])
         return np.bincount(self.rows[entries], self.values[entries] * weights, minlength=count)
 
 
@@ -215,18 +215,18 @@ def centrality(texts: Sequence[str], topic: str = "") -> tuple[np.ndarray, Vecto
     """
     n = len(texts)
     vectors = Vectors.of([*texts, topic])
-    there = np.arange(n + 1) < n  # the topic is no sentence
-    like_topic = np.where(there, vectors.cosines(n), 0.0)
-    bias = like_topic / like_topic.sum() if like_topic.any() else there / n
-    degree = vectors.neighbours(there.astype(np.float64))
+    is_sentence = np.arange(n + 1) < n  # the topic is no sentence
+    like_topic = np.where(is_sentence, vectors.cosines(n), 0.0)
+    bias = like_topic / like_topic.sum() if like_topic.any() else is_sentence / n
+    degree = vectors.neighbours(is_sentence.astype(np.float64))
     degree = np.where(degree > 0, degree, 1.0)
     score = bias
     for _ in range(ROUNDS):
-        new = TOPIC * bias + (1 - TOPIC) * np.where(there, vectors.neighbours(score / degree), 0.0)
+        new = TOPIC * bias + (1 - TOPIC) * np.where(is_sentence, vectors.neighbours(score / degree), 0.0)
         new /= new.sum()
-        done = np.abs(new - score).sum() < 1e-9
+        has_converged = np.abs(new - score).sum() < 1e-9
         score = new
-        if done:
+        if has_converged:
             break
     return score[:n], vectors
 
@@ -257,25 +257,27 @@ def _extract(passages: Sequence[Passage], budget: int, topic: str, count: Counte
     frame = count([p.head for p in passages])
     room = budget - count([passages[-1].tail])[0]
     score, vectors = centrality(units, topic)
-    kept: dict[int, str] = {}
-    entered: set[int] = set()
+    kept_units: dict[int, str] = {}
+    frame_owners: set[int] = set()
     last = -1
     for unit in by_marginal_relevance(score, vectors):
-        cost = costs[unit] + (0 if owner[unit] in entered else frame[owner[unit]])
+        cost = costs[unit] + (0 if owner[unit] in frame_owners else frame[owner[unit]])
         if cost > room:
             part = _first_words(units[unit], room - (cost - costs[unit]), count)
             if part:
-                kept[unit], last = part, unit
+                kept_units[unit], last = part, unit
             break
-        kept[unit], last = units[unit], unit
-        entered.add(owner[unit])
+        kept_units[unit], last = units[unit], unit
+        frame_owners.add(owner[unit])
         room -= cost
-    while kept and (over := _tokens_of(passages, owner, kept, count) - budget) > 0:  # joined, they may cost more
-        kept[last] = _first_words(kept[last], count([kept[last]])[0] - over, count)
-        if not kept[last]:
-            del kept[last]
-            last = next(reversed(kept), -1)
-    return _join(passages, owner, kept)
+    while (
+        kept_units and (over := _tokens_of(passages, owner, kept_units, count) - budget) > 0
+    ):  # joined, they may cost more
+        kept_units[last] = _first_words(kept_units[last], count([kept_units[last]])[0] - over, count)
+        if not kept_units[last]:
+            del kept_units[last]
+            last = next(reversed(kept_units), -1)
+    return _join(passages, owner, kept_units)
 
 
 def _join(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str]) -> list[str]:
@@ -308,8 +310,8 @@ def _by_llmlingua(passages: Sequence[Passage], ratio: float) -> list[str]:
     answer = _llmlingua(name).compress_prompt_llmlingua2(
         bodies, rate=1 / ratio, force_tokens=["\n", "?"], drop_consecutive=True
     )
-    shortened = iter(answer["compressed_prompt_list"])
-    return [next(shortened).strip() if p.body else "" for p in passages]
+    short_texts = iter(answer["compressed_prompt_list"])
+    return [next(short_texts).strip() if p.body else "" for p in passages]
 
 
 @lru_cache(maxsize=1)

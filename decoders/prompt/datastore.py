@@ -58,19 +58,19 @@ class Chunk:
         low = self._first([*string, 0])  # the separator is below every token
         return low, self._first([*string[:-1], string[-1] + 1], low)
 
-    def longest(self, sequence: list[int], least: int) -> int:
-        """Count the last tokens that stand here with a token behind them, at least ``least``; 0: not so many do."""
-        low, high = least - 1, len(sequence)
+    def longest(self, sequence: list[int], minimum: int) -> int:
+        """Count the last tokens that stand here with a token behind them, at least ``minimum``; 0: not so many do."""
+        low, high = minimum - 1, len(sequence)
         while low < high:  # if a suffix stands here, so do the shorter ones
             middle = (low + high + 1) // 2
-            wanted = sequence[-middle:]
-            at = self._first([*wanted, 0])
-            there = self._fast_places[at] if at < len(self.places) else len(self.text)
-            if self._fast_text[there : there + middle].tolist() == wanted:
+            suffix = sequence[-middle:]
+            at = self._first([*suffix, 0])
+            text_place = self._fast_places[at] if at < len(self.places) else len(self.text)
+            if self._fast_text[text_place : text_place + middle].tolist() == suffix:
                 low = middle
             else:
                 high = middle - 1
-        return low if low >= least else 0
+        return low if low >= minimum else 0
 
     def _first(self, string: list[int], low: int = 0) -> int:
         text, count = self._fast_text, len(string)
@@ -83,9 +83,9 @@ class Datastore:
     def __init__(self, name: str, tokens: int, chunks: Sequence[Chunk]) -> None:
         self.name, self.tokens, self.chunks = name, tokens, tuple(chunks)
 
-    def find(self, sequence: Int[np.ndarray, " tokens"], longest: int, shortest: int, most: int) -> Match:
+    def find(self, sequence: Int[np.ndarray, " tokens"], longest: int, shortest: int, max_places: int) -> Match:
         """The longest suffix of ``longest`` to ``shortest`` tokens that stands in any chunk with a token behind it. Of
-        more places than ``most`` in a chunk, the first in suffix order are looked at.
+        more places than ``max_places`` in a chunk, the first in suffix order are looked at.
         """
         last = sequence[-min(longest, LONGEST) :].tolist()
         length = 0
@@ -95,28 +95,28 @@ class Datastore:
             return Match(0, 0, ())
         spans = [chunk.interval(last[-length:]) for chunk in self.chunks]
         ends = tuple(
-            chunk.places[low : min(high, low + most)].astype(np.int64) + length - 1
+            chunk.places[low : min(high, low + max_places)].astype(np.int64) + length - 1
             for chunk, (low, high) in zip(self.chunks, spans, strict=True)
         )
         return Match(length, sum(high - low for low, high in spans), ends)
 
-    def continuations(self, found: Match, depth: int, limit: int, most: int) -> Trie:
+    def continuations(self, match: Match, depth: int, limit: int, max_places: int) -> Trie:
         """The continuations, up to ``depth`` tokens inside the document, as a trie of the ``limit`` most frequent
-        nodes; of more places than ``most`` in all chunks, of those that come first in suffix order.
+        nodes; of more places than ``max_places`` in all chunks, of those that come first in suffix order.
         """
-        rows, places, before = [], [], 0
-        for chunk, ends in zip(self.chunks, found.ends, strict=True):
+        rows, places, offset = [], [], 0
+        for chunk, ends in zip(self.chunks, match.ends, strict=True):
             at = np.minimum(ends[:, None] + np.arange(1, depth + 1), len(chunk.text) - 1)
             following = np.asarray(chunk.text[at], dtype=np.int64)
             rows.append(np.where(np.logical_and.accumulate(following != SEPARATOR, axis=1), following, SEPARATOR))
-            places.append(ends + before)
-            before += len(chunk.text)
-        return merge(np.concatenate(rows), np.concatenate(places), limit, most)
+            places.append(ends + offset)
+            offset += len(chunk.text)
+        return merge(np.concatenate(rows), np.concatenate(places), limit, max_places)
 
 
 def sorted_places(text: Int[np.ndarray, " text"]) -> Int[np.ndarray, " places"]:
     """Places of tokens sorted by the tokens from them on, as many as a lookup and its longest copy read."""
-    return len(text) - 1 - sorted_ends(text[::-1], LONGEST + DEEPEST, ended=True)
+    return len(text) - 1 - sorted_ends(text[::-1], LONGEST + DEEPEST, with_ends=True)
 
 
 def documents(path: Path) -> Iterator[str]:
@@ -128,11 +128,11 @@ def documents(path: Path) -> Iterator[str]:
         with path.open(encoding="utf-8") as file:
             if path.suffix in (".jsonl", ".ndjson"):
                 for number, line in enumerate(iter(lambda: file.readline(MOST_LINE + 1), ""), 1):
-                    where = f"{path.name}, line {number}"
+                    place = f"{path.name}, line {number}"
                     if len(line) > MOST_LINE:
-                        raise UserError(f"{where} is longer than {MOST_LINE:,} characters: split the document")
+                        raise UserError(f"{place} is longer than {MOST_LINE:,} characters: split the document")
                     if line.strip():
-                        yield _of_line(line, where)
+                        yield _of_line(line, place)
                 return
             paragraph: list[str] = []
             size = 0
@@ -153,11 +153,11 @@ def documents(path: Path) -> Iterator[str]:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _of_line(line: str, where: str) -> str:
+def _of_line(line: str, place: str) -> str:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
-        raise UserError(f"{where} is no JSON: each line of a JSONL file is one document") from None
+        raise UserError(f"{place} is no JSON: each line of a JSONL file is one document") from None
     if isinstance(data, str):
         return data
     if isinstance(data, dict):
@@ -167,11 +167,11 @@ def _of_line(line: str, where: str) -> str:
         turns = next(
             (data[key] for key in ("messages", "conversations", "turns") if isinstance(data.get(key), list)), []
         )
-        said = [turn.get("content", turn.get("value")) if isinstance(turn, dict) else turn for turn in turns]
-        texts = [text for text in said if isinstance(text, str)]
-        if texts and len(texts) == len(said):
+        contents = [turn.get("content", turn.get("value")) if isinstance(turn, dict) else turn for turn in turns]
+        texts = [text for text in contents if isinstance(text, str)]
+        if texts and len(texts) == len(contents):
             return "\n".join(texts)
-    raise UserError(f"{where} has no text: it needs one of {', '.join(TEXT_KEYS)}, messages or conversations")
+    raise UserError(f"{place} has no text: it needs one of {', '.join(TEXT_KEYS)}, messages or conversations")
 
 
 def open_datastore(path: str | Path, tokenizer: Any) -> Datastore:
@@ -208,7 +208,7 @@ def _read(folder: Path) -> Datastore | None:
             return None
         chunks = []
         for number, (tokens, places) in enumerate(about["chunks"]):
-            chunk = [np.load(folder / f"{what}-{number}.npy", mmap_mode="r") for what in ("text", "places")]
+            chunk = [np.load(folder / f"{array_name}-{number}.npy", mmap_mode="r") for array_name in ("text", "places")]
             if [len(array) for array in chunk] != [tokens, places] or any(a.dtype != np.int32 for a in chunk):
                 return None
             chunks.append(Chunk(*chunk))
@@ -218,26 +218,26 @@ def _read(folder: Path) -> Datastore | None:
 
 
 def _make(folder: Path, path: Path, tokenizer: Any) -> Datastore:
-    total, sizes, followed = 0, [], False
+    total, sizes, has_followers = 0, [], False
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as new:
         for number, text in enumerate(_chunks(path, tokenizer)):
             real = text != SEPARATOR
-            total, followed = total + int(real.sum()), followed or bool((real[:-1] & real[1:]).any())
+            total, has_followers = total + int(real.sum()), has_followers or bool((real[:-1] & real[1:]).any())
             if total > MOST_TOKENS:
                 raise UserError(f"{path.name} has more than {MOST_TOKENS:,} tokens: split it")
             places = sorted_places(text).astype(np.int32)
             np.save(new / f"text-{number}.npy", text.astype(np.int32))
             np.save(new / f"places-{number}.npy", places)
             sizes.append([len(text), len(places)])
-        if not followed:
+        if not has_followers:
             raise UserError(f"{path.name} holds no text: give one with at least a few words in it")
         about = {"schema": SCHEMA, "name": path.name, "tokens": total, "chunks": sizes}
         (new / ABOUT).write_text(json.dumps(about) + "\n", encoding="utf-8")
-    made = _read(folder)
-    if made is None:
+    store = _read(folder)
+    if store is None:
         raise UserError(f"the datastore of {path.name} cannot be read back from {folder}: is the disk full?")
-    return made
+    return store
 
 
 def _chunks(path: Path, tokenizer: Any) -> Iterator[np.ndarray]:

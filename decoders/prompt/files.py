@@ -86,8 +86,8 @@ def by_category(records: Sequence[PromptRecord]) -> list[PromptRecord]:
         turns.append(places[record.category])
         places[record.category] += 1
     order = {category: number for number, category in enumerate(places)}
-    ranked = sorted(zip(turns, records, strict=True), key=lambda pair: (pair[0], order[pair[1].category]))
-    return [record for _, record in ranked]
+    sorted_pairs = sorted(zip(turns, records, strict=True), key=lambda pair: (pair[0], order[pair[1].category]))
+    return [record for _, record in sorted_pairs]
 
 
 def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecord]:
@@ -160,10 +160,12 @@ def parse_record(item: Any, name: str) -> PromptRecord:
                 "(prepare_data.py in examples/specdec_bench of NVIDIA's Model-Optimizer) fill the file first"
             )
         pairs = zip_longest(turns[1:], _references(item)[1 : len(turns)])
-        further = [(turn, answer) for turn, answer in pairs if turn.strip()]
-        answers = tuple(answer or "" for _, answer in further)
+        follow_ups = [(turn, answer) for turn, answer in pairs if turn.strip()]
+        answers = tuple(answer or "" for _, answer in follow_ups)
         return replace(
-            record, turns=(turns[0], *(turn for turn, _ in further)), further_references=answers if any(answers) else ()
+            record,
+            turns=(turns[0], *(turn for turn, _ in follow_ups)),
+            further_references=answers if any(answers) else (),
         )
     if forms == ["messages"]:
         return replace(record, messages=_messages(item["messages"]))
@@ -203,10 +205,10 @@ def _of_dataset(item: dict[str, Any]) -> dict[str, Any]:
 
 def _template(item: dict[str, Any]) -> str:
     """The text of the template that a record names; "" where it names none."""
-    named = item.get("template")
-    if named is None or (isinstance(named, str) and named in templates()):
-        return "" if named is None else templates()[named].text
-    raise ValueError(f"there is no 'template' {named!r:.60}: choose one of {', '.join(templates())}")
+    template_name = item.get("template")
+    if template_name is None or (isinstance(template_name, str) and template_name in templates()):
+        return "" if template_name is None else templates()[template_name].text
+    raise ValueError(f"there is no 'template' {template_name!r:.60}: choose one of {', '.join(templates())}")
 
 
 def _messages(items: Any) -> tuple[tuple[str, str], ...]:
@@ -228,8 +230,8 @@ def _messages(items: Any) -> tuple[tuple[str, str], ...]:
 def _references(item: dict[str, Any]) -> list[str]:
     """The answer that is hoped for in each turn, as Spec-Bench gives them, or the only one."""
     reference = item.get("reference")
-    every = reference if isinstance(reference, list) else [reference]
-    return [one if isinstance(one, str) else "" for one in every]
+    references = reference if isinstance(reference, list) else [reference]
+    return [answer if isinstance(answer, str) else "" for answer in references]
 
 
 def _label(item: dict[str, Any], keys: tuple[str, ...], default: str) -> str:
@@ -250,12 +252,12 @@ def _lines(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
 
 def _whole(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
     try:
-        parsed = json.loads(_decode(data, path))
+        document = json.loads(_decode(data, path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {ALLOWED}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({_why(error)}); {ALLOWED}") from None
-    for number, item in enumerate(parsed if isinstance(parsed, list) else [parsed], 1):
+    for number, item in enumerate(document if isinstance(document, list) else [document], 1):
         yield f"{path}, record {number}", number, item
 
 

@@ -58,14 +58,16 @@ class PoolIndex:
     a passage for a place.
     """
 
-    def __init__(self, pool: Pool, longest: int = 16, *, ended: bool = False) -> None:
+    def __init__(self, pool: Pool, longest: int = 16, *, with_ends: bool = False) -> None:
         if not len(pool.tokens):
             raise UserError(f"the pool is empty ({pool.label}): give a text with at least two tokens")
         self.pool, self.longest = pool, longest
         starts = np.asarray(pool.starts)
         self.text = np.append(np.insert(pool.tokens.astype(np.int64), starts, SEPARATOR), SEPARATOR)
         self.place = np.cumsum(self.text != SEPARATOR) - 1  # in the pool, of each token of text
-        self.order = sorted_ends(self.text, longest, ended)  # places in text, by the tokens up to them, newest first
+        self.order = sorted_ends(
+            self.text, longest, with_ends
+        )  # places in text, by the tokens up to them, newest first
         self._fast_text, self._fast_ends = self.text.data, self.order.data  # faster where single items are read
 
     def find(self, sequence: Int[np.ndarray, " tokens"], shortest: int = 1, max_hits: int | None = None) -> Match:
@@ -75,13 +77,13 @@ class PoolIndex:
         Of more hits than ``max_hits``, that many are looked at, spread evenly over all of them in the order of what
         stands before them; ``Match.hits`` counts all.
         """
-        found = list(self.intervals(sequence))
-        (low, high), length = found[-1] if found else (0, 0), len(found)
+        matches = list(self.intervals(sequence))
+        (low, high), length = matches[-1] if matches else (0, 0), len(matches)
         if length < shortest or not length:
             return Match(0, 0, np.zeros(0, dtype=np.int64))
         hits = high - low
-        taken = hits if max_hits is None else min(hits, max_hits)
-        return Match(length, hits, np.sort(self.place[self.order[low + np.arange(taken) * hits // taken]]))
+        sample_size = hits if max_hits is None else min(hits, max_hits)
+        return Match(length, hits, np.sort(self.place[self.order[low + np.arange(sample_size) * hits // sample_size]]))
 
     def intervals(self, sequence: Int[np.ndarray, " tokens"]) -> Iterator[tuple[int, int]]:
         """Of the suffixes of 1, 2, … tokens that occur, as long as one does: which places of ``order`` have them."""
@@ -91,14 +93,16 @@ class PoolIndex:
         """Count the tokens that follow each place in its passage, at most ``depth``."""
         return (self._rows(ends, depth) != SEPARATOR).sum(1)
 
-    def continuations(self, ends: Int[np.ndarray, " hits"], depth: int, limit: int, most: int | None = None) -> Trie:
+    def continuations(
+        self, ends: Int[np.ndarray, " hits"], depth: int, limit: int, max_places: int | None = None
+    ) -> Trie:
         """The continuations of ``ends`` (up to ``depth`` tokens, inside the passage) as a trie of the ``limit`` best
-        nodes; of more places than ``most`` those whose continuations come first in suffix order.
+        nodes; of more places than ``max_places`` those whose continuations come first in suffix order.
 
         Nodes rank by count, then by depth (the shallower first), then by first occurrence; a parent always ranks before
         its children, so what is kept is a trie.
         """
-        return merge(self._rows(ends, depth), ends, limit, most)
+        return merge(self._rows(ends, depth), ends, limit, max_places)
 
     def _rows(self, ends: np.ndarray, depth: int) -> Int[np.ndarray, "hits depth"]:
         at = np.searchsorted(self.place, ends)[:, None] + np.arange(1, depth + 1)
@@ -107,13 +111,13 @@ class PoolIndex:
 
 
 def merge(
-    rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, " hits"], limit: int, most: int | None = None
+    rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, " hits"], limit: int, max_places: int | None = None
 ) -> Trie:
     """Continuations (padded with -1) that follow ``ends``, merged into a trie of the ``limit`` best nodes; of more than
-    ``most`` the first in lexicographic order.
+    ``max_places`` the first in lexicographic order.
     """
-    if most is not None and len(rows) > most:
-        first = first_rows(rows, most)
+    if max_places is not None and len(rows) > max_places:
+        first = first_rows(rows, max_places)
         rows, ends = rows[first], ends[first]
     order = np.lexsort(rows.T[::-1])
     rows, ends = rows[order].T, ends[order]  # rows: [depth, hits] now, equal prefixes next to each other
@@ -156,38 +160,38 @@ def first_rows(rows: Int[np.ndarray, "hits depth"], count: int) -> Int[np.ndarra
     >>> first_rows(np.array([[2, 1], [1, 7], [2, 0], [1, 3]]), 3)
     array([1, 2, 3])
     """
-    chosen, equal = [], np.arange(len(rows))
+    chosen_rows, equal = [], np.arange(len(rows))
     for column in rows.T:
         values = column[equal]
         last = np.partition(values, count - 1)[count - 1]
         sure = equal[values < last]
-        chosen.append(sure)
+        chosen_rows.append(sure)
         equal, count = equal[values == last], count - len(sure)
         if len(equal) == count:
             break
-    return np.sort(np.concatenate([*chosen, equal[:count]]))
+    return np.sort(np.concatenate([*chosen_rows, equal[:count]]))
 
 
-def sorted_ends(text: Int[np.ndarray, " text"], longest: int, ended: bool = False) -> Int[np.ndarray, " ends"]:
-    """Places with a follower in their passage (``ended``: all), sorted by the ``longest`` tokens up to them,
+def sorted_ends(text: Int[np.ndarray, " text"], longest: int, with_ends: bool = False) -> Int[np.ndarray, " ends"]:
+    """Places with a follower in their passage (``with_ends``: all), sorted by the ``longest`` tokens up to them,
     newest first.
     """
-    seen = np.zeros(int(text.max()) + 2, dtype=bool)
-    seen[text + 1] = True
-    rank = (np.cumsum(seen) - 1)[text + 1].astype(np.uint64)  # separators rank 0, before every token
+    token_flags = np.zeros(int(text.max()) + 2, dtype=bool)
+    token_flags[text + 1] = True
+    rank = (np.cumsum(token_flags) - 1)[text + 1].astype(np.uint64)  # separators rank 0, before every token
     bits = int(rank.max()).bit_length()
     sorted_by = min(64 // bits, longest)
     key = np.zeros(len(text), dtype=np.uint64)
-    for back in range(sorted_by):  # the newest token in the highest bits
-        key |= _shift(rank, back) << np.uint64(bits * (sorted_by - 1 - back))
+    for distance in range(sorted_by):  # the newest token in the highest bits
+        key |= _shift(rank, distance) << np.uint64(bits * (sorted_by - 1 - distance))
     rank = _ranks(key)
     while sorted_by < longest:
-        further = min(sorted_by, longest - sorted_by)
-        rank = _ranks(rank << np.uint64(32) | _shift(rank, further))
-        sorted_by += further
-    ends = np.flatnonzero((text[:-1] != SEPARATOR) & (ended | (text[1:] != SEPARATOR)))
-    ordered = np.sort(rank[ends] << np.uint64(32) | ends.astype(np.uint64))
-    return (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        step = min(sorted_by, longest - sorted_by)
+        rank = _ranks(rank << np.uint64(32) | _shift(rank, step))
+        sorted_by += step
+    ends = np.flatnonzero((text[:-1] != SEPARATOR) & (with_ends | (text[1:] != SEPARATOR)))
+    sorted_keys = np.sort(rank[ends] << np.uint64(32) | ends.astype(np.uint64))
+    return (sorted_keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
 def intervals(text: memoryview, ends: memoryview, newest_first: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -195,9 +199,9 @@ def intervals(text: memoryview, ends: memoryview, newest_first: Iterable[int]) -
     ``text``) that has them. The suffix is given from its last token back.
     """
     low, high = 0, len(ends)
-    for back, token in enumerate(newest_first):
-        first = bisect_left(ends, token, low, high, key=lambda end: text[end - back])
-        last = bisect_right(ends, token, first, high, key=lambda end: text[end - back])
+    for distance, token in enumerate(newest_first):
+        first = bisect_left(ends, token, low, high, key=lambda end: text[end - distance])
+        last = bisect_right(ends, token, first, high, key=lambda end: text[end - distance])
         if first == last:
             return
         low, high = first, last
@@ -212,7 +216,7 @@ def _shift(values: np.ndarray, by: int) -> np.ndarray:
 def _ranks(key: np.ndarray) -> np.ndarray:
     """Dense ranks of the keys, equal ones alike."""
     order = np.argsort(key)
-    ordered = key[order]
+    sorted_keys = key[order]
     rank = np.empty_like(key)
-    rank[order] = np.cumsum(np.concatenate([[False], ordered[1:] != ordered[:-1]]))
+    rank[order] = np.cumsum(np.concatenate([[False], sorted_keys[1:] != sorted_keys[:-1]]))
     return rank

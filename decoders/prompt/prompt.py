@@ -119,8 +119,8 @@ class Prompt:
         talk, text = self.dialogue, tokenizer.decode(list(answer), skip_special_tokens=True).strip()
         messages = (*talk.messages, ("assistant", text), ("user", talk.further[0]))
         prompt = Prompt.from_messages(tokenizer, [{"role": role, "content": content} for role, content in messages])
-        later = Dialogue(messages, talk.further[1:], talk.references[1:], talk.turn + 1)
-        return replace(prompt, reference=next(iter(talk.references), ""), dialogue=later)
+        dialogue = Dialogue(messages, talk.further[1:], talk.references[1:], talk.turn + 1)
+        return replace(prompt, reference=next(iter(talk.references), ""), dialogue=dialogue)
 
     def __post_init__(self) -> None:
         if not self.tokens:
@@ -132,8 +132,8 @@ class Prompt:
         if not parts:
             return None
         starts, count = [], 0
-        for part, before in zip(parts, [None, *parts], strict=False):
-            if before is None or part.passage != before.passage:
+        for part, prior_part in zip(parts, [None, *parts], strict=False):
+            if prior_part is None or part.passage != prior_part.passage:
                 starts.append(count)
             count += part.stop - part.start
         positions = np.concatenate([np.arange(s.start, s.stop) for s in parts])
@@ -179,18 +179,18 @@ def segment_parts(instruction: str, context: str | Sequence[str], question: str)
     passages = [context] if isinstance(context, str) else list(context)
     passages = [p for p in passages if p.strip()]
     between: Part = ("\n", "template", -1)
-    numbered: list[Part] = []
+    context_parts: list[Part] = []
     for i, passage in enumerate(passages):
         text = f"[{i + 1}] {passage}" if len(passages) > 1 else passage
-        numbered += [*([between] if i else []), (text, "context", i)]
+        context_parts += [*([between] if i else []), (text, "context", i)]
     if is_template(instruction):
-        parts = laid_out(instruction, numbered, question)
+        parts = laid_out(instruction, context_parts, question)
     else:
-        asked = [[(instruction, "instruction", -1)], numbered, [(question, "question", -1)]]
+        groups = [[(instruction, "instruction", -1)], context_parts, [(question, "question", -1)]]
         parts = []
-        for some in asked:
-            if some and some[0][0].strip():
-                parts += [*_gap(parts), *some]
+        for group in groups:
+            if group and group[0][0].strip():
+                parts += [*_gap(parts), *group]
     _not_empty("".join(text for text, _, _ in parts))
     return parts
 
@@ -222,13 +222,13 @@ def _from_template(tokenizer: Any, roles: list[str], turns: list[list[Part]]) ->
     kinds = [(name, passage) for _, name, passage in parts] + [("template", -1)]
     pieces = [(text[start:stop], *kinds[labels[start]]) for start, stop in pairwise(cuts) if start < stop]
     prompt = _encode(tokenizer, pieces, special=False)
-    found = set(labels.tolist())
-    unplaced = tuple(
+    found_labels = set(labels.tolist())
+    unplaced_parts = tuple(
         f"{role} message" if name == "chat" else f"{name} {passage + 1}" if passage >= 0 else name
         for number, (role, (content, name, passage)) in enumerate(zip(role_of_part, parts, strict=True))
-        if number not in found and name != "template" and content.strip()
+        if number not in found_labels and name != "template" and content.strip()
     )
-    return replace(prompt, unplaced=unplaced)
+    return replace(prompt, unplaced=unplaced_parts)
 
 
 def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
@@ -236,13 +236,13 @@ def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
 
     Where what was typed spells a special token, template and typed parts are tokenised apart, so that it stays text.
     """
-    typed = "".join(part for part, name, _ in parts if name != "template")
+    typed_text = "".join(part for part, name, _ in parts if name != "template")
     try:
-        typed.encode()
+        typed_text.encode()
     except UnicodeEncodeError as error:
-        where = f"character {error.start + 1:,} of the prompt"
-        raise UserError(f"{where} is no text (a byte that is not UTF-8, or half a pair): give it in UTF-8") from None
-    if not special and any(token in typed for token in _special_tokens(tokenizer)):
+        place = f"character {error.start + 1:,} of the prompt"
+        raise UserError(f"{place} is no text (a byte that is not UTF-8, or half a pair): give it in UTF-8") from None
+    if not special and any(token in typed_text for token in _special_tokens(tokenizer)):
         ids: list[int] = []
         per_token_parts: list[tuple[str, int]] = []
         for part, name, passage in parts:
@@ -267,8 +267,8 @@ def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
 
 
 def _special_tokens(tokenizer: Any) -> set[str]:
-    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
-    return {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+    added_tokens = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    return {*tokenizer.all_special_tokens, *(token.content for token in added_tokens if token.special)}
 
 
 def segments_of(per_token: Iterable[tuple[str, int]]) -> tuple[Segment, ...]:

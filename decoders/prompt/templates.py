@@ -29,7 +29,7 @@ class Template:
 def templates() -> dict[str, Template]:
     """The prompts of CASD's experiments (table 7) by LongBench's names of the datasets."""
     path = Path(__file__).with_suffix(".toml")
-    return {name: Template(**one) for name, one in tomllib.loads(path.read_text(encoding="utf-8")).items()}
+    return {name: Template(**fields) for name, fields in tomllib.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def is_template(instruction: str) -> bool:

@@ -58,53 +58,55 @@ def candidates(acceptance: Table, count: int, depth: int) -> list[Path_]:
     """
     order = [sorted(range(len(row)), key=lambda r, row=row: (-row[r], r)) for row in acceptance[:depth]]
 
-    def entry(above: float, parent: Path_, place: int) -> tuple[float, Path_, float, int] | None:
+    def entry(prefix_prob: float, parent: Path_, place: int) -> tuple[float, Path_, float, int] | None:
         distance = len(parent)
         if distance >= len(order) or place >= len(order[distance]):
             return None
         rank = order[distance][place]
-        p = above * acceptance[distance][rank]
-        return (-p, (*parent, rank), above, place) if p > 0 else None
+        p = prefix_prob * acceptance[distance][rank]
+        return (-p, (*parent, rank), prefix_prob, place) if p > 0 else None
 
     likeliest: list[Path_] = []
     heap = [first] if (first := entry(1.0, (), 0)) else []
     while heap and len(likeliest) < count:
-        negative, path, above, place = heappop(heap)
+        negative, path, prefix_prob, place = heappop(heap)
         likeliest.append(path)
-        for following in (entry(above, path[:-1], place + 1), entry(-negative, path, 0)):
+        for following in (entry(prefix_prob, path[:-1], place + 1), entry(-negative, path, 0)):
             if following:
                 heappush(heap, following)
     return likeliest
 
 
-def prune(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table, least: int = 0) -> PromptTree:
+def prune(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table, min_prompts: int = 0) -> PromptTree:
     """The tree with prompt tokens removed until its candidates have ``count``, each time the one that costs least:
     ΔF = p_stop · (f_i - f_(i-1)) on a node that has i, where p_stop = p(path) - Σ p(children), as in the released code
-    (proposition A.3 prints p(path)). The root keeps its own, a candidate at least ``least``.
+    (proposition A.3 prints p(path)). The root keeps its own, a candidate at least ``min_prompts``.
 
     >>> tree = PromptTree(((0,), (0, 0), (1,)), (2, 2, 2, 2))
     >>> prune(tree, 5, (0, .8, 1.1), [[.6, .2], [.5, .1]]).prompts
     (2, 2, 2, 1)
     """
     prompts = list(tree.prompts)
-    for node in _removals(prompts, tree.stops(acceptance), f, least):
+    for node in _removals(prompts, tree.stops(acceptance), f, min_prompts):
         if sum(prompts[1:]) <= count:
             break
         prompts[node] -= 1
     return PromptTree(tree.paths, tuple(prompts))
 
 
-def _removals(prompts: Sequence[int], stops: Sequence[float], f: Sequence[float], least: int = 0) -> list[int]:
-    """The nodes that lose a prompt token, one after the other, until none but the root has more than ``least``."""
+def _removals(prompts: Sequence[int], stops: Sequence[float], f: Sequence[float], min_prompts: int = 0) -> list[int]:
+    """The nodes that lose a prompt token, one after the other, until none but the root has more than
+    ``min_prompts``.
+    """
     has = list(prompts)
-    heap = [(stops[i] * (f[has[i]] - f[has[i] - 1]), -i) for i in range(1, len(has)) if has[i] > least]
+    heap = [(stops[i] * (f[has[i]] - f[has[i] - 1]), -i) for i in range(1, len(has)) if has[i] > min_prompts]
     heapify(heap)
     order: list[int] = []
     while heap:
         node = -heappop(heap)[1]
         order.append(node)
         has[node] -= 1
-        if has[node] > least:
+        if has[node] > min_prompts:
             heappush(heap, (stops[node] * (f[has[node]] - f[has[node] - 1]), -node))
     return order
 
@@ -133,56 +135,60 @@ def design_sizes(
         check_size(size, len(table), ensemble)
     if wide:
         return dict(_design(table, tuple(sizes), ensemble, 0))
-    least = least_size(len(table), ensemble)
-    paper = tuple(size for size in sizes if size >= least + ensemble)
-    small = dict(_design(table, (least,), ensemble, 0)) if len(paper) < len(sizes) else {}
-    made = dict(_design(table, paper, ensemble, 1))
-    return {size: made[size] if size in made else small[least] for size in sizes}
+    smallest = least_size(len(table), ensemble)
+    paper = tuple(size for size in sizes if size >= smallest + ensemble)
+    small = dict(_design(table, (smallest,), ensemble, 0)) if len(paper) < len(sizes) else {}
+    designs = dict(_design(table, paper, ensemble, 1))
+    return {size: designs[size] if size in designs else small[smallest] for size in sizes}
 
 
 @lru_cache(maxsize=32)
 def _design(
-    table: tuple[tuple[float, ...], ...], sizes: tuple[int, ...], ensemble: int, least: int
+    table: tuple[tuple[float, ...], ...], sizes: tuple[int, ...], ensemble: int, min_prompts: int
 ) -> tuple[tuple[int, PromptTrees], ...]:
     if not sizes:
         return ()
     m = len(table)
     fixed, top = 1 + ensemble * m, max(sizes)
     splits: list[tuple[float, int, int]] = []  # R, rows, candidates
-    everything = [candidates(table, top - fixed, depth) for depth in range(m + 1)]
+    path_sets = [candidates(table, top - fixed, depth) for depth in range(m + 1)]
     for count in range(1, top - fixed + 1):
-        full = [_full(paths[:count], m) for paths in everything]
+        full = [_full(paths[:count], m) for paths in path_sets]
         if len(full[-1].paths) < count:
             break
         f = np.array([tree.expected_tokens(table) for tree in full])
-        budgets = np.arange(count * (1 + least * ensemble), top + 1 - fixed)
+        budgets = np.arange(count * (1 + min_prompts * ensemble), top + 1 - fixed)
         if not len(budgets):
             break
         # of every state: its row of the chain for each budget, from all prompt tokens down to the least
         chain = np.stack(
             [
-                _by_hung(tree, f, table, least)[_prompt_token_counts(budgets, tree, ensemble) - least * len(tree.paths)]
+                _by_hung(tree, f, table, min_prompts)[
+                    _prompt_token_counts(budgets, tree, ensemble) - min_prompts * len(tree.paths)
+                ]
                 for tree in full
             ],
             axis=1,
         )
         gains = steady_state(chain) @ f
         splits += [(float(gain), int(rows) + fixed, count) for gain, rows in zip(gains, budgets, strict=True)]
-    chosen = []
+    designs = []
     for size in sizes:
         _, rows, count = max((s for s in splits if s[1] <= size), key=lambda s: (round(s[0], 12), -s[1], s[2]))
-        chosen.append((size, split_trees(table, count, rows, ensemble, least)))
-    return tuple(chosen)
+        designs.append((size, split_trees(table, count, rows, ensemble, min_prompts)))
+    return tuple(designs)
 
 
-def split_trees(acceptance: Table, count: int, rows: int, ensemble: int = 1, least: int = 0) -> PromptTrees:
+def split_trees(acceptance: Table, count: int, rows: int, ensemble: int = 1, min_prompts: int = 0) -> PromptTrees:
     """Trees of ``count`` candidates (fewer where a state has not so many) whose prompt tokens were removed greedily,
-    down to ``least`` each, until each fits ``rows``."""
+    down to ``min_prompts`` each, until each fits ``rows``."""
     table = _table(acceptance)
     full = [_full(candidates(table, count, depth), len(table)) for depth in range(len(table) + 1)]
     f = [tree.expected_tokens(table) for tree in full]
     budget = np.array(rows - 1 - ensemble * len(table))
-    states = tuple(prune(tree, int(_prompt_token_counts(budget, tree, ensemble)), f, table, least) for tree in full)
+    states = tuple(
+        prune(tree, int(_prompt_token_counts(budget, tree, ensemble)), f, table, min_prompts) for tree in full
+    )
     return PromptTrees(states, table, ensemble)
 
 
@@ -203,48 +209,50 @@ def naive_trees(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
     table = _table(acceptance)
     m = len(table)
     check_size(size, m, ensemble)
-    left = size - 1 - ensemble * m
-    each = min(m, (left - 1) // ensemble)
-    count = left // (1 + ensemble * each) if each else 1
+    remainder = size - 1 - ensemble * m
+    prompt_count = min(m, (remainder - 1) // ensemble)
+    count = remainder // (1 + ensemble * prompt_count) if prompt_count else 1
     full = [_full(candidates(table, count, depth), m) for depth in range(m + 1)]
-    states = tuple(PromptTree(tree.paths, (m, *[each] * len(tree.paths))) for tree in full)
+    states = tuple(PromptTree(tree.paths, (m, *[prompt_count] * len(tree.paths))) for tree in full)
     return PromptTrees(states, table, ensemble, "naive")
 
 
 def random_trees(acceptance: Table, size: int, ensemble: int = 1, seed: int = 0) -> PromptTrees:
     """The paper's random trees (fig. 8a): the designed split, its prompt tokens on candidates drawn at random."""
-    designed = design(acceptance, size, ensemble)
+    designed_trees = design(acceptance, size, ensemble)
     draw = random.Random(f"specviz trees {seed}")
     states = []
-    for tree in designed.states:
-        slots = [node for node in range(1, len(tree.prompts)) for _ in range(designed.m)]
-        prompts = [designed.m, *[0] * len(tree.paths)]
+    for tree in designed_trees.states:
+        slots = [node for node in range(1, len(tree.prompts)) for _ in range(designed_trees.m)]
+        prompts = [designed_trees.m, *[0] * len(tree.paths)]
         for node in draw.sample(slots, sum(tree.prompts[1:])):
             prompts[node] += 1
         states.append(PromptTree(tree.paths, tuple(prompts)))
-    return PromptTrees(tuple(states), designed.acceptance, ensemble, "random")
+    return PromptTrees(tuple(states), designed_trees.acceptance, ensemble, "random")
 
 
 def check_size(size: int, m: int, ensemble: int = 1) -> None:
     """Raise UserError unless trees for m prompt tokens can have ``size`` rows."""
-    least = least_size(m, ensemble)
-    if not least <= size <= MOST_ROWS:
+    smallest = least_size(m, ensemble)
+    if not smallest <= size <= MOST_ROWS:
         raise UserError(
             f"a tree size of {size} is not allowed: with {m} prompt tokens"
             + (f" of {ensemble} vectors" if ensemble > 1 else "")
-            + f" at least {least} rows (the root, its prompt tokens, one guess) and at most {MOST_ROWS}"
+            + f" at least {smallest} rows (the root, its prompt tokens, one guess) and at most {MOST_ROWS}"
         )
 
 
 def best_size(trees: dict[int, PromptTrees], latency: Latency) -> int:
     """argmax τ(n)/L(n) over the sizes (PPD §4.2.2); the smaller one on a tie. Raises UserError where L knows none."""
-    measured = {n: t for n, t in trees.items() if t.size <= latency.largest}
-    if not measured:
+    measured_trees = {n: t for n, t in trees.items() if t.size <= latency.largest}
+    if not measured_trees:
         raise UserError(
             f"the latency was measured up to {latency.largest} rows and every tree has more: measure it again with "
             "`specviz tree latency --max-size N --again`"
         )
-    return max(sorted(measured), key=lambda n: measured[n].tokens_per_step / latency.ms(measured[n].size))
+    return max(
+        sorted(measured_trees), key=lambda n: measured_trees[n].tokens_per_step / latency.ms(measured_trees[n].size)
+    )
 
 
 @dataclass(frozen=True)
@@ -293,28 +301,28 @@ def compare_sizes(
     points = []
     for size, trees in design_sizes(acceptance, sizes, ensemble).items():
         naive = naive_trees(acceptance, size, ensemble).tokens_per_step
-        drawn = random_trees(acceptance, size, ensemble).tokens_per_step
+        random_rate = random_trees(acceptance, size, ensemble).tokens_per_step
         if latency is not None and trees.size <= latency.largest:
-            points.append(SizePoint(size, trees, naive, drawn, latency.ms(trees.size), latency.ms(1)))
+            points.append(SizePoint(size, trees, naive, random_rate, latency.ms(trees.size), latency.ms(1)))
         else:
-            points.append(SizePoint(size, trees, naive, drawn))
+            points.append(SizePoint(size, trees, naive, random_rate))
     return points
 
 
-def sizes_up_to(most: int, m: int, ensemble: int = 1) -> list[int]:
-    """Sizes worth comparing, from the smallest tree to ``most`` rows.
+def sizes_up_to(largest: int, m: int, ensemble: int = 1) -> list[int]:
+    """Sizes worth comparing, from the smallest tree to ``largest`` rows.
 
     >>> sizes_up_to(40, 3)
     [5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40]
     """
-    check_size(most, m, ensemble)
-    least, sizes, step = least_size(m, ensemble), [], 2
-    size = least
-    while size < most:
+    check_size(largest, m, ensemble)
+    smallest, sizes, step = least_size(m, ensemble), [], 2
+    size = smallest
+    while size < largest:
         sizes.append(size)
         step = 2 if size < 12 else 4 if size < 32 else 8 if size < 64 else 16 if size < 128 else 64
         size = (size // step + 1) * step
-    return [*sizes, most]
+    return [*sizes, largest]
 
 
 def trees_for(
@@ -332,9 +340,9 @@ def trees_for(
     trained = trained_acceptance(folder, m) if folder is not None and not on_file else None
     table = on_file.acceptance[:m] if on_file else trained or assumed_acceptance(m)
     if size is None and latency is not None and latency.largest >= least_size(m, ensemble):
-        most = min(latency.largest, MOST_ROWS)
-        designed = design_sizes(table, sizes_up_to(most, m, ensemble), ensemble)
-        trees = designed[best_size(designed, latency)]
+        largest = min(latency.largest, MOST_ROWS)
+        designed_trees = design_sizes(table, sizes_up_to(largest, m, ensemble), ensemble)
+        trees = designed_trees[best_size(designed_trees, latency)]
     elif on_file is not None and (m, ensemble) == (on_file.m, on_file.ensemble) and size in (None, on_file.size):
         return on_file
     else:
@@ -355,12 +363,14 @@ def _prompt_token_counts(budget: np.ndarray, tree: PromptTree, ensemble: int) ->
     return np.clip((budget - len(tree.paths)) // ensemble, 0, tree.prompts[0] * len(tree.paths))
 
 
-def _by_hung(tree: PromptTree, f: Sequence[float] | np.ndarray, acceptance: Table, least: int = 0) -> np.ndarray:
-    """``[prunings + 1, m + 1]``: ``transition`` of the tree, pruned to ``least`` per candidate, one more, … of them."""
+def _by_hung(tree: PromptTree, f: Sequence[float] | np.ndarray, acceptance: Table, min_prompts: int = 0) -> np.ndarray:
+    """``[prunings + 1, m + 1]``: ``transition`` of the tree, pruned to ``min_prompts`` per candidate, one more, … of
+    them.
+    """
     stops, has = tree.stops(acceptance), list(tree.prompts)
     row = transition(tree, acceptance)
     rows = [row]
-    for node in _removals(has, stops, f, least):  # pyright: ignore[reportArgumentType]
+    for node in _removals(has, stops, f, min_prompts):  # pyright: ignore[reportArgumentType]
         row = row.copy()
         row[has[node]] -= stops[node]
         row[has[node] - 1] += stops[node]

@@ -108,7 +108,7 @@ class Latency:
         with reading(data, SCHEMA, "latency"):
             rows = tuple(int(n) for n in data["rows"])
             times = {key: tuple(float(x) for x in data[key]) for key in ("median", "low", "high")}
-            made = cls(
+            latency = cls(
                 Setup(**data["setup"]), str(data["model"]), int(data["context"]), rows, **times,
                 rounds=int(data["rounds"]), attempts=int(data["attempts"]),
             )  # fmt: skip
@@ -116,7 +116,7 @@ class Latency:
         sane = all(len(t) == len(rows) and all(0 < x < math.inf for x in t) for t in times.values())
         if not increasing or not sane:
             raise ValueError("a damaged latency (its rows and times do not fit together)")
-        return made
+        return latency
 
 
 def load_latency(target: Target) -> Latency | None:

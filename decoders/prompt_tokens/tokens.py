@@ -65,10 +65,10 @@ class PromptConfig(ConfigJson):
         if learned and vectors == exits == 1:
             raise ValueError("there is nothing to weigh with one vector per prompt token and one exit: give several")
         cached = shape.cache_shape if prefix else (0, 0, 0)
-        made = cls(tokens, vectors, shape.hidden, mask, learned, prefix, cached, exits, shape.vocab if head else 0)
-        if reason := made.misfit(shape):
+        config = cls(tokens, vectors, shape.hidden, mask, learned, prefix, cached, exits, shape.vocab if head else 0)
+        if reason := config.misfit(shape):
             raise ValueError(reason)
-        return made
+        return config
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cached", tuple(map(int, self.cached)))
@@ -117,9 +117,9 @@ class PromptConfig(ConfigJson):
         12288
         """
         layers, heads, size = self.cached
-        weighed = self.vectors * (self.vectors > 1) + self.exits * (self.exits > 1)
+        weight_count = self.vectors * (self.vectors > 1) + self.exits * (self.exits > 1)
         prefixes = 2 * layers * heads * self.tokens * self.prefix * size
-        return self.rows * self.hidden + weighed * self.learned + prefixes + self.vocab * self.hidden
+        return self.rows * self.hidden + weight_count * self.learned + prefixes + self.vocab * self.hidden
 
 
 def visibility(config: PromptConfig) -> Bool[np.ndarray, "rows rows"]:
@@ -134,8 +134,8 @@ def visibility(config: PromptConfig) -> Bool[np.ndarray, "rows rows"]:
     token, vector = np.divmod(np.arange(config.rows), config.vectors)
     if config.mask == "decoder":
         return np.tri(config.rows, dtype=bool)
-    earlier = token[:, None] >= token
-    return earlier & (vector[:, None] == vector) if config.mask == "ensemble" else earlier
+    causal_mask = token[:, None] >= token
+    return causal_mask & (vector[:, None] == vector) if config.mask == "ensemble" else causal_mask
 
 
 class PromptTokens(nn.Module):
@@ -160,8 +160,8 @@ class PromptTokens(nn.Module):
             self.head = nn.Parameter(torch.zeros(config.vocab, config.hidden))
         sees = visibility(config)
         self._sees = [np.flatnonzero(sees[row]).tolist() for row in range(config.rows)]
-        for row, seen in enumerate(self._sees):
-            seen.remove(row)  # a probe sees itself anyway
+        for row, visible_rows in enumerate(self._sees):
+            visible_rows.remove(row)  # a probe sees itself anyway
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         self.__dict__.pop("reading", None)  # it holds the weights as they were
@@ -208,7 +208,7 @@ class PromptTokens(nn.Module):
                 parent,
                 row // n + 1,
                 embedding=vectors[row],
-                sees=tuple(first + other for other in self._sees[row]),
+                sees=tuple(first + column for column in self._sees[row]),
                 kind=KIND,
                 prefix=tuple(range(row // n * prefix, (row // n + 1) * prefix)),
                 reading=self.reading,

@@ -51,13 +51,13 @@ class PromptTree:
                 f"a tree needs one number of prompt tokens for the root and for each of its {len(self.paths)} "
                 f"candidates; got {len(self.prompts)}"
             )
-        seen: set[Path_] = {()}
+        known_paths: set[Path_] = {()}
         for path in self.paths:
-            if not path or path in seen or path[:-1] not in seen or min(path) < 0:
+            if not path or path in known_paths or path[:-1] not in known_paths or min(path) < 0:
                 raise ValueError(
                     f"candidate {list(path)} is not allowed: ranks from 0, each candidate once, after its parent"
                 )
-            seen.add(path)
+            known_paths.add(path)
         if min(self.prompts) < 0 or max(self.prompts) > self.prompts[0]:
             raise ValueError(
                 f"a candidate may have 0 to {self.prompts[0]} prompt tokens, as many as the root; got "
@@ -98,11 +98,11 @@ class PromptTree:
         >>> [round(p, 9) for p in tree.stops([[.6, .2], [.5, .1]])]
         [0.2, 0.3, 0.3, 0.2]
         """
-        left = [1.0, *self.probabilities(acceptance)]
-        for node, p in enumerate(tuple(left)):
+        remainders = [1.0, *self.probabilities(acceptance)]
+        for node, p in enumerate(tuple(remainders)):
             if node:
-                left[self.parents[node]] -= p
-        return [max(0.0, p) for p in left]
+                remainders[self.parents[node]] -= p
+        return [max(0.0, p) for p in remainders]
 
     def expected_tokens(self, acceptance: Table) -> float:
         """f(T) = Σ p(path): accepted candidates per step, the bonus excluded (proposition A.1)."""
@@ -277,8 +277,10 @@ def trained_acceptance(folder: Path, m: int) -> tuple[tuple[float, ...], ...] | 
     return table if len(table) == m and any(table[0]) else None
 
 
-def load_trees(path: str | Path, most: int = MOST_ROWS) -> PromptTrees:
-    """Trees from a file. Raises UserError where it is missing, malformed, without candidates or above ``most`` rows."""
+def load_trees(path: str | Path, max_rows: int = MOST_ROWS) -> PromptTrees:
+    """Trees from a file. Raises UserError where it is missing, malformed, without candidates or above ``max_rows``
+    rows.
+    """
     path = Path(path).expanduser()
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -288,11 +290,13 @@ def load_trees(path: str | Path, most: int = MOST_ROWS) -> PromptTrees:
         raise UserError(f"there is no tree file {path}: make one with `specviz tree design --out {path}`") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is no usable tree file: {error}") from None
-    least = least_size(trees.m, trees.ensemble)
-    if trees.size < least:
-        raise UserError(f"the trees in {path} take {trees.size} rows; with a candidate they take at least {least}")
-    if trees.size > most:
-        raise UserError(f"the trees in {path} take {trees.size} rows; at most {most} are allowed: design smaller ones")
+    smallest = least_size(trees.m, trees.ensemble)
+    if trees.size < smallest:
+        raise UserError(f"the trees in {path} take {trees.size} rows; with a candidate they take at least {smallest}")
+    if trees.size > max_rows:
+        raise UserError(
+            f"the trees in {path} take {trees.size} rows; at most {max_rows} are allowed: design smaller ones"
+        )
     return trees
 
 

@@ -82,10 +82,10 @@ class Call:
     def take_logits(self, logits: Float[Tensor, "rows positions vocab"]) -> None:
         """The raw logits of a forward; those of the prompt are not kept. Processors may write into them."""
         nodes = 1 if self._drafted is None else len(self._drafted[0]) + 1
-        kept = logits[:, -nodes:]
+        node_logits = logits[:, -nodes:]
         if self.processors or logits.shape[1] > nodes:
-            kept = kept.clone()
-        self._logits = kept
+            node_logits = node_logits.clone()
+        self._logits = node_logits
 
     def on_verdict(self, processed: Float[Tensor, "1 nodes vocab"]) -> None:
         """The logits after the run's processors, once the draft was verified."""
@@ -93,9 +93,9 @@ class Call:
         if self.config.do_sample and self._drafted is not None and self._drafted[1] is not None:
             self._processed = processed
 
-    def step_ended(self, ids: Int[Tensor, "rows length"], done: Tensor) -> None:
-        """After the new tokens were chosen; ``done`` says which outputs end here."""
-        ended = mark(self.device)
+    def step_ended(self, ids: Int[Tensor, "rows length"], end_flags: Tensor) -> None:
+        """After the new tokens were chosen; ``end_flags`` says which outputs end here."""
+        end_mark = mark(self.device)
         if self._drafted is None:
             self._length = ids.shape[1] - 1
         if not self.outputs:
@@ -104,44 +104,48 @@ class Call:
         if logits is None:  # no forward of the model that is recorded
             return
         drafted, draft_logits, proposed = self._drafted or (None, None, self._begun)
-        marks = self._begun, proposed, self._verified or ended, ended
+        marks = self._begun, proposed, self._verified or end_mark, end_mark
         for row, waiting in enumerate(self._waiting):
             if self.outputs[row].ended:
                 continue
             processed = None if self._processed is None else self._processed[row]
             new = ids[row, self._length :]
-            seen = ObservedStep(drafted, draft_logits, logits[row].float(), processed, new, marks)
-            waiting.append(seen)
-            self._bytes += seen.nbytes
+            observation = ObservedStep(drafted, draft_logits, logits[row].float(), processed, new, marks)
+            waiting.append(observation)
+            self._bytes += observation.nbytes
         if len(self.outputs) > 1:
-            for output, over in zip(self.outputs, done.tolist(), strict=True):
+            for output, over in zip(self.outputs, end_flags.tolist(), strict=True):
                 output.ended = output.ended or over
         self._drafted = self._logits = self._processed = self._verified = None
         if self._bytes >= WAITING_BYTES.get(self.device.type, WAITING_BYTES["cpu"]):
             self.record()
         self._begun = mark(self.device)
 
-    def record(self, wanted: Sequence[Sequence[int]] | None = None) -> None:
-        """Write the rows of the steps that wait. ``wanted``: the outputs as generate() gave them, which may be shorter
-        than what was seen.
+    def record(self, final_outputs: Sequence[Sequence[int]] | None = None) -> None:
+        """Write the rows of the steps that wait. ``final_outputs``: the outputs as generate() gave them, which may be
+        shorter than what was seen.
         """
         for row, waiting in enumerate(self._waiting):
             if not waiting:
                 continue
             output, steps, elapsed = self.outputs[row], [], []
-            left = None if wanted is None else len(wanted[row]) - (output.steps.length - len(output.trace.prompt_ids))
-            for seen in waiting:
-                emitted = seen.emitted.tolist()
-                if left is not None:
-                    emitted = emitted[: max(left, 0)]
-                    left -= len(emitted)
+            room = (
+                None
+                if final_outputs is None
+                else len(final_outputs[row]) - (output.steps.length - len(output.trace.prompt_ids))
+            )
+            for observation in waiting:
+                emitted = observation.emitted.tolist()
+                if room is not None:
+                    emitted = emitted[: max(room, 0)]
+                    room -= len(emitted)
                 if not emitted:
                     break
-                step = output.steps.of(seen, emitted)
+                step = output.steps.of(observation, emitted)
                 if step.index == 0:
                     self.first_ms = step.verify_ms
-                if step.draft.drawn and seen.processed is not None:
-                    output.processed.rows.append(seen.processed[: step.draft.tree.drafted])
+                if step.draft.drawn and observation.processed is not None:
+                    output.processed.rows.append(observation.processed[: step.draft.tree.drafted])
                 first = 0.0 if step.index == 0 else float(step.verify_ms)
                 output.elapsed_ms += float(step.draft_ms) + first + float(step.commit_ms)
                 steps.append(step)
@@ -154,10 +158,10 @@ class Call:
 
     def finish(self, sequences: Tensor | None, error: BaseException | None = None) -> list[Trace]:
         """The traces of all outputs; ``sequences`` is what generate() gave, None where it raised ``error``."""
-        wanted = None
+        final_outputs = None
         if sequences is not None and self.outputs:
-            wanted = [row[self._prompts :] for row in sequences.tolist()]
-        self.record(wanted)
+            final_outputs = [row[self._prompts :] for row in sequences.tolist()]
+        self.record(final_outputs)
         return [self._finish(output, error) for output in self.outputs]
 
     def _open(self, prompts: Int[Tensor, "rows length"]) -> None:
@@ -166,8 +170,8 @@ class Call:
         kind = PLAIN if self.generator is None else kind_of(self.generator)
         about = describe(kind, self.generator, self.config, self.processors)
         stops = token_ids(getattr(self.config, "eos_token_id", None))
-        warped = sampling_of(self.config)
-        sampling = {name: value for name, value in asdict(warped).items() if name != "seed"}
+        warp_settings = sampling_of(self.config)
+        sampling = {name: value for name, value in asdict(warp_settings).items() if name != "seed"}
         room = (self.config.max_length or 0) - self._prompts
         masks = [None] * len(prompts) if self.mask is None else list(self.mask[:, : prompts.shape[1]].bool())
         for number, (row, mask) in enumerate(zip(prompts, masks, strict=True), start=1):
@@ -185,7 +189,7 @@ class Call:
                 "recorded_from": {"what": "transformers generate()", "notes": [FIRST_FORWARD]},
                 "metrics": {}, "metric_help": metrics.metric_help(),
             })  # fmt: skip
-            processed = AsProcessed(warped)
+            processed = AsProcessed(warp_settings)
             rows = Recording(trace, self.pieces, processed)
             rows.read(ids, "text")
             self.outputs.append(Output(trace, rows, Steps(kind, about["method"]["params"], ids, stops), processed))
@@ -193,7 +197,7 @@ class Call:
 
     def _finish(self, output: Output, error: BaseException | None) -> Trace:
         trace, run = output.trace, output.trace.run
-        steps, written = trace.tables["steps"], trace.output_ids
+        steps, output_ids = trace.tables["steps"], trace.output_ids
         if steps["verify_ms"]:
             steps["verify_ms"][0] = None
         run["timings"]["prefill_ms"] = None if self.first_ms is None else round(float(self.first_ms), 3)
@@ -201,10 +205,10 @@ class Call:
         if error is not None:
             run["stop"] = "error"
             run["error"] = f"generate() raised {type(error).__name__}: {first_line(error, 400)}"
-        elif written and written[-1] in output.steps.stop_ids:
+        elif output_ids and output_ids[-1] in output.steps.stop_ids:
             run["stop"] = "eos"
         else:
-            run["stop"] = "max tokens" if len(written) >= run["max_new_tokens"] else CRITERION
+            run["stop"] = "max tokens" if len(output_ids) >= run["max_new_tokens"] else CRITERION
         metrics.fill_would_accept(trace)
         run["metrics"] = metrics.compute(trace)
         run["complete"] = True

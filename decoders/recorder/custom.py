@@ -38,10 +38,10 @@ def target_of(model: Any) -> Target:
     Raises UserError for a model that the engine does not run.
     """
     state = tuple((p.data_ptr(), p._version) for p in model.parameters())
-    made = _TARGETS.get(model)
-    if made is None or made[0] != state:
-        made = _TARGETS[model] = state, Target(twin(model), None, model_name(model))
-    return made[1]
+    entry = _TARGETS.get(model)
+    if entry is None or entry[0] != state:
+        entry = _TARGETS[model] = state, Target(twin(model), None, model_name(model))
+    return entry[1]
 
 
 def twin(model: Any) -> Any:
@@ -49,10 +49,10 @@ def twin(model: Any) -> Any:
     memo: dict[int, Any] = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
     memo |= {id(getattr(model, name)): OrderedDict() for name in vars(model) if name.endswith("_hooks")}
     memo |= {id(vars(model)[name]): False for name in PLACES if name in vars(model)}
-    other = copy.deepcopy(model, memo)
+    clone = copy.deepcopy(model, memo)
     for name in PLACES:
-        vars(other).pop(name, None)
-    return other
+        vars(clone).pop(name, None)
+    return clone
 
 
 def streamer_of(model: Any) -> Any:

@@ -123,8 +123,8 @@ def _settings(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
         values["assistant"] = model_name(assistant)
     for name in ("num_assistant_tokens", "assistant_confidence_threshold", "num_mtp_layers", "block_size"):
         values[name] = getattr(generator, name, None)
-    theirs = getattr(generator, "assistant_generation_config", None)
-    values["num_assistant_tokens_schedule"] = getattr(theirs, "num_assistant_tokens_schedule", None)
+    draft_config = getattr(generator, "assistant_generation_config", None)
+    values["num_assistant_tokens_schedule"] = getattr(draft_config, "num_assistant_tokens_schedule", None)
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     return {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in plain.items()}
 

@@ -42,8 +42,8 @@ class ObservedStep:
     @property
     def nbytes(self) -> int:
         """Bytes of the logits that it keeps."""
-        kept = (self.logits, self.draft_logits, self.processed)
-        return sum(one.numel() * one.element_size() for one in kept if one is not None)
+        tensors = (self.logits, self.draft_logits, self.processed)
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
 
 
 class AsProcessed(Chooser):
@@ -71,40 +71,44 @@ class Steps:
     def tokens(self) -> np.ndarray:
         return self.buffer[: self.length]
 
-    def of(self, seen: ObservedStep, emitted: Sequence[int]) -> Step:
+    def of(self, observation: ObservedStep, emitted: Sequence[int]) -> Step:
         """The step; ``emitted`` is what stands in the output, which may be less than was seen."""
-        context, before = self.tokens, self.length
-        drafted: list[int] = [] if seen.drafted is None else fetch(seen.drafted)[0].tolist()
-        draft = self._draft(context, drafted, seen)
+        context, start_length = self.tokens, self.length
+        drafted: list[int] = [] if observation.drafted is None else fetch(observation.drafted)[0].tolist()
+        draft = self._draft(context, drafted, observation)
         verdict = self._verdict(draft, emitted)
         if draft.drawn:
-            draft, verdict = self._by_ratio(draft, verdict, seen)
+            draft, verdict = self._by_ratio(draft, verdict, observation)
         elif draft.distributions:
             verdict = replace(verdict, terms=BETAS)
         self._append(emitted)
-        begun, proposed, verified, ended = seen.marks
-        times = Span((begun, proposed)), Span((proposed, verified)), Span((verified, ended))
+        begun, proposed, verified, end_mark = observation.marks
+        times = Span((begun, proposed)), Span((proposed, verified)), Span((verified, end_mark))
         self.count += 1
-        return Step(self.count - 1, before, draft, Scored(seen.logits), verdict, tuple(emitted), *times)
+        return Step(self.count - 1, start_length, draft, Scored(observation.logits), verdict, tuple(emitted), *times)
 
-    def _draft(self, context: np.ndarray, drafted: list[int], seen: ObservedStep) -> Draft:
+    def _draft(self, context: np.ndarray, drafted: list[int], observation: ObservedStep) -> Draft:
         root, count = int(context[-1]), len(drafted)
         candidates, start = None, -1
         if self.kind is LOOKUP:
-            most, longest = self.params.get("prompt_lookup_num_tokens", 10), self.params.get("max_matching_ngram_size")
-            candidates, start = rank(context, drafted, most, longest or 2)
+            max_tokens, longest = (
+                self.params.get("prompt_lookup_num_tokens", 10),
+                self.params.get("max_matching_ngram_size"),
+            )
+            candidates, start = rank(context, drafted, max_tokens, longest or 2)
         if not drafted:
             return Draft.empty(root, self.kind.empty, candidates=candidates)
         sources = (-1, *range(start, start + count)) if start >= 0 else (-1,) * (count + 1)
-        q = None if seen.draft_logits is None else seen.draft_logits.float().softmax(-1)
-        own: tuple[float, ...] | None = None
-        if q is not None and seen.drafted is not None:
-            (told,) = fetch(q.gather(1, seen.drafted[:, None].to(q.device))[:, 0])
-            own = (1.0, *map(float, told))
-        drawn = q is not None and seen.processed is not None
+        q = None if observation.draft_logits is None else observation.draft_logits.float().softmax(-1)
+        probabilities: tuple[float, ...] | None = None
+        if q is not None and observation.drafted is not None:
+            (q_values,) = fetch(q.gather(1, observation.drafted[:, None].to(q.device))[:, 0])
+            probabilities = (1.0, *map(float, q_values))
+        is_drawn = q is not None and observation.processed is not None
         return Draft(
-            DraftTree.chain(root, drafted), ("root",) + (self.kind.origin.name,) * count, sources, own, candidates,
-            route="drawn" if drawn else self.kind.name.rpartition(":")[2], drawn=drawn,
+            DraftTree.chain(root, drafted), ("root",) + (self.kind.origin.name,) * count, sources, probabilities,
+            candidates,
+            route="drawn" if is_drawn else self.kind.name.rpartition(":")[2], drawn=is_drawn,
             distributions=None if q is None else dict(enumerate(q)),
         )  # fmt: skip
 
@@ -118,33 +122,33 @@ class Steps:
         verdict = judged(draft, path, None if cut else emitted[-1])
         if not cut:
             return verdict
-        after = AFTER_STOP if emitted[-1] in self.stop_ids else BEHIND_END
-        rest = len(draft.tree) - len(path)
+        reason = AFTER_STOP if emitted[-1] in self.stop_ids else BEHIND_END
+        remainder = len(draft.tree) - len(path)
         status, reasons = verdict.status[: len(path)], verdict.reasons[: len(path)]
-        return replace(verdict, status=(*status, *["unreached"] * rest), reasons=(*reasons, *[after] * rest))
+        return replace(verdict, status=(*status, *["unreached"] * remainder), reasons=(*reasons, *[reason] * remainder))
 
-    def _by_ratio(self, draft: Draft, verdict: Verdict, seen: ObservedStep) -> tuple[Draft, Verdict]:
+    def _by_ratio(self, draft: Draft, verdict: Verdict, observation: ObservedStep) -> tuple[Draft, Verdict]:
         """The reasons of a draft whose tokens were drawn, and accepted with min(1, p/q); of an ensemble of weight w,
         with min(1, 1 - w + w p/q).
         """
-        assert seen.processed is not None and seen.drafted is not None and draft.probabilities is not None
+        assert observation.processed is not None and observation.drafted is not None and draft.probabilities is not None
         count, weight = len(draft.tree), float(self.params.get("assistant_ensemble_weight", 1.0))
-        p = seen.processed[: count - 1].softmax(-1).gather(1, seen.drafted[:, None])[:, 0]
+        p = observation.processed[: count - 1].softmax(-1).gather(1, observation.drafted[:, None])[:, 0]
         q = np.asarray(draft.probabilities[1:], dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.minimum(1.0, 1 - weight + weight * fetch(p)[0].astype(np.float64) / q)
         ratio = np.append(np.nan, np.where(np.isfinite(ratio), ratio, np.nan))
         name = "p/q" if weight == 1 else "1 - w + w p/q"
         words = {"accepted": "{} = {:.3g}: stands", "rejected": "{} = {:.3g}: redrawn from the residual"}
-        told = [
+        reasons = [
             words[s].format(name, ratio[n]) if s in words else verdict.reasons[n] for n, s in enumerate(verdict.status)
         ]
         terms = {**draft.terms, "accept_ratio": ratio}
-        return replace(draft, terms=terms), replace(verdict, reasons=tuple(told), terms=BETAS)
+        return replace(draft, terms=terms), replace(verdict, reasons=tuple(reasons), terms=BETAS)
 
     def _append(self, emitted: Sequence[int]) -> None:
-        after = self.length + len(emitted)
-        if after > len(self.buffer):
-            self.buffer = np.append(self.buffer, np.zeros(max(after, 256), dtype=np.int64))
-        self.buffer[self.length : after] = emitted
-        self.length = after
+        end = self.length + len(emitted)
+        if end > len(self.buffer):
+            self.buffer = np.append(self.buffer, np.zeros(max(end, 256), dtype=np.int64))
+        self.buffer[self.length : end] = emitted
+        self.length = end

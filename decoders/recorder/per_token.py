@@ -33,9 +33,9 @@ class Output:
         self.length = self.prompt_length = input_ids.shape[1]
         self._ids[:, : self.length] = input_ids
         self.processors = processors
-        asked = bool(config.return_dict_in_generate)
-        self.scores: tuple[Tensor, ...] | None = () if asked and config.output_scores else None
-        self.logits: tuple[Tensor, ...] | None = () if asked and config.output_logits else None
+        returns_dict = bool(config.return_dict_in_generate)
+        self.scores: tuple[Tensor, ...] | None = () if returns_dict and config.output_scores else None
+        self.logits: tuple[Tensor, ...] | None = () if returns_dict and config.output_logits else None
 
     def ids(self, length: int) -> Any:
         """The first ``length`` tokens."""
@@ -98,8 +98,8 @@ class CallDecoding(Decoding):
     def follow(self, output: Output, criteria: StoppingCriteriaList, streamer: Any) -> None:
         """Ask these rules from now on. Raises UserError for processors beside a verifier that has a rule of its own."""
         self.output, self.criteria, self.streamer = output, criteria, streamer
-        own = Chooser(self.sampling).warpers
-        if [(type(p), vars(p)) for p in output.processors] == [(type(p), vars(p)) for p in own]:
+        warpers = Chooser(self.sampling).warpers
+        if [(type(p), vars(p)) for p in output.processors] == [(type(p), vars(p)) for p in warpers]:
             return  # what the engine does by itself
         if not self.verifier.lossless:
             names = ", ".join(type(processor).__name__ for processor in output.processors)
@@ -121,10 +121,10 @@ class CallDecoding(Decoding):
             self._keep(scored.logits[verdict.path[count - 1]][None], count)
             output.write(output.length, token)
             output.length += 1
-            done = self.criteria(output.ids(output.length), cast(Any, output.scores))
+            end_flags = self.criteria(output.ids(output.length), cast(Any, output.scores))
             if self.streamer is not None:
                 self.streamer.put(torch.tensor([token]))
-            if bool(done.all()):
+            if bool(end_flags.all()):
                 self.stop = CRITERION  # a stop token or the length, where it is that, is named by the engine
                 return cut_behind(draft, verdict, count, BEHIND_END)
         return verdict

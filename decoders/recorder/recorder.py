@@ -93,21 +93,21 @@ class Recorder:
         if CURRENT in vars(self.model):
             raise UserError("this model is being recorded already: leave the first with block before the next")
         makers = self._generate, *map(self._after, (begin, StepCriteria, partial(watch, self)))
-        wrapped = {name: make(getattr(self.model, name)) for name, make in zip(SEAM, makers, strict=True)}
-        refused = {name: _refuse_batched(name) for name in BATCHED if hasattr(self.model, name)}
-        for name, new in {CURRENT: self, **wrapped, **refused}.items():
+        wrappers = {name: make(getattr(self.model, name)) for name, make in zip(SEAM, makers, strict=True)}
+        refusals = {name: _refuse_batched(name) for name in BATCHED if hasattr(self.model, name)}
+        for name, new in {CURRENT: self, **wrappers, **refusals}.items():
             self._replaced[name] = vars(self.model).get(name)
             vars(self.model)[name] = new
         self._hook = self.model.register_forward_hook(self._forward)
         return self
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *exc_info: Any) -> None:
         self._hook.remove()
-        for name, before in self._replaced.items():
-            if before is None:
+        for name, original in self._replaced.items():
+            if original is None:
                 vars(self.model).pop(name, None)
             else:
-                vars(self.model)[name] = before
+                vars(self.model)[name] = original
         self._replaced = {}
 
     def add(self, traces: Sequence[Trace]) -> None:
@@ -118,14 +118,14 @@ class Recorder:
 
     # what stands in the place of the model's methods -----------------------------------------------------------------
 
-    def _generate(self, own: Callable[..., Any]) -> Callable[..., Any]:
+    def _generate(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def generate(*args: Any, **kwargs: Any) -> Any:
             if self._call is not None:
                 if threading.get_ident() != self._thread:
                     raise UserError("another call of generate() is being recorded: let it end before the next begins")
                 self._inside += 1
                 try:
-                    return own(*args, **kwargs)
+                    return original(*args, **kwargs)
                 finally:
                     self._inside -= 1
             custom = kwargs.get("custom_generate")
@@ -136,10 +136,10 @@ class Recorder:
                 )
             self._thread = threading.get_ident()
             if custom is not None:
-                return own(*args, **kwargs)
+                return original(*args, **kwargs)
             call = self._call = Call(described_model(self.model), self.pieces, self.model.device, self.title)
             try:
-                output = own(*args, **kwargs)
+                output = original(*args, **kwargs)
             except BaseException as error:
                 self._call = None
                 self.add(call.finish(None, error))
@@ -160,10 +160,10 @@ class Recorder:
         what it was given, and gives what stands for it.
         """
 
-        def wrap(own: Callable[..., Any]) -> Callable[..., Any]:
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
             def get(*args: Any, **kwargs: Any) -> Any:
-                made, call = own(*args, **kwargs), self._current
-                return made if call is None else act(call, made, *args, **kwargs)
+                result, call = original(*args, **kwargs), self._current
+                return result if call is None else act(call, result, *args, **kwargs)
 
             return get
 
@@ -179,9 +179,9 @@ class Recorder:
         """The call that is recorded, unless the model drafts for itself just now."""
         return None if self._inside else self._call
 
-    def drafts(self, inside: int) -> None:
+    def drafts(self, depth_change: int) -> None:
         """Told when a candidate generator begins (1) and ends (-1) to draft: it may run the model itself."""
-        self._inside += inside
+        self._inside += depth_change
 
 
 def _refuse_batched(name: str) -> Callable[..., Any]:
@@ -199,7 +199,7 @@ def begin(call: Call, processors: Any, *args: Any, **kwargs: Any) -> Any:
     config = kwargs.get("generation_config", args[0] if args else None)
     if problem := cannot_follow(config, kwargs.get("input_ids_seq_length")):
         raise UserError(problem)
-    call.config, call.processors = config, [type(one).__name__ for one in processors or ()]
+    call.config, call.processors = config, [type(processor).__name__ for processor in processors or ()]
     call.mask = (kwargs.get("model_kwargs") or {}).get("attention_mask")
     call.begin()
     return processors
@@ -213,9 +213,9 @@ class StepCriteria(StoppingCriteriaList):
         self.call = call
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        done = super().__call__(input_ids, scores, **kwargs)
-        self.call.step_ended(input_ids, done)
-        return done
+        end_flags = super().__call__(input_ids, scores, **kwargs)
+        self.call.step_ended(input_ids, end_flags)
+        return end_flags
 
 
 def watch(recorder: Recorder, call: Call, generator: Any, *_: Any, **__: Any) -> Any:
@@ -272,10 +272,10 @@ def described_model(model: Any) -> dict[str, Any]:
         state = str(vars(model.config)), [(p.data_ptr(), p._version) for p in model.parameters()]
     except RuntimeError:  # weights that count no changes
         return _describe(model)
-    before = _DESCRIBED.get(model)
-    if before is None or before[0] != state:
-        before = _DESCRIBED[model] = state, _describe(model)
-    return dict(before[1])
+    entry = _DESCRIBED.get(model)
+    if entry is None or entry[0] != state:
+        entry = _DESCRIBED[model] = state, _describe(model)
+    return dict(entry[1])
 
 
 _DESCRIBED: WeakKeyDictionary[Any, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()

@@ -23,9 +23,12 @@ class Reread:
     def __init__(self, model: Any, hidden: tuple[int, ...], attention: tuple[int, ...]) -> None:
         self.model, self.hidden, self.attention = model, hidden, attention
         layers = int(getattr(model.config.get_text_config(), "num_hidden_layers", 0))
-        for wanted, most, what in ((hidden, layers, "hidden states"), (attention, layers - 1, "attention")):
-            if odd := [layer for layer in wanted if not 0 <= layer <= most]:
-                raise UserError(f"there are no {what} of layer {odd[0]}: this model has layers 0 to {most}")
+        for layer_ids, last_layer, value_name in (
+            (hidden, layers, "hidden states"),
+            (attention, layers - 1, "attention"),
+        ):
+            if odd := [layer for layer in layer_ids if not 0 <= layer <= last_layer]:
+                raise UserError(f"there are no {value_name} of layer {odd[0]}: this model has layers 0 to {last_layer}")
 
     @torch.no_grad()
     def add_to(self, trace: Trace) -> dict[int, Tensor]:
@@ -54,9 +57,9 @@ class Reread:
         heads = int(getattr(config, "num_attention_heads", 1))
         if heads * length * length > MOST_SCORES:
             raise UserError(f"the text has {length:,} tokens, too many to read attention of: record a shorter one")
-        before = self.model.config._attn_implementation
+        old_attention = self.model.config._attn_implementation
         self.model.set_attn_implementation("eager")
-        undo.callback(self.model.set_attn_implementation, before)
+        undo.callback(self.model.set_attn_implementation, old_attention)
         _, layers = decoder_stack(self.model, config.num_hidden_layers)
         for number in self.attention:
             for module in layers[number].modules():
@@ -76,9 +79,9 @@ class Reread:
                 continue
             rows = torch.stack([weights[layer][:, context - 1, :context] for layer in sorted(weights)])
             looks = Looks((0,), tuple(sorted(weights)), lambda rows=rows: rows[:, :, None])
-            for some in looked_at(looks):
-                count = len(some["node"])
-                for name, values in {"step": step, **some}.items():
+            for columns in looked_at(looks):
+                count = len(columns["node"])
+                for name, values in {"step": step, **columns}.items():
                     table[name] += values if isinstance(values, list) else [values] * count
         heads = int(next(iter(weights.values())).shape[0])
         label = "where the model looked from the step's last token"

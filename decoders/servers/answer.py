@@ -70,10 +70,10 @@ class Answer:
         except (ValueError, RecursionError):
             raise ServerFault(f"{self.where} does not answer in JSON: is it vLLM, llama.cpp or their like?") from None
 
-    def read(self, most: int) -> bytes:
+    def read(self, max_bytes: int) -> bytes:
         """At most so many of its bytes. Raises ServerFault where it ends too early, or takes too long."""
         try:
-            data = self.response.read(most)
+            data = self.response.read(max_bytes)
             if self.expired:
                 raise TimeoutError
             return data
@@ -108,8 +108,8 @@ class Answer:
         fault: Any = None
         with contextlib.suppress(ServerFault):
             fault = self.json()
-        said = error_text(fault.get("error", fault.get("detail", fault)) if isinstance(fault, dict) else fault)
-        return ServerFault(f"{self.where} answers {status}{f': {said}' if said else ''}")
+        message = error_text(fault.get("error", fault.get("detail", fault)) if isinstance(fault, dict) else fault)
+        return ServerFault(f"{self.where} answers {status}{f': {message}' if message else ''}")
 
 
 def connect(address: tuple[str, int], timeout: float | None = None, source_address: Any = None) -> socket.socket:

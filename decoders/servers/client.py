@@ -66,8 +66,8 @@ def checked_address(text: str) -> str:
 def find_server(address: str, key: str = "") -> Server:
     """The server at an address. Raises ServerFault where none answers, or none that lists models."""
     address = checked_address(address)
-    listed = Answer(address, "GET", "/v1/models", key=key).json()
-    models = dicts(listed.get("data")) if isinstance(listed, dict) else []
+    model_listing = Answer(address, "GET", "/v1/models", key=key).json()
+    models = dicts(model_listing.get("data")) if isinstance(model_listing, dict) else []
     if not models:
         raise ServerFault(f"{address}/v1/models names no model: is it vLLM, llama.cpp or their like?")
     kind = KINDS.get(str(models[0].get("owned_by")), "OpenAI-like")
@@ -103,12 +103,12 @@ class Stream:
             answer.end()
 
     def _pieces(self, answer: Answer) -> Iterator[str]:
-        ended, lost = False, ""
+        is_done, cause = False, ""
         while not self.closed:
             try:
                 line = answer.response.readline(MOST_ANSWER)
             except (OSError, http.client.HTTPException, ValueError) as problem:
-                line, lost = b"", f" ({answer.reason(problem)})"
+                line, cause = b"", f" ({answer.reason(problem)})"
             if not line:
                 break
             self._size += len(line)
@@ -116,19 +116,19 @@ class Stream:
                 raise ServerFault(f"the answer has more than {MOST_STREAM >> 20} MiB, and no more are read")
             if len(self.lines) >= MOST_CHUNKS or self._kept > MOST_FILE:
                 raise ServerFault(f"the answer has more than {len(self.lines):,} chunks, and no more are read")
-            ended = ended or line.strip() == b"data: [DONE]"
+            is_done = is_done or line.strip() == b"data: [DONE]"
             if (value := _event(line)) is None:
                 continue
             if fault := value.get("error"):
                 raise ServerFault(f"{self.server.address} answers: {error_text(fault)}")
             text, over = self._add(value)
-            ended = ended or over
+            is_done = is_done or over
             if text:
                 yield text
         if answer.expired:
-            lost = f" (it was not done within {answer.whole:,.0f} s)"
-        if (not ended or answer.expired) and not self.closed:
-            raise ServerFault(f"{self.server.address} ended in the middle of its answer{lost}")
+            cause = f" (it was not done within {answer.whole:,.0f} s)"
+        if (not is_done or answer.expired) and not self.closed:
+            raise ServerFault(f"{self.server.address} ended in the middle of its answer{cause}")
 
     @property
     def file(self) -> bytes:
@@ -143,13 +143,13 @@ class Stream:
 
     def look(self) -> Acceptance:
         """The numbers of this request: acceptance where the chunks tell it (llama.cpp), tokens per second always."""
-        seen = Acceptance(requests=int(bool(self.lines)))
+        acceptance = Acceptance(requests=int(bool(self.lines)))
         for step in steps_of(list(self._counts)) or ():
-            seen.add(step.drafted or 0, min(step.accepted or 0, step.drafted or 0), step.emitted)
-        seen.tokens = self._tokens
+            acceptance.add(step.drafted or 0, min(step.accepted or 0, step.drafted or 0), step.emitted)
+        acceptance.tokens = self._tokens
         if self.began is not None and self.last > self.began and self._tokens > 1:
-            seen.per_second = (self._tokens - 1) / (self.last - self.began)
-        return seen
+            acceptance.per_second = (self._tokens - 1) / (self.last - self.began)
+        return acceptance
 
     def _request(self) -> tuple[str, dict[str, Any]]:
         """The path and the body of the request."""
@@ -160,8 +160,13 @@ class Stream:
                 prompt = answer.get("prompt") if isinstance(answer, dict) else None
                 if not isinstance(prompt, str):
                     raise ServerFault(f"{self.server.address}/apply-template answers without a prompt")
-            more = {"n_predict": self.max_tokens, "return_tokens": True, "timings_per_token": True, "n_probs": CHOICES}
-            return "/completion", {"prompt": prompt, **more, **self.settings}
+            options = {
+                "n_predict": self.max_tokens,
+                "return_tokens": True,
+                "timings_per_token": True,
+                "n_probs": CHOICES,
+            }
+            return "/completion", {"prompt": prompt, **options, **self.settings}
         body: dict[str, Any] = {
             "model": self.server.model, "max_tokens": self.max_tokens, "stream_options": {"include_usage": True},
             **self.settings,
@@ -174,10 +179,10 @@ class Stream:
 
     def _add(self, value: dict[str, Any]) -> tuple[str, bool]:
         """Take in a chunk: its text, and whether it is the last."""
-        now = time.perf_counter()
+        moment = time.perf_counter()
         if self._tokens + (new := _count_tokens(value)) > MOST_TOKENS:
             raise ServerFault(f"the answer has more than {MOST_TOKENS:,} tokens, and no more are read")
-        self.lines.append(json.dumps({"t": round(now, 6), "data": value}, ensure_ascii=False))
+        self.lines.append(json.dumps({"t": round(moment, 6), "data": value}, ensure_ascii=False))
         self._kept += len(self.lines[-1])
         if isinstance(key := value.get("id"), str):
             self.key = self.key or key
@@ -189,7 +194,7 @@ class Stream:
             counts = [whole(timings.get(name)) or 0 for name in ("predicted_n", "draft_n", "draft_n_accepted")]
             self._counts.append((*counts, number(timings.get("predicted_ms"))))  # type: ignore[arg-type]
         if new:
-            self.began, self.last = self.began or now, now
+            self.began, self.last = self.began or moment, moment
             self._tokens += new
         return text, value.get("stop") is True
 
@@ -197,15 +202,15 @@ class Stream:
 def _count_tokens(value: dict[str, Any]) -> int:
     """Number of tokens that a chunk tells, by the longest of its lists."""
     choice = next(iter(dicts(value.get("choices"))), {})
-    told = choice.get("logprobs")
-    told = told if isinstance(told, dict) else {}
-    lists = (choice.get("token_ids"), value.get("tokens"), told.get("content"), told.get("tokens"))
+    logprobs = choice.get("logprobs")
+    logprobs = logprobs if isinstance(logprobs, dict) else {}
+    lists = (choice.get("token_ids"), value.get("tokens"), logprobs.get("content"), logprobs.get("tokens"))
     delta = choice.get("delta")
     text = text_of(delta if isinstance(delta, dict) else choice or value)
     ids = choice.get("token_ids") or value.get("tokens")
-    if isinstance(ids, list) and not any(isinstance(one, list) and len(one) > len(ids) for one in lists):
+    if isinstance(ids, list) and not any(isinstance(entries, list) and len(entries) > len(ids) for entries in lists):
         return len(ids)
-    return max([int(bool(text)), *(len(one) for one in lists if isinstance(one, list))])
+    return max([int(bool(text)), *(len(entries) for entries in lists if isinstance(entries, list))])
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

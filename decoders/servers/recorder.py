@@ -98,11 +98,11 @@ def logprobs_of(logits: Tensor, ids: Tensor) -> Tensor:
     block, vocab = ROWS_AT_A_TIME * torch.get_num_threads(), logits.shape[1]
     room, result = logits.new_empty((block, vocab)), logits.new_empty(ids.shape)
     for start in range(0, len(logits), block):
-        some = slice(start, start + block)
-        rows = logits[some]
+        chunk = slice(start, start + block)
+        rows = logits[chunk]
         logprobs = room[: len(rows)]
         torch.ops.aten._log_softmax.out(rows, -1, False, out=logprobs)
-        torch.gather(logprobs, 1, ids[some], out=result[some])
+        torch.gather(logprobs, 1, ids[chunk], out=result[chunk])
     return result
 
 
@@ -110,18 +110,18 @@ def ranks_of(logits: Tensor, rows: Tensor, tokens: Tensor, best: Tensor | None =
     """Ranks of tokens in their rows, from 0: how many are likelier [tokens]. ``best`` are the rows' largest logits,
     largest first: of a token among them no row is read. On a CPU numpy counts without copying rows.
     """
-    mine = logits[rows, tokens]
+    token_logits = logits[rows, tokens]
     if logits.device.type != "cpu":
-        return (logits[rows] > mine[:, None]).sum(-1)
-    values, above = logits.detach().numpy(), torch.zeros(len(tokens), dtype=torch.long)
+        return (logits[rows] > token_logits[:, None]).sum(-1)
+    values, ranks = logits.detach().numpy(), torch.zeros(len(tokens), dtype=torch.long)
     read = range(len(tokens))
     if best is not None:
-        above = (best[rows] > mine[:, None]).sum(-1)
-        read = (above == best.shape[1]).nonzero()[:, 0].tolist()
-    at, own = rows.tolist(), mine.tolist()
+        ranks = (best[rows] > token_logits[:, None]).sum(-1)
+        read = (ranks == best.shape[1]).nonzero()[:, 0].tolist()
+    at, thresholds = rows.tolist(), token_logits.tolist()
     for place in read:
-        above[place] = int(np.count_nonzero(values[at[place]] > own[place]))
-    return above
+        ranks[place] = int(np.count_nonzero(values[at[place]] > thresholds[place]))
+    return ranks
 
 
 def on_device(places: Sequence[int], device: torch.device) -> Tensor:
@@ -236,7 +236,7 @@ class Recorder:
         drafted, tokens = batch.drafted.tolist(), batch.tokens.tolist()
         probs = batch.logprobs.double().exp().tolist()
         ranks = batch.ranks.tolist()
-        served = None if batch.served is None else batch.served.tolist()
+        served_rows = None if batch.served is None else batch.served.tolist()
         q = None if batch.q is None else batch.q.tolist()
         draft_ms, verify_ms = batch.draft_ms(), batch.verify_ms()
         row = at = 0
@@ -245,20 +245,25 @@ class Recorder:
             row, at = row + count + 1, at + count
             if recording.truncated or recording.stop:
                 continue
-            stood = [token for token in wrote if token >= 0]
-            if not stood:  # part of a prompt: nothing was sampled
+            new_tokens = [token for token in wrote if token >= 0]
+            if not new_tokens:  # part of a prompt: nothing was sampled
                 continue
-            step = ServerStep(len(stood), len(stood) - 1, count, reason="" if count else NO_DRAFT)
+            step = ServerStep(len(new_tokens), len(new_tokens) - 1, count, reason="" if count else NO_DRAFT)
             step.draft = [[(drafted[i], None, None if q is None else q[i])] for i in drafts]
             step.judged = [(probs[i], ranks[i]) for i in drafts]
-            step.served = None if served is None else [served[i] for i in drafts]
+            step.served = None if served_rows is None else [served_rows[i] for i in drafts]
             step.tops = rows
             step.draft_ms, step.verify_ms = draft_ms, verify_ms
-            self._extend(recording, batch, step, stood, rows)
+            self._extend(recording, batch, step, new_tokens, rows)
         self._note_live(batch)
 
     def _extend(
-        self, recording: Recording, batch: Batch, step: ServerStep, stood: list[int], rows: Sequence[Sequence[Choice]]
+        self,
+        recording: Recording,
+        batch: Batch,
+        step: ServerStep,
+        new_tokens: list[int],
+        rows: Sequence[Sequence[Choice]],
     ) -> None:
         """Add a step of a forward, with its tokens up to where the server stops the request."""
         for name, count in (("num_draft_tokens", step.drafted), ("num_accepted_tokens", step.accepted)):
@@ -266,7 +271,7 @@ class Recorder:
         step.batch, step.ms = batch.batch, None if recording.last is None else (batch.at - recording.last) * 1000
         recording.last = batch.at
         room = recording.most - len(recording.tokens)
-        for place, token in enumerate(stood[:room]):
+        for place, token in enumerate(new_tokens[:room]):
             top = rows[min(place, len(rows) - 1)]
             prob = next((p for choice, _, p in top if choice == token), None)
             if prob is None and place < len(step.judged):
@@ -274,12 +279,12 @@ class Recorder:
             recording.tokens.append(Token(token, None, prob, top))
             if token in recording.stop_ids:
                 recording.stop = "stop token"
-                stood = stood[: place + 1]
+                new_tokens = new_tokens[: place + 1]
                 break
         else:
-            if len(stood) >= room:
-                recording.stop, stood = "length", stood[:room]
-        step.emitted = len(stood)
+            if len(new_tokens) >= room:
+                recording.stop, new_tokens = "length", new_tokens[:room]
+        step.emitted = len(new_tokens)
         recording.steps.append(step)
         if len(recording.prompt_ids) + len(recording.tokens) >= MOST_TOKENS:
             recording.truncated = FULL.format(reason=f"full at {MOST_TOKENS:,} tokens", steps=len(recording.steps))

@@ -61,8 +61,8 @@ class Requests:
     ``about`` is what every recording says of the server.
     """
 
-    def __init__(self, folder: Path, everything: bool) -> None:
-        self.folder, self.everything, self.choices = folder, everything, choices_per_row()
+    def __init__(self, folder: Path, all_requests: bool) -> None:
+        self.folder, self.everything, self.choices = folder, all_requests, choices_per_row()
         self.recorder: Recorder | None = None
         self.about: dict[str, Any] = {}
         self.passed: set[str] = set()  # requests that are not recorded
@@ -73,8 +73,8 @@ class Requests:
         run.
         """
         assert self.recorder is not None
-        if (found := self.recorder.running.get(key)) is not None:
-            return found
+        if (recording := self.recorder.running.get(key)) is not None:
+            return recording
         if key in self.passed:
             return None
         new = begin()

@@ -57,26 +57,26 @@ def register() -> None:
     start(_install)
 
 
-def _install(folder: Path, everything: bool) -> None:
+def _install(folder: Path, all_requests: bool) -> None:
     import importlib
 
     registry: Any = importlib.import_module("sglang.srt.plugins.hook_registry")
     sample = getattr(importlib.import_module(SAMPLE[0]), SAMPLE[1])
     processor = getattr(importlib.import_module(RESULT[0]), RESULT[1])
-    install(registry, sample, getattr(processor, DECODING), folder, everything)
+    install(registry, sample, getattr(processor, DECODING), folder, all_requests)
 
 
 def install(registry: Any, sample: Any, decoded: Any, folder: Path, everything: bool) -> TreeTaps | None:
     """Register both hooks; None, said in one line, where a signature is not the known one."""
-    for found in (sample, decoded):
-        name = found.__name__
-        parameters = tuple(inspect.signature(found).parameters)[: len(KNOWN[name])]
+    for function in (sample, decoded):
+        name = function.__name__
+        parameters = tuple(inspect.signature(function).parameters)[: len(KNOWN[name])]
         if parameters != KNOWN[name]:
             log.error(REFUSED.format(name=name, found=", ".join(parameters), known=", ".join(KNOWN[name])))
             return None
-    taps, around, hooks = TreeTaps(folder, everything), registry.HookType.AROUND, registry.HookRegistry
-    hooks.register(".".join(SAMPLE), taps.sample, around)
-    hooks.register(".".join((*RESULT, DECODING)), taps.after_decoding, around)
+    taps, hook_type, hooks = TreeTaps(folder, everything), registry.HookType.AROUND, registry.HookRegistry
+    hooks.register(".".join(SAMPLE), taps.sample, hook_type)
+    hooks.register(".".join((*RESULT, DECODING)), taps.after_decoding, hook_type)
     return taps
 
 
@@ -103,24 +103,24 @@ class TreeRecorder(Recorder):
         batch.ready()
         numbers = [t.tolist() for t in (batch.drafted, batch.parents, batch.places, batch.accepted, batch.tokens)]
         probs, ranks = batch.logprobs.double().exp().tolist(), batch.ranks.tolist()
-        tops = [choices_of(*both) for both in zip(batch.top_ids, batch.top_logprobs, strict=True)]
+        tops = [choices_of(*pair) for pair in zip(batch.top_ids, batch.top_logprobs, strict=True)]
         q = None if batch.q is None else batch.q.tolist()
         draft_ms, verify_ms = batch.draft_ms(), batch.verify_ms()
         for place, recording in enumerate(batch.recordings):
-            tokens, parents, root, path, wrote = (one[place] for one in numbers)
+            tokens, parents, root, path, wrote = (column[place] for column in numbers)
             if recording.truncated or recording.stop or not self._reaches(recording, root, tokens[0], batch):
                 continue
             order = reachable(parents)
             number = {node: i for i, node in enumerate(order)}
             accepted = [number[node] for node in path[1:] if node in number]
-            stood = wrote[: len(accepted) + 1]
-            step = ServerStep(len(stood), len(accepted), len(order) - 1, reason="" if len(order) > 1 else NO_DRAFT)
+            new_tokens = wrote[: len(accepted) + 1]
+            step = ServerStep(len(new_tokens), len(accepted), len(order) - 1, reason="" if len(order) > 1 else NO_DRAFT)
             step.draft = [[(tokens[i], None, None if q is None else q[place][i])] for i in order[1:]]
             step.judged = [(probs[place][i], ranks[place][i]) for i in order[1:]]
             step.tops = [tops[place][i] for i in order]
             step.parents, step.path = [number[parents[i]] for i in order[1:]], accepted
             step.draft_ms, step.verify_ms = draft_ms, verify_ms
-            self._extend(recording, batch, step, stood, [step.tops[node] for node in (0, *accepted)])
+            self._extend(recording, batch, step, new_tokens, [step.tops[node] for node in (0, *accepted)])
             probs_of = [step.judged[node - 1][0] for node in accepted]
             for token, prob in zip(recording.tokens[-step.emitted :], probs_of, strict=False):
                 token.prob = prob
@@ -130,11 +130,11 @@ class TreeRecorder(Recorder):
         """Say whether the recording goes up to the tree's root, at this position. The forward that reads a prompt has
         written the first token, and one more where a request was taken back: a step without a draft is added for it.
         """
-        there = len(recording.prompt_ids) + len(recording.tokens) - 1
-        if root == there + 1:
+        last_place = len(recording.prompt_ids) + len(recording.tokens) - 1
+        if root == last_place + 1:
             recording.tokens.append(Token(token))
             recording.steps.append(ServerStep(1, 0, 0, reason=PROMPT_STEP, batch=batch.batch))
-        elif root != there:
+        elif root != last_place:
             reason = f"at token {root - len(recording.prompt_ids) + 1:,} of the answer, after {len(recording.tokens):,}"
             recording.truncated = FULL.format(reason=reason, steps=len(recording.steps))
             return False
@@ -144,23 +144,23 @@ class TreeRecorder(Recorder):
 class TreeTaps(Requests):
     """The recordings of one process of SGLang, and the hooks that feed them."""
 
-    def __init__(self, folder: Path, everything: bool) -> None:
-        super().__init__(folder, everything)
+    def __init__(self, folder: Path, all_requests: bool) -> None:
+        super().__init__(folder, all_requests)
         self.over = deque[str](maxlen=REMEMBERED)
 
-    def sample(self, inner: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    def sample(self, inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Around ``eagle_sample(verify_input, batch, logits_output, …)``: read, call, read what stood."""
-        finish = self.quiet(lambda: self._before(*_first_arguments(args, more)))
-        output = inner(*args, **more)
+        finish = self.quiet(lambda: self._before(*_first_arguments(args, kwargs)))
+        output = inner(*args, **kwargs)
         if finish is not None:
             self.quiet(lambda: finish(*output))
         return output
 
-    def after_decoding(self, inner: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    def after_decoding(self, inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Around the processing of a batch's results: requests that are over are written."""
-        output = inner(*args, **more)
-        batch = args[1] if len(args) > 1 else more["batch"]
-        self.quiet(lambda: self.end([str(one.rid) for one in batch.reqs if one.finished()]))
+        output = inner(*args, **kwargs)
+        batch = args[1] if len(args) > 1 else kwargs["batch"]
+        self.quiet(lambda: self.end([str(request.rid) for request in batch.reqs if request.finished()]))
         return output
 
     def end(self, keys: Sequence[str]) -> None:
@@ -193,78 +193,79 @@ class TreeTaps(Requests):
         """Read what the target decides on: trees [requests, nodes] and a row of logits per node."""
         if batch.forward_mode.is_idle():
             return None
-        found = [self._recording(request, batch) for request in batch.reqs]
-        wanted = [i for i, one in enumerate(found) if one is not None and not one.truncated]
-        if not wanted:
+        recordings = [self._recording(request, batch) for request in batch.reqs]
+        live_rows = [i for i, recording in enumerate(recordings) if recording is not None and not recording.truncated]
+        if not live_rows:
             return None
-        nodes, count = int(verify.draft_token_num), len(found)
-        at = on_device(wanted, output.next_token_logits.device)
-        tokens, below, beside, places = (
+        nodes, count = int(verify.draft_token_num), len(recordings)
+        at = on_device(live_rows, output.next_token_logits.device)
+        tokens, first_child, next_sibling, places = (
             t.reshape(count, nodes)[at].long()
             for t in (verify.draft_token, verify.retrieve_next_token, verify.retrieve_next_sibling, verify.positions)
         )
-        parents = parents_of(below, beside)
+        parents = parents_of(first_child, next_sibling)
         rows = output.next_token_logits.reshape(count, nodes, -1)[at].float()
         _, ids = top_k(rows.flatten(0, 1), self.choices)
         logprobs = rows.log_softmax(-1)
-        flat = (torch.arange(len(wanted), device=rows.device)[:, None] * nodes + parents.clamp_min(0)).flatten()
-        own = logprobs.flatten(0, 1)[flat, tokens.flatten()]
+        flat = (torch.arange(len(live_rows), device=rows.device)[:, None] * nodes + parents.clamp_min(0)).flatten()
+        node_logprobs = logprobs.flatten(0, 1)[flat, tokens.flatten()]
         numbers = [
             ids.unflatten(0, (-1, nodes)), logprobs.flatten(0, 1).gather(1, ids).unflatten(0, (-1, nodes)), tokens,
-            own.view(-1, nodes), ranks_of(rows.flatten(0, 1), flat, tokens.flatten()).view(-1, nodes),
+            node_logprobs.view(-1, nodes), ranks_of(rows.flatten(0, 1), flat, tokens.flatten()).view(-1, nodes),
         ]  # fmt: skip
         q = _drafting(verify, at, tokens)
         began, recorder = time.perf_counter(), self.recorder
-        chosen = [one for i in wanted if (one := found[i]) is not None]
+        live_recordings = [recording for i in live_rows if (recording := recordings[i]) is not None]
 
         def finish(predict: Tensor, lens: Tensor, index: Tensor) -> None:
-            rows, kept = index[at].long(), predict.flatten()
+            rows, predictions = index[at].long(), predict.flatten()
             depth = torch.arange(index.shape[1], device=index.device) < lens[at, None]
             path = torch.where(depth, rows - at[:, None] * nodes, NONE)
-            wrote = torch.where(depth, kept[rows.clamp_min(0)].long(), NONE)
+            wrote = torch.where(depth, predictions[rows.clamp_min(0)].long(), NONE)
             host, ready = to_host([*numbers, wrote, None, q, parents, places[:, 0], path])
             assert recorder is not None
             recorder.step(TreeBatch(
-                chosen, [nodes - 1] * len(wanted), *host[:8], batch=count, at=began, ready=ready, parents=host[8],
+                live_recordings, [nodes - 1] * len(live_rows), *host[:8], batch=count, at=began, ready=ready,
+                parents=host[8],
                 places=host[9], accepted=host[10],
             ))  # fmt: skip
 
         return finish
 
 
-def _first_arguments(args: Sequence[Any], more: dict[str, Any]) -> list[Any]:
+def _first_arguments(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The first three arguments of ``eagle_sample``, however they are passed."""
-    return [args[i] if i < len(args) else more[name] for i, name in enumerate(KNOWN[SAMPLE[1]])]
+    return [args[i] if i < len(args) else kwargs[name] for i, name in enumerate(KNOWN[SAMPLE[1]])]
 
 
 def _drafting(verify: Any, at: Tensor, tokens: Tensor) -> Tensor | None:
     """q of every drafted token [requests, nodes] where the server keeps it: of chains, under rejection sampling."""
-    drawn = getattr(verify, "draft_probs", None)
-    if drawn is None or getattr(verify, "topk", 0) != 1 or drawn.shape[1] < tokens.shape[1] - 1:
+    draft_probs = getattr(verify, "draft_probs", None)
+    if draft_probs is None or getattr(verify, "topk", 0) != 1 or draft_probs.shape[1] < tokens.shape[1] - 1:
         return None
-    own = drawn[at, : tokens.shape[1] - 1].float().gather(2, tokens[:, 1:, None])[..., 0]
-    return torch.cat([own.new_ones(len(own), 1), own], 1)
+    token_probs = draft_probs[at, : tokens.shape[1] - 1].float().gather(2, tokens[:, 1:, None])[..., 0]
+    return torch.cat([token_probs.new_ones(len(token_probs), 1), token_probs], 1)
 
 
-def parents_of(below: Tensor, beside: Tensor) -> Tensor:
+def parents_of(first_child: Tensor, next_sibling: Tensor) -> Tensor:
     """Parents [requests, nodes] out of each node's first child and next sibling (-1: none), on their device.
 
     >>> parents_of(torch.tensor([[1, 3, -1, -1]]), torch.tensor([[-1, 2, -1, -1]])).tolist()
     [[-1, 0, 0, 1]]
     """
-    count, nodes = below.shape
-    own = torch.arange(nodes, device=below.device).expand(count, -1)
+    count, nodes = first_child.shape
+    node_ids = torch.arange(nodes, device=first_child.device).expand(count, -1)
 
     def inverse(links: Tensor) -> Tensor:
         """The node that points at each; -1: none."""
-        made = links.new_full((count, nodes + 1), NONE)
-        return made.scatter_(1, torch.where(links < 0, nodes, links), own)[:, :nodes]
+        pointers = links.new_full((count, nodes + 1), NONE)
+        return pointers.scatter_(1, torch.where(links < 0, nodes, links), node_ids)[:, :nodes]
 
-    before, above = inverse(beside), inverse(below)
-    first = torch.where(before < 0, own, before)
+    prior_sibling, parents = inverse(next_sibling), inverse(first_child)
+    first = torch.where(prior_sibling < 0, node_ids, prior_sibling)
     for _ in range(max(1, (nodes - 1).bit_length())):  # each turn doubles how far it looks back
         first = first.gather(1, first)
-    return above.gather(1, first)
+    return parents.gather(1, first)
 
 
 def reachable(parents: Sequence[int]) -> list[int]:

@@ -55,18 +55,18 @@ def register() -> None:
     start(_install)
 
 
-def _install(folder: Path, everything: bool) -> None:
+def _install(folder: Path, all_requests: bool) -> None:
     if _class(*V1) is None and _class(*V2) is None:
         log.error("specviz records nothing: this vLLM has no runner that is known here, %s or %s", V1[0], V2[0])
     for install in (install_v1, install_v2):
-        install(folder, everything)
+        install(folder, all_requests)
 
 
 class Taps(Requests):
     """The recordings of one runner, and the times of the forward that is going on."""
 
-    def __init__(self, folder: Path, everything: bool) -> None:
-        super().__init__(folder, everything)
+    def __init__(self, folder: Path, all_requests: bool) -> None:
+        super().__init__(folder, all_requests)
         self.draft_ms: Callable[[], float | None] = lambda: None
         self.verify_ms: Callable[[], float | None] = lambda: None
         self.served: Tensor | None = None  # p of the drafted tokens after temperature and the like, and q
@@ -97,20 +97,22 @@ class Taps(Requests):
 
         ``logits`` has a row per drafted token of each request and one more, ``drafted`` [tokens] the ids of all.
         """
-        wanted = {i: one for i, one in enumerate(recordings) if one is not None and not one.truncated}
+        live_recordings = {
+            i: recording for i, recording in enumerate(recordings) if recording is not None and not recording.truncated
+        }
         recorder = self.recorder
-        if not wanted or recorder is None:
+        if not live_recordings or recorder is None:
             return None
         ends = list(accumulate(count + 1 for count in counts))
         starts = [end - count - 1 for end, count in zip(ends, counts, strict=True)]
         rows, drafts, judges = list[int](), list[int](), list[int]()  # drafted token i is judged by the row judges[i]
-        for i in wanted:
+        for i in live_recordings:
             judges += range(len(rows), len(rows) + counts[i])
             rows += range(starts[i], ends[i])
             drafts += range(starts[i] - i, starts[i] - i + counts[i])
 
         def of(values: Tensor, places: Sequence[int]) -> Tensor:
-            if len(wanted) == len(counts):
+            if len(live_recordings) == len(counts):
                 return values[: len(places)]
             return values[on_device(places, values.device)]
 
@@ -119,11 +121,11 @@ class Taps(Requests):
         self.draft_ms = self.verify_ms = lambda: None
 
         def finish(wrote: Tensor) -> None:
-            more = [None if values is None else of(values, drafts) for values in (self.served, self.q)]
+            extras = [None if values is None else of(values, drafts) for values in (self.served, self.q)]
             self.served = self.q = None
-            host, ready = to_host([*numbers, of(wrote, list(wanted)), *more])
+            host, ready = to_host([*numbers, of(wrote, list(live_recordings)), *extras])
             recorder.step(Batch(
-                list(wanted.values()), [counts[i] for i in wanted], *host, batch=len(counts), at=at,
+                list(live_recordings.values()), [counts[i] for i in live_recordings], *host, batch=len(counts), at=at,
                 draft_ms=draft_ms, verify_ms=verify_ms, ready=ready,
             ))  # fmt: skip
 
@@ -136,10 +138,12 @@ def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int], choices: int)
     """
     rows = rows.float()
     best, ids = top_k(rows, choices)
-    at, own = on_device(judges, rows.device), drafted.long()
-    asked = torch.zeros(len(rows), dtype=torch.long, device=rows.device).index_copy_(0, at, own)  # 0: nobody's
-    logprobs = logprobs_of(rows, torch.cat([ids, asked[:, None]], -1))
-    return [ids, logprobs[:, :-1], drafted.clone(), logprobs[at, -1], ranks_of(rows, at, own, best)]
+    at, draft_ids = on_device(judges, rows.device), drafted.long()
+    target_ids = torch.zeros(len(rows), dtype=torch.long, device=rows.device).index_copy_(
+        0, at, draft_ids
+    )  # 0: nobody's
+    logprobs = logprobs_of(rows, torch.cat([ids, target_ids[:, None]], -1))
+    return [ids, logprobs[:, :-1], drafted.clone(), logprobs[at, -1], ranks_of(rows, at, draft_ids, best)]
 
 
 def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
@@ -175,13 +179,13 @@ def _class(module: str, name: str) -> Any:
         return None
 
 
-def differing(owner: Any, known: dict[str, str]) -> str | None:
+def differing(owner: Any, signatures: dict[str, str]) -> str | None:
     """Why a class is not the known one, in one sentence; None where it is."""
-    for name, parameters in known.items():
+    for name, parameters in signatures.items():
         inner = getattr(owner, name, None)
-        found = "no such method" if inner is None else ", ".join(inspect.signature(inner).parameters)
-        if found != parameters:
-            return REFUSED.format(name=f"{owner.__name__}.{name}", found=found, known=parameters)
+        signature = "no such method" if inner is None else ", ".join(inspect.signature(inner).parameters)
+        if signature != parameters:
+            return REFUSED.format(name=f"{owner.__name__}.{name}", found=signature, known=parameters)
     return None
 
 
@@ -209,7 +213,7 @@ def _time(taps: Taps, owner: Any, name: str, field: str) -> None:
     setattr(owner, name, call)
 
 
-def install_v1(folder: Path, everything: bool) -> Taps | None:
+def install_v1(folder: Path, all_requests: bool) -> Taps | None:
     """Wrap the V1 runner's class; None where it is not there, not the known one, or wrapped already."""
     owner = _class(*V1)
     if owner is None or hasattr(owner, "_specviz"):
@@ -217,7 +221,7 @@ def install_v1(folder: Path, everything: bool) -> Taps | None:
     if (reason := differing(owner, V1_KNOWN)) is not None:
         log.error(reason)
         return None
-    taps = Taps(folder, everything)
+    taps = Taps(folder, all_requests)
     sample, update = owner._sample, owner._update_states
 
     @wraps(sample)
@@ -263,28 +267,28 @@ def _tap_rejection(taps: Taps) -> None:
 
     module: Any = importlib.import_module("vllm.v1.sample.rejection_sampler")
     inner = getattr(module, "rejection_sample", None)
-    known = ["draft_token_ids", "num_draft_tokens", "max_spec_len", "cu_num_draft_tokens", "draft_probs",
+    known_names = ["draft_token_ids", "num_draft_tokens", "max_spec_len", "cu_num_draft_tokens", "draft_probs",
              "target_logits", "bonus_token_ids", "sampling_metadata"]  # fmt: skip
-    if inner is None or list(inspect.signature(inner).parameters)[: len(known)] != known:
+    if inner is None or list(inspect.signature(inner).parameters)[: len(known_names)] != known_names:
         log.warning("vLLM's rejection sampler is not the known one: p after temperature, and q, are not recorded")
         return
 
     @wraps(inner)
-    def rejection_sample(ids: Any, counts: Any, longest: Any, ends: Any, q: Any, p: Any, *args: Any, **more: Any):
+    def rejection_sample(ids: Any, counts: Any, longest: Any, ends: Any, q: Any, p: Any, *args: Any, **kwargs: Any):
         def read() -> None:
             metadata = args[1]
-            mine = ids.long()[:, None]
+            token_ids = ids.long()[:, None]
             if not metadata.all_greedy and p is not None:
-                taps.served = (p.float().gather(1, mine)[:, 0] - p.float().logsumexp(-1)).exp()
-            taps.q = None if q is None else q.gather(1, mine)[:, 0]
+                taps.served = (p.float().gather(1, token_ids)[:, 0] - p.float().logsumexp(-1)).exp()
+            taps.q = None if q is None else q.gather(1, token_ids)[:, 0]
 
         taps.quiet(read)
-        return inner(ids, counts, longest, ends, q, p, *args, **more)
+        return inner(ids, counts, longest, ends, q, p, *args, **kwargs)
 
     module.rejection_sample = rejection_sample
 
 
-def install_v2(folder: Path, everything: bool) -> Taps | None:
+def install_v2(folder: Path, all_requests: bool) -> Taps | None:
     """Wrap the V2 runner's class and its samplers; None where they are not there, not the known ones, or wrapped."""
     owner = _class(*V2)
     if owner is None or hasattr(owner, "_specviz"):
@@ -295,7 +299,7 @@ def install_v2(folder: Path, everything: bool) -> Taps | None:
     if reason := next(filter(None, reasons), None):
         log.warning(reason)
         return None
-    taps = Taps(folder, everything)
+    taps = Taps(folder, all_requests)
     prompts: dict[str, tuple[Any, Any, Any]] = {}  # of requests that are not over: runner, prompt ids, parameters
     add, finish_requests = owner.add_requests, owner.finish_requests
 
@@ -324,10 +328,10 @@ def _tap_v2(taps: Taps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) 
     inner = sampler.__call__
 
     @wraps(inner)
-    def call(self: Any, logits: Any, input_batch: Any, *args: Any, **more: Any) -> Any:
-        draft_logits = args[0] if args else more.get("draft_logits")
+    def call(self: Any, logits: Any, input_batch: Any, *args: Any, **kwargs: Any) -> Any:
+        draft_logits = args[0] if args else kwargs.get("draft_logits")
         finish = taps.quiet(lambda: before_v2(taps, prompts, logits, input_batch, draft_logits))
-        output = inner(self, logits, input_batch, *args, **more)
+        output = inner(self, logits, input_batch, *args, **kwargs)
         if finish is not None:
             taps.quiet(lambda: finish(accepted_ids(output)))
         return output
@@ -349,14 +353,14 @@ def before_v2(
     counts = [count - 1 for count in rows[: len(keys)]]
     if sum(counts) + len(counts) != len(logits):
         raise ValueError(f"{len(logits)} rows of logits for {sum(counts)} drafted tokens: adaptive verification?")
-    later = [end - count + j for end, count in zip(accumulate(rows), counts, strict=False) for j in range(count)]
-    at = on_device(later, logits.device)
+    draft_rows = [end - count + j for end, count in zip(accumulate(rows), counts, strict=False) for j in range(count)]
+    at = on_device(draft_rows, logits.device)
     drafted = batch.input_ids[batch.logits_indices][at]
     taps.served = taps.q = None
-    if draft_logits is not None and len(later):
+    if draft_logits is not None and len(draft_rows):
         states, places = batch.expanded_idx_mapping[at].long(), batch.expanded_local_pos[at].long() - 1
-        own = draft_logits[states, places].float()
-        taps.q = (own.gather(1, drafted.long()[:, None])[:, 0] - own.logsumexp(-1)).exp()
+        row_logits = draft_logits[states, places].float()
+        taps.q = (row_logits.gather(1, drafted.long()[:, None])[:, 0] - row_logits.logsumexp(-1)).exp()
     return taps.hand_over(logits, recordings, counts, drafted)
 
 

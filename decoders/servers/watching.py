@@ -51,14 +51,14 @@ class Acceptance:
             for place in range(min(accepted, reach)):
                 self.positions[place] += 1
 
-    def since(self, before: Acceptance) -> Acceptance:
-        """Counts since ``before``.
+    def since(self, earlier_state: Acceptance) -> Acceptance:
+        """Counts since ``earlier_state``.
 
         >>> Acceptance(drafts=4, positions=[3, 1]).since(Acceptance(drafts=1, positions=[1])).positions
         [2, 1]
         """
-        positions = [n - m for n, m in zip_longest(self.positions, before.positions, fillvalue=0)]
-        counts = {name: getattr(self, name) - getattr(before, name) for name in COUNTS}
+        positions = [n - m for n, m in zip_longest(self.positions, earlier_state.positions, fillvalue=0)]
+        counts = {name: getattr(self, name) - getattr(earlier_state, name) for name in COUNTS}
         return Acceptance(**counts, positions=positions, per_second=self.per_second)
 
     @property
@@ -93,8 +93,8 @@ class Folder:
         for path in sorted(self.folder.glob(LIVE_FILES)):
             for line in self._new(path):
                 self._add(path, line)
-        now = time.time()
-        while self._recent and self._recent[0][0] < now - WINDOW:
+        moment = time.time()
+        while self._recent and self._recent[0][0] < moment - WINDOW:
             self._recent.popleft()
         self.seen.requests = len(self._requests)
         self.seen.per_second = sum(tokens for _, tokens in self._recent) / WINDOW
@@ -144,12 +144,12 @@ class Metrics:
             text = Answer(self.address, "GET", "", seconds=5).read(MOST_METRICS).decode("utf-8", "replace")
         except (ServerFault, ValueError) as fault:
             raise UserError(f"{fault} Are its metrics on?") from None
-        seen = read_metrics(text)
-        now = time.monotonic()
-        if self._last is not None and now > self._last[0]:
-            seen.per_second = (seen.tokens - self._last[1]) / (now - self._last[0])
-        self._last = now, seen.tokens
-        return seen
+        acceptance = read_metrics(text)
+        moment = time.monotonic()
+        if self._last is not None and moment > self._last[0]:
+            acceptance.per_second = (acceptance.tokens - self._last[1]) / (moment - self._last[0])
+        self._last = moment, acceptance.tokens
+        return acceptance
 
 
 def read_metrics(text: str) -> Acceptance:
@@ -160,25 +160,25 @@ def read_metrics(text: str) -> Acceptance:
     >>> read_metrics('vllm:spec_decode_num_drafts_total{engine="0"} 2.0\\nvllm:generation_tokens_total 9').drafts
     2
     """
-    seen, positions, any_there = Acceptance(), dict[int, int](), False
+    acceptance, positions, any_there = Acceptance(), dict[int, int](), False
     for name, labels, value in samples(text.splitlines()):
         server, _, counter = name.partition(":")
         if server not in SERVERS:
             continue
         if counter in TOKENS:
-            seen.tokens += int(value)
+            acceptance.tokens += int(value)
         elif (kind := counter.removeprefix(COUNTER)) != counter:
             any_there = True
             if PLACE.fullmatch(place := labels.get("position", "")):
                 if int(place) < MOST_POSITIONS:
                     positions[int(place)] = positions.get(int(place), 0) + int(value)
             elif kind == "drafts":
-                seen.drafts += int(value)
+                acceptance.drafts += int(value)
             elif kind == "draft_tokens":
-                seen.drafted += int(value)
+                acceptance.drafted += int(value)
             elif kind == "accepted_tokens":
-                seen.accepted += int(value)
+                acceptance.accepted += int(value)
     if not any_there:
         raise UserError("the server's metrics tell of no drafts: start it with speculative decoding on")
-    seen.positions = [positions.get(place, 0) for place in range(max(positions, default=-1) + 1)]
-    return seen
+    acceptance.positions = [positions.get(place, 0) for place in range(max(positions, default=-1) + 1)]
+    return acceptance

@@ -51,11 +51,11 @@ class Spread:
         >>> Spread.of([1.0, None, 3.0])
         Spread(median=2.0, low=1.5, high=2.5, count=2)
         """
-        measured = [v for v in values if v is not None]
-        if not measured:
+        known_values = [v for v in values if v is not None]
+        if not known_values:
             return None
-        low, median, high = (float(x) for x in np.percentile(measured, [25, 50, 75]))
-        return cls(median, low, high, len(measured))
+        low, median, high = (float(x) for x in np.percentile(known_values, [25, 50, 75]))
+        return cls(median, low, high, len(known_values))
 
 
 Runs = Sequence[Sample]
@@ -72,36 +72,39 @@ class Column:
     unit: str = ""
 
 
-def _median(mine: Runs, name: str) -> float | None:
-    spread = Spread.of([getattr(sample, name) for sample in mine])
+def _median(runs: Runs, name: str) -> float | None:
+    spread = Spread.of([getattr(sample, name) for sample in runs])
     return spread and spread.median
 
 
-def _tokens_per_step(mine: Runs) -> float | None:
+def _tokens_per_step(run_samples: Runs) -> float | None:
     """Σ tokens ÷ Σ steps over the prompts, each of which counts once: what was disturbed was run more often."""
-    runs = Counter(sample.prompt for sample in mine)
+    runs = Counter(sample.prompt for sample in run_samples)
     steps, accepted = (
-        sum((getattr(sample, name) or 0) / runs[sample.prompt] for sample in mine) for name in ("steps", "accepted")
+        sum((getattr(sample, name) or 0) / runs[sample.prompt] for sample in run_samples)
+        for name in ("steps", "accepted")
     )
     return accepted / steps + 1 if steps else None
 
 
-def _draft_share(mine: Runs) -> float | None:
-    draft, verify = _median(mine, "draft_ms"), _median(mine, "verify_ms")
+def _draft_share(runs: Runs) -> float | None:
+    draft, verify = _median(runs, "draft_ms"), _median(runs, "verify_ms")
     return draft / verify if draft is not None and verify else None
 
 
 COLUMNS: Mapping[str, Column] = {  # all that is measured of a contender: a new number is a line here
-    "tokens": Column(lambda mine, every, name: sum(s.tokens for s in mine)),
-    "tokens_per_s": Column(lambda mine, every, name: Spread.of([s.tokens_per_s for s in mine]), "tokens/s", "tokens/s"),
-    "end_to_end": Column(lambda mine, every, name: Spread.of([s.end_to_end for s in mine])),
-    "speedup": Column(lambda mine, every, name: pair(every, name, PLAIN), "speedup", "×"),
-    "tokens_per_step": Column(lambda mine, every, name: _tokens_per_step(mine), "tokens per step", "tokens"),
-    "draft_ms": Column(lambda mine, every, name: _median(mine, "draft_ms"), "draft ms", "ms"),
-    "verify_ms": Column(lambda mine, every, name: _median(mine, "verify_ms"), "verify ms", "ms"),
-    "commit_ms": Column(lambda mine, every, name: _median(mine, "commit_ms")),
-    "draft_share": Column(lambda mine, every, name: _draft_share(mine), "drafting (%)", "share"),
-    "differing": Column(lambda mine, every, name: sum(not s.identical for s in mine), "differs"),
+    "tokens": Column(lambda runs, samples, name: sum(s.tokens for s in runs)),
+    "tokens_per_s": Column(
+        lambda runs, samples, name: Spread.of([s.tokens_per_s for s in runs]), "tokens/s", "tokens/s"
+    ),
+    "end_to_end": Column(lambda runs, samples, name: Spread.of([s.end_to_end for s in runs])),
+    "speedup": Column(lambda runs, samples, name: pair(samples, name, PLAIN), "speedup", "×"),
+    "tokens_per_step": Column(lambda runs, samples, name: _tokens_per_step(runs), "tokens per step", "tokens"),
+    "draft_ms": Column(lambda runs, samples, name: _median(runs, "draft_ms"), "draft ms", "ms"),
+    "verify_ms": Column(lambda runs, samples, name: _median(runs, "verify_ms"), "verify ms", "ms"),
+    "commit_ms": Column(lambda runs, samples, name: _median(runs, "commit_ms")),
+    "draft_share": Column(lambda runs, samples, name: _draft_share(runs), "drafting (%)", "share"),
+    "differing": Column(lambda runs, samples, name: sum(not s.identical for s in runs), "differs"),
 }
 
 
@@ -158,7 +161,7 @@ def bench(
     *,
     max_new_tokens: int,
     repeats: int = 3,
-    traced: bool = True,
+    with_traces: bool = True,
     peers: Sequence[Peer] = (),
     sampling: Sampling | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -168,44 +171,44 @@ def bench(
     """Run every method (name → parameters) on every prompt (or turn of one: ``turns_of``), ``repeats`` rounds after a
     warm-up, greedily or by ``sampling``, alike in all runs (others draw otherwise: ``peers`` are for greedy runs).
 
-    Plain decoding always takes part. ``traced`` runs each method a second time with recording on. Who was disturbed
-    on a prompt (``timing.find_disturbed``) runs it again, with those it is compared with. ``progress(done, total)``
-    counts runs; ``length`` as of ``Decoding.of``; a ``ledger`` of these prompts has their rows. A run that fails is
-    counted, and the others go on.
+    Plain decoding always takes part. ``with_traces`` runs each method a second time with recording on. Who was
+    disturbed on a prompt (``timing.find_disturbed``) runs it again, with those it is compared with. ``progress(done,
+    total)`` counts runs; ``length`` as of ``Decoding.of``; a ``ledger`` of these prompts has their rows. A run that
+    fails is counted, and the others go on.
     """
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
     taking_part = {PLAIN: methods.get(PLAIN), **methods}
     parameters = {name: asdict(select_method(name, params)[1]) for name, params in taking_part.items()}
-    contenders = contenders_of(target, taking_part, max_new_tokens, traced, peers, sampling, length)
-    total, done = len(contenders) * (1 + len(prompts) * repeats), 0
+    contenders = contenders_of(target, taking_part, max_new_tokens, with_traces, peers, sampling, length)
+    total, count = len(contenders) * (1 + len(prompts) * repeats), 0
     if ledger is None:
         ledger = Ledger(target, [Case(str(n), "", prompt) for n, prompt in enumerate(prompts)], {}, sampling=sampling)
-    for done, _ in enumerate(ledger.run(contenders, prompts, repeats), 1):
+    for count, _ in enumerate(ledger.run(contenders, prompts, repeats), 1):
         if progress:
-            progress(done, max(done, total))
+            progress(count, max(count, total))
     samples = ledger.samples
-    lost = {
+    failures = {
         name: str(failure.problem) if isinstance(failure.problem, PeerLost) else failure.reason
         for name, failure in ledger.reasons.items()
     }
     settings = {
         "max_new_tokens": max_new_tokens, "repeats": repeats, "turns": len(prompts),
         "prompts": sum(prompt.turn == 1 for prompt in prompts),
-        "repeated": max(0, done - total), "disturbed": sum(len(names) for names in find_disturbed(samples).values()),
-        "lost": lost, "sampling": asdict(sampling or Sampling()), "length": length,
+        "repeated": max(0, count - total), "disturbed": sum(len(names) for names in find_disturbed(samples).values()),
+        "lost": failures, "sampling": asdict(sampling or Sampling()), "length": length,
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
         "methods": parameters,
     }  # fmt: skip
-    rows = tuple(summarise(c, samples, lost.get(c.name, "")) for c in contenders)
+    rows = tuple(summarise(c, samples, failures.get(c.name, "")) for c in contenders)
     return Report(rows, tuple(ratios_of(samples)), tuple(samples), dict(target.info), machine(), settings)
 
 
 def summarise(contender: Contender, samples: Runs, error: str = "") -> Row:
     """All runs of one contender in one row."""
     name = contender.name
-    mine = [sample for sample in samples if sample.name == name]
-    values = {key: column.of(mine, samples, name) for key, column in COLUMNS.items()}
+    runs = [sample for sample in samples if sample.name == name]
+    values = {key: column.of(runs, samples, name) for key, column in COLUMNS.items()}
     return Row(name, contender.kind, contender.lossless, values, error)
 
 
@@ -214,16 +217,16 @@ def _speeds(samples: Sequence[Sample], name: str, end_to_end: bool) -> dict[tupl
     return {(s.prompt, s.round): s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == name}
 
 
-def pair(samples: Sequence[Sample], above: str, below: str, *, end_to_end: bool = False) -> Spread | None:
-    """tokens/s of ``above`` ÷ tokens/s of ``below``, formed run by run: same prompt, same round."""
-    a, b = (_speeds(samples, name, end_to_end) for name in (above, below))
-    return Spread.of([one / other for key, one in a.items() if one and (other := b.get(key))])
+def pair(samples: Sequence[Sample], numerator: str, denominator: str, *, end_to_end: bool = False) -> Spread | None:
+    """tokens/s of ``numerator`` ÷ tokens/s of ``denominator``, formed run by run: same prompt, same round."""
+    a, b = (_speeds(samples, name, end_to_end) for name in (numerator, denominator))
+    return Spread.of([speed / base_speed for key, speed in a.items() if speed and (base_speed := b.get(key))])
 
 
 def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
     """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
     runs = pair(samples, name, name + TRACED, end_to_end=end_to_end)
-    off, on = (Spread.of([*_speeds(samples, each, end_to_end).values()]) for each in (name, name + TRACED))
+    off, on = (Spread.of([*_speeds(samples, run_name, end_to_end).values()]) for run_name in (name, name + TRACED))
     return replace(runs, median=off.median / on.median) if runs and off and on else None
 
 
@@ -231,9 +234,9 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     """The ratios readers ask for, as far as their two sides took part."""
     decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
     ratios: list[tuple[str, Spread | None, str]] = []
-    for ours, peer, label in BESIDE:
-        ratios.append((label, pair(samples, ours, peer), decoding))
-        ratios.append((f"{label}, end to end", pair(samples, ours, peer, end_to_end=True), whole))
+    for method, peer, label in BESIDE:
+        ratios.append((label, pair(samples, method, peer), decoding))
+        ratios.append((f"{label}, end to end", pair(samples, method, peer, end_to_end=True), whole))
     for name in sorted({s.name.removesuffix(TRACED) for s in samples if s.name.endswith(TRACED)}):
         for basis in (False, True):
             label = f"{name}: tracing on ÷ off{', end to end' if basis else ''}"
@@ -267,9 +270,9 @@ def lengthen(prompts: Sequence[Prompt], length: int) -> list[Prompt]:
     """
     result = []
     for index, prompt in enumerate(prompts):
-        before = [t for p in (*prompts[index + 1 :], *prompts[:index]) for t in p.tokens] or list(prompt.tokens)
+        filler = [t for p in (*prompts[index + 1 :], *prompts[:index]) for t in p.tokens] or list(prompt.tokens)
         tokens = list(prompt.tokens)
         while len(tokens) < length:
-            tokens = before + tokens
+            tokens = filler + tokens
         result.append(Prompt.from_ids(tokens[-length:]))
     return result

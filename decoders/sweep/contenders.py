@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def contenders_of(
-    target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, peers: Sequence[Peer] = (),
+    target: Target, methods: Mapping[str, Any], max_new_tokens: int, with_traces: bool, peers: Sequence[Peer] = (),
     sampling: Sampling | None = None, length: str = FIXED,
 ) -> list[Contender]:  # fmt: skip
     """Who runs: each method, each traced (if asked for), and the peers."""
@@ -34,9 +34,9 @@ def contenders_of(
         lossless = find_method(name).lossless
         unseen = timer(target, name, params, max_new_tokens, sampling=sampling, length=length)
         result.append(Contender(name, "method", lossless, unseen))
-        if traced:
-            recorded = _record(target, name, params, max_new_tokens, sampling, length)
-            result.append(Contender(name + TRACED, "traced", lossless, recorded))
+        if with_traces:
+            recording = _record(target, name, params, max_new_tokens, sampling, length)
+            result.append(Contender(name + TRACED, "traced", lossless, recording))
     result += [Contender(peer.name, "peer", peer.lossless, _peer(peer, target, max_new_tokens)) for peer in peers]
     return result
 
@@ -61,10 +61,10 @@ def run_unrecorded(name: str, decoding: Callable[[], Decoding], read: Session | 
     """One run with nothing recorded; ``decoding`` begins it, ``name`` is what the sample is called. ``read`` has
     processed its prompt (``read_once``).
     """
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     run = decoding()
     run.prefill(read)
-    filled = time.perf_counter()
+    fill_time = time.perf_counter()
     output: list[int] = []
     times: list[tuple[Span, Span, Span]] = []
     accepted, engines = 0, Counter[str]()
@@ -74,10 +74,10 @@ def run_unrecorded(name: str, decoding: Callable[[], Decoding], read: Session | 
         engines[step.scored.ran.engine] += 1
         times.append((step.draft_ms, step.verify_ms, step.commit_ms))
     wait(run.target.device)
-    ended = time.perf_counter()
+    end_time = time.perf_counter()
     medians: list[Any] = [statistics.median(map(float, column)) for column in zip(*times, strict=True)] or [None] * 3
     n = len(output)
-    seconds, decode_s = ended - started, ended - filled
+    seconds, decode_s = end_time - start_time, end_time - fill_time
     return Measurement(
         Sample(name, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output, engines=engines
     )
@@ -87,24 +87,24 @@ def _record(
     target: Target, name: str, params: Any, max_new_tokens: int, sampling: Sampling | None, length: str
 ) -> Callable[[Prompt], Measurement]:
     def run(prompt: Prompt) -> Measurement:
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         options = {"max_new_tokens": max_new_tokens, "sampling": sampling, "length": length}
         trace = record(target, prompt, name, params, **options)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - start_time
         output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
-        before = sum(trace.run["timings"].get(name) or 0.0 for name in ("prefill_ms", "prepare_ms")) / 1e3
-        decode_s, n = seconds - before, len(output)  # recording included
+        setup_s = sum(trace.run["timings"].get(name) or 0.0 for name in ("prefill_ms", "prepare_ms")) / 1e3
+        decode_s, n = seconds - setup_s, len(output)  # recording included
         sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
         return Measurement(sample, output, trace)
 
     return run
 
 
-def _peer(peer: Peer, target: Target, most: int) -> Callable[[Prompt], Measurement]:
+def _peer(peer: Peer, target: Target, limit: int) -> Callable[[Prompt], Measurement]:
     def run(prompt: Prompt) -> Measurement:
-        made = peer.generate(prompt.tokens, most, target.stop_ids)
-        n, decode_s = len(made.tokens), made.seconds - made.first_s
-        sample = Sample(peer.name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s)
-        return Measurement(sample, made.tokens)
+        generation = peer.generate(prompt.tokens, limit, target.stop_ids)
+        n, decode_s = len(generation.tokens), generation.seconds - generation.first_s
+        sample = Sample(peer.name, 0, 0, n, n - generation.first_tokens, None, None, generation.seconds, decode_s)
+        return Measurement(sample, generation.tokens)
 
     return run

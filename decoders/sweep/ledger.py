@@ -56,23 +56,29 @@ class Ledger:
             self.places.append(place)
 
     def run(
-        self, contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, *, warm: bool = False, **how: Any
+        self,
+        contenders: Sequence[Contender],
+        prompts: Sequence[Any],
+        repeats: int,
+        *,
+        warm: bool = False,
+        **options: Any,
     ) -> Iterator[tuple[Turn, list[Row]]]:
         """Make all runs (``alternate``), then again those of what was disturbed, beside those it is compared with, at
-        most ``REPEATED`` times with as many rounds as at first: turns, and the rows that are complete by each. ``how``
-        as of ``execute``.
+        most ``REPEATED`` times with as many rounds as at first: turns, and the rows that are complete by each.
+        ``options`` as of ``execute``.
         """
         order = chain(alternate(contenders, prompts, repeats, warm=warm), self._again(contenders, prompts, repeats))
-        for turn, outcome in execute(order, **how, tidy=True):
+        for turn, outcome in execute(order, **options, tidy=True):
             yield turn, self.add(turn, outcome)
 
     def _again(self, contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int) -> Order:
         timers = [contender for contender in contenders if contender.rounds is None]
-        for more in range(1, REPEATED + 1):
+        for extra_round in range(1, REPEATED + 1):
             for place, names in find_disturbed(self.samples).items():
-                again = [contender for contender in timers if contender.name in _beside(names)]
-                for turn, prompt in alternate(again, [prompts[place]], repeats, warm=True):
-                    yield replace(turn, prompt=place, round=turn.round + more * repeats), prompt
+                retries = [contender for contender in timers if contender.name in _beside(names)]
+                for turn, prompt in alternate(retries, [prompts[place]], repeats, warm=True):
+                    yield replace(turn, prompt=place, round=turn.round + extra_round * repeats), prompt
 
     def add(self, turn: Turn, outcome: Outcome) -> list[Row]:
         """Enter a run; the rows that are complete by it."""
@@ -89,11 +95,11 @@ class Ledger:
         if isinstance(plain, Measurement):
             self._plain.setdefault(turn.prompt, plain.output)
         for runs in group.values():
-            for kind, one in runs.items():
-                if isinstance(one, Measurement):
-                    same = one.output == self._plain.get(turn.prompt, one.output)
-                    sample = replace(one.sample, prompt=turn.prompt, round=turn.round, identical=same)
-                    runs[kind] = replace(one, sample=sample)
+            for kind, run in runs.items():
+                if isinstance(run, Measurement):
+                    is_identical = run.output == self._plain.get(turn.prompt, run.output)
+                    sample = replace(run.sample, prompt=turn.prompt, round=turn.round, identical=is_identical)
+                    runs[kind] = replace(run, sample=sample)
                     self.samples.append(sample)
         speed = plain.sample.tokens_per_s if isinstance(plain, Measurement) else None
         new = [self._row(turn, line, group[line], speed) for line in self.methods if line in group]
@@ -103,22 +109,22 @@ class Ledger:
     def _row(self, turn: Turn, line: str, runs: Mapping[str, Outcome], plain_speed: float | None) -> Row:
         case, first = self.cases[turn.prompt], turn.round == 0
         errors = [outcome.reason for outcome in runs.values() if isinstance(outcome, Failure)]
-        measured = {kind: outcome for kind, outcome in runs.items() if isinstance(outcome, Measurement)}
+        measurements = {kind: outcome for kind, outcome in runs.items() if isinstance(outcome, Measurement)}
         row: Row = {
             "series": line, "prompt": case.id, "category": case.category, "method": self.methods[line], "trace": "",
             "role": "run", "error": errors[0] if errors else "", "verdict": "", "place": self.places[turn.prompt],
             "turn": float(case.prompt.turn), "repeat": turn.round + 1,
         }  # fmt: skip
-        recorded = measured.pop("traced", None)
-        timed = next(iter(measured.values()), None)
-        sample = timed.sample if timed is not None else None
-        if first and recorded is not None and recorded.trace is not None and self.filed is not None:
-            row |= self.filed(recorded.trace, case, line)
+        traced_run = measurements.pop("traced", None)
+        timed_run = next(iter(measurements.values()), None)
+        sample = timed_run.sample if timed_run is not None else None
+        if first and traced_run is not None and traced_run.trace is not None and self.filed is not None:
+            row |= self.filed(traced_run.trace, case, line)
         elif first and sample is not None:
             row |= {name: getattr(sample, name) for name in ("tokens", "steps", "accepted", "tokens_per_step")}
         speed = sample.tokens_per_s if sample is not None else None
         row |= {"tokens_per_s": speed, "speedup": speed / plain_speed if speed and plain_speed else None}
-        outputs = [one.output for one in (recorded, timed) if one is not None]
+        outputs = [measurement.output for measurement in (traced_run, timed_run) if measurement is not None]
         return row | self._check(turn.prompt, line, outputs)
 
     def _check(self, prompt: int, line: str, outputs: Sequence[list[int]]) -> Row:
@@ -139,5 +145,5 @@ class Ledger:
 def _beside(names: set[str]) -> set[str]:
     """Contenders, and those that their numbers are formed with."""
     lines = {name.removesuffix(TRACED) for name in names}
-    pairs = [{ours, peer} for ours, peer, _ in BESIDE] + [{line, line + TRACED} for line in lines]
+    pairs = [{method, peer} for method, peer, _ in BESIDE] + [{line, line + TRACED} for line in lines]
     return {PLAIN, *names}.union(*(pair for pair in pairs if pair & names))

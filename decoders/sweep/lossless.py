@@ -47,9 +47,9 @@ def tokens_per_step(runs: Iterable[RunCounts]) -> float | None:
     >>> tokens_per_step([RunCounts(0, 4, 2, 2), RunCounts(1, 4, 4, 0)])
     1.3333333333333333
     """
-    counted = list(runs)
-    steps = sum(run.steps for run in counted)
-    return sum(run.accepted for run in counted) / steps + 1 if steps else None
+    run_list = list(runs)
+    steps = sum(run.steps for run in run_list)
+    return sum(run.accepted for run in run_list) / steps + 1 if steps else None
 
 
 @dataclass(slots=True)
@@ -96,17 +96,24 @@ class MethodCheck:
         )
 
     def compare(
-        self, target: Target, prompt: Prompt, index: int, expected: Outcome, got: Outcome, allowed: float, drawn: bool
+        self,
+        target: Target,
+        prompt: Prompt,
+        index: int,
+        expected: Outcome,
+        outcome: Outcome,
+        allowance: float,
+        drawn: bool,
     ) -> None:
-        """Enter whether a run's output is the reference's; ``allowed`` (logits) is what rounding may do."""
+        """Enter whether a run's output is the reference's; ``allowance`` (logits) is what rounding may do."""
         self.total += 1
-        if not isinstance(got, Measurement):
+        if not isinstance(outcome, Measurement):
             return
         if not isinstance(expected, Measurement):
             self.failed += 1
             self.errors.append({"prompt": index, "error": f"{self.against} failed, so that nothing is known of this"})
             return
-        plain, output = expected.output, got.output
+        plain, output = expected.output, outcome.output
         if target.tokenizer is not None:
             texts = (target.tokenizer.decode(list(ids), skip_special_tokens=False) for ids in (plain, output))
             self.calls.append(judged_calls(*map(partial(_bare, target), texts)))
@@ -115,14 +122,14 @@ class MethodCheck:
             return
         at = first_difference(plain, output)
         if drawn:  # no fault, and no logits tell more
-            wanted, written = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
+            expected_token, output_token = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
             verdict = DRAWN if self.lossless else LOSSY
-            self.divergences.append(Divergence(at, wanted, written, verdict, prompt=index))
+            self.divergences.append(Divergence(at, expected_token, output_token, verdict, prompt=index))
             return
         divergence = judge_difference(
-            target, prompt.tokens, plain, output, at, lossless=self.lossless, tolerance=allowed or None, number=index
+            target, prompt.tokens, plain, output, at, lossless=self.lossless, tolerance=allowance or None, number=index
         )
-        self.failed += self.lossless and (allowed == 0 or (divergence.shortfall or 0.0) > allowed)
+        self.failed += self.lossless and (allowance == 0 or (divergence.shortfall or 0.0) > allowance)
         self.divergences.append(divergence)
 
 
@@ -143,7 +150,7 @@ def check_lossless(
     stock: StockModel | None = None,
     tolerance: float | None = None,
     progress: Callable[[int, int], None] | None = None,
-    checked: Callable[[int, Sequence[MethodCheck]], None] | None = None,
+    on_check: Callable[[int, Sequence[MethodCheck]], None] | None = None,
 ) -> list[MethodCheck]:
     """Decode every prompt by plain decoding and by each of ``methods`` (name → parameters), and compare.
 
@@ -152,19 +159,19 @@ def check_lossless(
     ``sampling`` draws tokens: methods that match drafted tokens with the target's own draws write the same from the
     same seed, those that accept by chance write others. A run that ends with an error fails, and the others go on. With
     ``stock``, plain greedy decoding itself is checked against generate(): the first outcome. The engine processes a
-    prompt once for all methods. ``progress(done, total)`` counts runs; ``checked`` gets a prompt's number and the
+    prompt once for all methods. ``progress(done, total)`` counts runs; ``on_check`` gets a prompt's number and the
     checks so far when all runs of the prompt are done.
     """
-    numbers, drawn = format_of(target.info), sampling is not None and not sampling.greedy
-    assert not (drawn and stock), "generate() draws otherwise"
-    allowed = tolerance if tolerance is not None else 0.0 if numbers in FULL_PRECISION else tolerance_of(numbers)
+    numbers, is_sampled = format_of(target.info), sampling is not None and not sampling.greedy
+    assert not (is_sampled and stock), "generate() draws otherwise"
+    allowance = tolerance if tolerance is not None else 0.0 if numbers in FULL_PRECISION else tolerance_of(numbers)
     settings = {name: select_method(name, methods.get(name)) for name in (PLAIN, *methods)}
     options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
     checks = {name: MethodCheck(name, PLAIN, method.lossless) for name, (method, _) in settings.items()}
     checks[PLAIN].against = GENERATE if stock else ""
-    every = list(checks.values())
+    all_checks = list(checks.values())
     peers = [Contender(GENERATE, "peer", True, _generate(stock, target, max_new_tokens))] if stock else []
-    runs, total = count(1), len(prompts) * (len(every) + len(peers))
+    runs, total = count(1), len(prompts) * (len(all_checks) + len(peers))
     for index, prompt in enumerate(prompts):
         outcomes = dict[str, Outcome]()
         contenders = [*_behind_one_reading(target, prompt, settings, options), *peers]
@@ -172,22 +179,26 @@ def check_lossless(
             outcomes[turn.contender.name] = outcome
             if progress:
                 progress(next(runs), total)
-        for one in every:
-            one.count(index, outcomes[one.method])
-            if one.against:
-                one.compare(target, prompt, index, outcomes[one.against], outcomes[one.method], allowed, drawn)
-        if checked:
-            checked(index, every)
-    return every
+        for check in all_checks:
+            check.count(index, outcomes[check.method])
+            if check.against:
+                check.compare(
+                    target, prompt, index, outcomes[check.against], outcomes[check.method], allowance, is_sampled
+                )
+        if on_check:
+            on_check(index, all_checks)
+    return all_checks
 
 
 def _behind_one_reading(
     target: Target, prompt: Prompt, settings: Mapping[str, tuple[Method, Any]], options: Mapping[str, Any]
 ) -> list[Contender]:
     """Runs of methods on a prompt that the engine processes once for all of them."""
-    begun = {name: attempt(lambda _, own=own: Decoding.of(target, prompt, *own, **options), prompt)
-             for name, own in settings.items()}  # fmt: skip
-    alike = [one for one in begun.values() if isinstance(one, Decoding) and one.prompt is prompt]
+    begun = {name: attempt(lambda _, setting=setting: Decoding.of(target, prompt, *setting, **options), prompt)
+             for name, setting in settings.items()}  # fmt: skip
+    alike = [
+        candidate for candidate in begun.values() if isinstance(candidate, Decoding) and candidate.prompt is prompt
+    ]
     read = read_once(alike) if alike else None
 
     def run(name: str) -> Outcome:
@@ -200,9 +211,9 @@ def _behind_one_reading(
             for name, (method, _) in settings.items()]  # fmt: skip
 
 
-def _generate(stock: StockModel, target: Target, most: int) -> Callable[[Prompt], Measurement]:
+def _generate(stock: StockModel, target: Target, limit: int) -> Callable[[Prompt], Measurement]:
     def run(prompt: Prompt) -> Measurement:
-        output = stock.generate(prompt.tokens, most, target.stop_ids)
+        output = stock.generate(prompt.tokens, limit, target.stop_ids)
         return Measurement(Sample.without_time(GENERATE, output), output)
 
     return run

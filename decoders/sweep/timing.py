@@ -32,8 +32,8 @@ class Timing:
         return self.impossible or self.unsteady
 
     @classmethod
-    def of(cls, values: Sequence[float], most: float | None = None) -> Timing:
-        """Of values of the same thing, which cannot be above ``most``.
+    def of(cls, values: Sequence[float], limit: float | None = None) -> Timing:
+        """Of values of the same thing, which cannot be above ``limit``.
 
         >>> Timing.of([2.0, 2.0, 9.0])
         Timing(median=2.0, low=2.0, high=5.5, count=3, impossible=False, unsteady=True)
@@ -45,7 +45,7 @@ class Timing:
             median = values[0] if values else None
         else:
             low, median, high = quantiles(values, n=4, method="inclusive")
-        impossible = most is not None and median is not None and median > most
+        impossible = limit is not None and median is not None and median > limit
         unsteady = bool(median) and low is not None and high is not None and high - low > WIDEST * abs(median)
         return cls(median, low, high, len(values), impossible, unsteady)
 
@@ -61,13 +61,13 @@ def spot(row: Row) -> Spot:
 def timings(rows: Sequence[Row], key: str) -> Mapping[tuple[str, Spot], Timing]:
     """Every line on every turn of every prompt (``series``, ``spot``), by one metric."""
     values: dict[tuple[str, Spot], list[float]] = {}
-    most: dict[tuple[str, Spot], float] = {}
+    limits: dict[tuple[str, Spot], float] = {}
     for row in rows:
         of = row["series"], spot(row)
         values.setdefault(of, []).extend([] if row.get(key) is None else [float(row[key])])  # type: ignore[arg-type]
         if key == "speedup" and row.get("tokens_per_step") is not None:
-            most[of] = float(row["tokens_per_step"])  # type: ignore[arg-type]
-    return {of: Timing.of(those, most.get(of)) for of, those in values.items()}
+            limits[of] = float(row["tokens_per_step"])  # type: ignore[arg-type]
+    return {of: Timing.of(series, limits.get(of)) for of, series in values.items()}
 
 
 def find_disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
@@ -77,16 +77,16 @@ def find_disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
     plain = {(s.prompt, s.round): s.tokens_per_s for s in samples if s.name == PLAIN}
     speeds: dict[tuple[int, str], list[float]] = {}
     speedups: dict[tuple[int, str], list[float]] = {}
-    most: dict[tuple[int, str], float | None] = {}
+    limits: dict[tuple[int, str], float | None] = {}
     for sample in samples:
         if speed := sample.tokens_per_s:
             speeds.setdefault((sample.prompt, sample.name), []).append(speed)
-            if not sample.name.endswith(TRACED) and (other := plain.get((sample.prompt, sample.round))):
-                speedups.setdefault((sample.prompt, sample.name), []).append(speed / other)
-                most[sample.prompt, sample.name] = sample.tokens_per_step
-    again: dict[int, set[str]] = {}
+            if not sample.name.endswith(TRACED) and (plain_speed := plain.get((sample.prompt, sample.round))):
+                speedups.setdefault((sample.prompt, sample.name), []).append(speed / plain_speed)
+                limits[sample.prompt, sample.name] = sample.tokens_per_step
+    reruns: dict[int, set[str]] = {}
     for values in (speeds, speedups):
-        for of, those in values.items():
-            if Timing.of(those, most.get(of) if values is speedups else None).is_disturbed:
-                again.setdefault(of[0], set()).add(of[1])
-    return again
+        for of, series in values.items():
+            if Timing.of(series, limits.get(of) if values is speedups else None).is_disturbed:
+                reruns.setdefault(of[0], set()).add(of[1])
+    return reruns

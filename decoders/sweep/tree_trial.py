@@ -52,19 +52,19 @@ def try_trees(
         return Contender(name, "method", True, run)
 
     plain = Contender(PLAIN, "method", True, timer(target, PLAIN, None, max_new_tokens))
-    named = {key: contender(f"trees {number}", one) for number, (key, one) in enumerate(trees.items())}
-    contenders, samples = [plain, *named.values()], list[Sample]()
-    for done, (turn, made) in enumerate(execute(alternate(contenders, prompts, 1), tidy=True), 1):
-        if isinstance(made, Failure):
-            raise made.problem
-        assert isinstance(made, Measurement)
+    tree_contenders = {key: contender(f"trees {number}", tree) for number, (key, tree) in enumerate(trees.items())}
+    contenders, samples = [plain, *tree_contenders.values()], list[Sample]()
+    for count, (turn, outcome) in enumerate(execute(alternate(contenders, prompts, 1), tidy=True), 1):
+        if isinstance(outcome, Failure):
+            raise outcome.problem
+        assert isinstance(outcome, Measurement)
         if turn.round >= 0:
-            samples.append(replace(made.sample, prompt=turn.prompt))
+            samples.append(replace(outcome.sample, prompt=turn.prompt))
         if progress:
-            progress(done, len(contenders) * (len(prompts) + 1))
+            progress(count, len(contenders) * (len(prompts) + 1))
     worth = {}
-    for key, one in named.items():
-        row = summarise(one, samples)
+    for key, tree_contender in tree_contenders.items():
+        row = summarise(tree_contender, samples)
         assert row.tokens_per_step is not None and row.speedup is not None
         worth[key] = Worth(row.tokens_per_step, row.speedup.median)
     return worth

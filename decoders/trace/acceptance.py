@@ -59,26 +59,26 @@ class AcceptanceSums:
     length_accepted: int = 0
     first_drafts: int = 0
 
-    def __add__(self, other: AcceptanceSums) -> AcceptanceSums:
-        return AcceptanceSums(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+    def __add__(self, other_sums: AcceptanceSums) -> AcceptanceSums:
+        return AcceptanceSums(*(getattr(self, name) + getattr(other_sums, name) for name in self.__slots__))
 
     @classmethod
-    def of(cls, trace: Trace, decided: Decisions) -> AcceptanceSums:
-        steps, both = trace.tables["steps"], overlaps(trace)
-        counted = cls(overlap=sum(both), positions=len(both))
+    def of(cls, trace: Trace, decisions: Decisions) -> AcceptanceSums:
+        steps, overlap_values = trace.tables["steps"], overlaps(trace)
+        sums = cls(overlap=sum(overlap_values), positions=len(overlap_values))
         if not {"steps", "steps.accepted"}.intersection(trace.run.get("unknown", ())):
-            counted.steps, counted.accepted = len(steps["accepted"]), sum(steps["accepted"])
-            counted.emitted = sum(steps["emitted"])
+            sums.steps, sums.accepted = len(steps["accepted"]), sum(steps["accepted"])
+            sums.emitted = sum(steps["emitted"])
         if knows_verdicts(trace):
-            counted.drafts = sum(count > 0 for count in steps["drafted"])
-            counted.drafted, counted.depth = sum(steps["drafted"]), sum(steps["depth"])
-            counted.stood, counted.tested = int(decided.stood.sum()), len(decided.stood)
-            counted.first = int(decided.stood[decided.depth == 1].sum())
-            counted.rate_accepted = counted.length_accepted = counted.stood
-            counted.first_drafts = counted.drafts
+            sums.drafts = sum(count > 0 for count in steps["drafted"])
+            sums.drafted, sums.depth = sum(steps["drafted"]), sum(steps["depth"])
+            sums.stood, sums.tested = int(decisions.stood.sum()), len(decisions.stood)
+            sums.first = int(decisions.stood[decisions.depth == 1].sum())
+            sums.rate_accepted = sums.length_accepted = sums.stood
+            sums.first_drafts = sums.drafts
         elif totals := (trace.run.get("imported") or {}).get("totals"):
-            counted += cls.of_totals({name: n for name, n in totals.items() if not counted.steps or name != "steps"})
-        return counted
+            sums += cls.of_totals({name: n for name, n in totals.items() if not sums.steps or name != "steps"})
+        return sums
 
     @classmethod
     def of_totals(cls, totals: Mapping[str, Any]) -> AcceptanceSums:
@@ -90,15 +90,15 @@ class AcceptanceSums:
         tokens, steps, drafts, drafted, accepted = (
             totals.get(name) for name in ("tokens", "steps", "drafts", "drafted", "accepted")
         )
-        counted = cls()
+        sums = cls()
         if drafted is not None and accepted is not None:
-            counted.drafted, counted.rate_accepted = drafted, accepted
+            sums.drafted, sums.rate_accepted = drafted, accepted
         if drafts and accepted is not None:
-            counted.drafts, counted.length_accepted = drafts, accepted
+            sums.drafts, sums.length_accepted = drafts, accepted
         if steps and tokens is not None and (accepted is not None or tokens >= steps):
-            counted.steps, counted.emitted = steps, tokens
-            counted.accepted = tokens - steps if accepted is None else accepted
-        return counted
+            sums.steps, sums.emitted = steps, tokens
+            sums.accepted = tokens - steps if accepted is None else accepted
+        return sums
 
     def values(self) -> dict[str, float | None]:
         """Every definition by key; None where nothing was drafted (or, for β, nothing was compared)."""
@@ -133,36 +133,43 @@ class Acceptance:
     @classmethod
     def of(cls, trace: Trace) -> Acceptance:
         """Of one run."""
-        made = decisions(trace)
-        counted = AcceptanceSums.of(trace, made)
-        stood, decided = Counter(made.depth[made.stood].tolist()), Counter(made.depth.tolist())
-        one = cls(counted, [counted], stood, decided, Counter(accepted_lengths(trace)))
-        for name, group in zip(GROUPS, _group(trace, made), strict=True):
-            counts = one.groups[name]
-            for key, good in zip(group, made.stood.tolist(), strict=True):
+        choices = decisions(trace)
+        sums = AcceptanceSums.of(trace, choices)
+        accepted_counts, decision_counts = (
+            Counter(choices.depth[choices.stood].tolist()),
+            Counter(choices.depth.tolist()),
+        )
+        acceptance = cls(sums, [sums], accepted_counts, decision_counts, Counter(accepted_lengths(trace)))
+        for name, group in zip(GROUPS, _group(trace, choices), strict=True):
+            counts = acceptance.groups[name]
+            for key, good in zip(group, choices.stood.tolist(), strict=True):
                 pair = counts.setdefault(key, [0, 0])
                 pair[0] += good
                 pair[1] += 1
-        return one
+        return acceptance
 
-    def __iadd__(self, other: Acceptance) -> Acceptance:
+    def __iadd__(self, addend: Acceptance) -> Acceptance:
         """The runs of both."""
-        self.pooled += other.pooled
-        self.runs += other.runs
-        for mine, theirs in ((self.stood, other.stood), (self.decided, other.decided), (self.lengths, other.lengths)):
-            mine.update(theirs)
-        for name, counts in other.groups.items():
-            for key, (stood, decided) in counts.items():
+        self.pooled += addend.pooled
+        self.runs += addend.runs
+        for own_counts, other_counts in (
+            (self.stood, addend.stood),
+            (self.decided, addend.decided),
+            (self.lengths, addend.lengths),
+        ):
+            own_counts.update(other_counts)
+        for name, counts in addend.groups.items():
+            for key, (accepted_count, decision_count) in counts.items():
                 pair = self.groups[name].setdefault(key, [0, 0])
-                pair[0] += stood
-                pair[1] += decided
+                pair[0] += accepted_count
+                pair[1] += decision_count
         return self
 
     @property
     def means(self) -> dict[str, float | None]:
         """Every definition as the mean over runs of each run's own value, those without one left out (SpecForge)."""
-        each = [run.values() for run in self.runs]
-        return {key: _mean(values[key] for values in each) for key in self.pooled.values()}
+        run_values = [run.values() for run in self.runs]
+        return {key: _mean(values[key] for values in run_values) for key in self.pooled.values()}
 
     def depths(self) -> list[dict[str, Any]]:
         """Per depth from 1 on: how many were decided and stood, and both rates."""
@@ -179,7 +186,7 @@ class Acceptance:
     def to_json(self) -> dict[str, Any]:
         """All of it as a page draws it; groups with their largest first, contexts by length."""
         parts = {name: getattr(self.pooled, name) for name in AcceptanceSums.__slots__}
-        ordered = {
+        sorted_tables = {
             name: sorted(counts.items(), key=(lambda item: item[0]) if name == "context" else lambda item: -item[1][1])
             for name, counts in self.groups.items()
         }
@@ -188,7 +195,7 @@ class Acceptance:
             "depths": self.depths(), "lengths": sorted(self.lengths.items()),
             "groups": {
                 name: [{"key": key, "stood": s, "decided": d, "rate": s / d} for key, (s, d) in rows]
-                for name, rows in ordered.items()
+                for name, rows in sorted_tables.items()
             },
         }  # fmt: skip
 
@@ -227,13 +234,13 @@ def context_range(tokens: int) -> int:
     return 0 if tokens < FIRST_LENGTH else FIRST_LENGTH << ((tokens // FIRST_LENGTH).bit_length() - 1)
 
 
-def _group(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
+def _group(trace: Trace, choices: Decisions) -> Sequence[list[Any]]:
     """Of every decided position, its key in each of ``GROUPS``."""
-    nodes, rows = trace.tables["nodes"], made.node.tolist()
+    nodes, rows = trace.tables["nodes"], choices.node.tolist()
     context, segment = trace.tables["steps"]["context"], trace.tables["tokens"]["segment"]
     pieces = trace.tables["pieces"]
     classes = {token: token_class(text) for token, text in trace.texts().items()}
-    special = (token for token, one in zip(pieces["id"], pieces["special"], strict=True) if one)
+    special = (token for token, is_special in zip(pieces["id"], pieces["special"], strict=True) if is_special)
     classes |= dict.fromkeys(special, "no text")  # a special token, or one that was not recorded
 
     def place(row: int) -> str:
@@ -243,7 +250,7 @@ def _group(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
         return "pool" if pool >= 0 else "not copied"
 
     return (
-        [context_range(context[step]) for step in made.step.tolist()],
+        [context_range(context[step]) for step in choices.step.tolist()],
         [classes[nodes["token"][row]] for row in rows],
         [place(row) for row in rows],
         [nodes["origin"][row] for row in rows],
@@ -251,5 +258,5 @@ def _group(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    defined = [value for value in values if value is not None]
-    return ratio(sum(defined), len(defined))
+    known_values = [value for value in values if value is not None]
+    return ratio(sum(known_values), len(known_values))

@@ -36,29 +36,29 @@ def baseline(trace: Trace, plain: Trace | None = None) -> Baseline:
     reason = unlike(trace, plain) if plain is not None else "plain decoding was not run"
     if plain is not None and not reason:
         return Baseline(measure(plain)["tokens_per_s"].value)
-    own = trace.run.get("timings", {}).get("plain_tokens_per_s")
-    if own is None:
+    plain_speed = trace.run.get("timings", {}).get("plain_tokens_per_s")
+    if plain_speed is None:
         return Baseline(None, f"no speedup: {reason}")
     if not _greedy(trace.run) and not trace.run.get("plain_sampling"):
         return Baseline(None, "no speedup: this run drew tokens, and the plain decoding recorded with it was greedy")
-    return Baseline(own)
+    return Baseline(plain_speed)
 
 
 def pair_with_plain(traces: Iterable[Trace]) -> None:
     """Give every run without plain decoding's speed that of a plain run among ``traces`` which is alike in all but the
     method (``unlike``); ``run["plain_run"]`` is its id.
     """
-    every = list(traces)
-    plains = [trace for trace in every if trace.run["method"]["name"] == BASELINE]
-    for trace in every:
+    all_traces = list(traces)
+    plains = [trace for trace in all_traces if trace.run["method"]["name"] == BASELINE]
+    for trace in all_traces:
         like = next((plain for plain in plains if plain is not trace and not unlike(trace, plain)), None)
         if like is None or trace in plains or baseline(trace).tokens_per_s is not None:
             continue
         speed = measure(like)["tokens_per_s"].value
         trace.run["timings"] = {**trace.run.get("timings", {}), "plain_tokens_per_s": speed}
         trace.run["plain_run"] = like.run.get("id", "")
-        timed = {key: measured.value for key, measured in measure(trace, speed).items()}
-        trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **timed}
+        speed_values = {key: measurement.value for key, measurement in measure(trace, speed).items()}
+        trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **speed_values}
 
 
 def unlike(trace: Trace, plain: Trace) -> str:
@@ -74,19 +74,19 @@ def unlike(trace: Trace, plain: Trace) -> str:
 
 
 def _differences(trace: Trace, plain: Trace) -> Iterator[str]:
-    other = _setting(plain.run)
+    plain_setting = _setting(plain.run)
     for name, value in _setting(trace.run).items():
-        if value != other[name]:
-            yield f"the {name} differs ({value}, and {other[name]} of plain decoding)"
+        if value != plain_setting[name]:
+            yield f"the {name} differs ({value}, and {plain_setting[name]} of plain decoding)"
     if asked_prompt(trace) != asked_prompt(plain):
         yield "plain decoding was run on another prompt"
-    machines = [one.run.get("machine") or {} for one in (trace, plain)]
+    machines = [side.run.get("machine") or {} for side in (trace, plain)]
     for key, words in MACHINE:
-        ours, theirs = (machine.get(key) for machine in machines)
-        if ours is None or theirs is None:
+        own_value, plain_value = (machine.get(key) for machine in machines)
+        if own_value is None or plain_value is None:
             yield f"the {words} of both runs was not recorded, as in runs of earlier versions: run both again"
-        elif ours != theirs:
-            yield f"the {words} differs ({ours}, and {theirs} of plain decoding)"
+        elif own_value != plain_value:
+            yield f"the {words} differs ({own_value}, and {plain_value} of plain decoding)"
 
 
 def asked_prompt(trace: Trace) -> Any:
@@ -100,11 +100,11 @@ def _greedy(run: RunRecord) -> bool:
 
 def _setting(run: RunRecord) -> dict[str, Any]:
     model, sampling = run.get("model") or {}, run.get("sampling") or {}
-    drawn = {name: sampling.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
+    settings = {name: sampling.get(name) for name in ("temperature", "top_k", "top_p", "seed")}
     return {
         "model": model.get("name"), "model's size": model.get("parameters"),
         "model's fingerprint": model.get("key"), "dtype": model.get("dtype"),
         "precision of the weights": model.get("weights") or "full",
         "precision of the rows": model.get("activations") or "full", "device": model.get("device"),
-        "sampling": "greedy" if _greedy(run) else ", ".join(f"{name} {value}" for name, value in drawn.items()),
+        "sampling": "greedy" if _greedy(run) else ", ".join(f"{name} {value}" for name, value in settings.items()),
     }  # fmt: skip

@@ -40,8 +40,8 @@ def first_choices(trace: Trace) -> np.ndarray:
     ranks = nodes.get("term:draft_rank", ())
     if any(rank is not None for rank in ranks):
         return np.array([rank == 0 for rank in ranks], dtype=bool)
-    beside = [origin["name"] for origin in recorded_origins(trace.run) if origin.get("beside")]
-    return ~np.isin(np.array(nodes["origin"], dtype=object), ("root", *beside))
+    side_origins = [origin["name"] for origin in recorded_origins(trace.run) if origin.get("beside")]
+    return ~np.isin(np.array(nodes["origin"], dtype=object), ("root", *side_origins))
 
 
 def draws(trace: Trace) -> np.ndarray:
@@ -59,15 +59,15 @@ def decisions(trace: Trace) -> Decisions:
     nodes = trace.tables["nodes"]
     step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
     if not len(step) or not knows_verdicts(trace):
-        none = np.zeros(0, dtype=np.int64)
-        return Decisions(none, none, none.astype(bool), none)
+        empty_array = np.zeros(0, dtype=np.int64)
+        return Decisions(empty_array, empty_array, empty_array.astype(bool), empty_array)
     status = np.array(nodes["status"], dtype=object)
     stands = (status == "accepted") | (status == "root")
     start = np.searchsorted(step, np.arange(step[-1] + 1))
     child = depth > 0
-    tried = np.flatnonzero(child & (status != "unreached") & stands[np.where(child, start[step] + parent, 0)])
+    trial_nodes = np.flatnonzero(child & (status != "unreached") & stands[np.where(child, start[step] + parent, 0)])
     # one path per step stands, so a step has at most one position per depth; what stood comes first there
-    order = tried[np.lexsort((tried, ~stands[tried], depth[tried], step[tried]))]
+    order = trial_nodes[np.lexsort((trial_nodes, ~stands[trial_nodes], depth[trial_nodes], step[trial_nodes]))]
     new = np.ones(len(order), dtype=bool)
     new[1:] = (step[order][1:] != step[order][:-1]) | (depth[order][1:] != depth[order][:-1])
     first = order[new]

@@ -74,8 +74,8 @@ def python_text() -> str:
 def _python(field: Column) -> str:
     kind = _PYTHON[field.type]
     for word in field.words:
-        inside = part_name(word, "RunRecord") if word in RUN else _PYTHON[word]
-        kind = f"list[{inside}]" if field.type == "list" else inside if word in RUN else f"dict[str, {inside}]"
+        item_type = part_name(word, "RunRecord") if word in RUN else _PYTHON[word]
+        kind = f"list[{item_type}]" if field.type == "list" else item_type if word in RUN else f"dict[str, {item_type}]"
     kind += " | None" * field.null
     return f"Required[{kind}]" if field.default is REQUIRED else kind
 
@@ -111,11 +111,11 @@ def _browser(column: Column) -> str:
     kind = _BROWSER[column.type]
     if column.type in ("list", "dict"):
         for word in column.words:
-            inside = part_name(word, "Run") if word in RUN else _BROWSER[word]
+            item_type = part_name(word, "Run") if word in RUN else _BROWSER[word]
             if column.type == "list":
-                kind = f"({inside})[]" if "|" in inside else f"{inside}[]"
+                kind = f"({item_type})[]" if "|" in item_type else f"{item_type}[]"
             else:
-                kind = inside if word in RUN else f"Record<string, {inside}>"
+                kind = item_type if word in RUN else f"Record<string, {item_type}>"
     elif column.words:
         kind = " | ".join(f'"{word}"' for word in column.words)
     return kind + " | null" * column.null

@@ -117,8 +117,8 @@ def _load(file: BinaryIO, size: int) -> Trace:
     for table, columns in head["tables"].items():
         for column, values in document[table].items():
             if isinstance(values, list) and len(values) != columns["rows"]:
-                announced = f"{len(values):,} rows and trace.json announces {columns['rows']:,}"
-                raise TraceError(f"{table}.{column[:40]} has {announced}")
+                mismatch = f"{len(values):,} rows and trace.json announces {columns['rows']:,}"
+                raise TraceError(f"{table}.{column[:40]} has {mismatch}")
     return Trace.from_json(document)
 
 
@@ -139,16 +139,16 @@ def _check_directory(file: BinaryIO, size: int) -> None:
     """Look at the zip's last record before anything parses the directory, whose length an attacker chooses."""
     file.seek(max(0, size - _END.size - 20))
     tail = file.read()
-    mark, disk, first, here, entries, length, _, comment = _END.unpack(tail[-_END.size :])
+    mark, disk, first, disk_entries, entries, length, _, comment = _END.unpack(tail[-_END.size :])
     if mark != b"PK\x05\x06" or comment:
         file.seek(0)
         if file.read(16).startswith(b'{"journal"'):
             raise TraceError("it is the journal of a run that did not end, so recover() opens it")
         raise TraceError(f"it is not a whole {SUFFIX} file (no zip directory at its end)")
-    fewest, most = len(_MEMBERS) - len(OPTIONAL_TABLES), len(_MEMBERS) + MAX_MORE_TABLES
-    odd = tail[:4] == b"PK\x06\x07" or disk or first or here != entries or length > 16_384
-    if odd or not fewest <= entries <= most:
-        raise TraceError(f"its zip directory has {entries} entries, and {fewest} to {most} are allowed")
+    fewest, limit = len(_MEMBERS) - len(OPTIONAL_TABLES), len(_MEMBERS) + MAX_MORE_TABLES
+    odd = tail[:4] == b"PK\x06\x07" or disk or first or disk_entries != entries or length > 16_384
+    if odd or not fewest <= entries <= limit:
+        raise TraceError(f"its zip directory has {entries} entries, and {fewest} to {limit} are allowed")
     file.seek(0)
 
 

@@ -89,9 +89,9 @@ class Journal:
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        remainder = memoryview(data)
+        while remainder:
+            remainder = remainder[self._file.write(remainder) :]
 
 
 def _encode(delta: Delta) -> bytes:
@@ -142,12 +142,12 @@ def _delta(types: Types, tables: Mapping[str, Any], body: bytes) -> dict[str, di
     at = 0
     for table, entry in tables.items():
         columns: dict[str, list[Any]] = {}
-        for name, told in entry["columns"].items():
-            kind = told or types[table].get(name, "float")  # the first journals tell the words of text alone
+        for name, column_type in entry["columns"].items():
+            kind = column_type or types[table].get(name, "float")  # the first journals tell the words of text alone
             values = np.frombuffer(body, "<f8" if kind == "float" else "<i8", entry["rows"], at).tolist()
             at += 8 * len(values)
-            if isinstance(told, list):
-                values = [told[value] for value in values]
+            if isinstance(column_type, list):
+                values = [column_type[value] for value in values]
             elif kind == "float":
                 values = [None if math.isnan(value) else value for value in values]
             elif kind == "bool":
@@ -165,7 +165,7 @@ def recover(path: str | os.PathLike[str]) -> Trace:
     name = Path(path).name
     try:
         with open(path, "rb") as file:
-            line, _, rest = file.read(MAX_UNPACKED).partition(b"\n")
+            line, _, body = file.read(MAX_UNPACKED).partition(b"\n")
     except OSError as fault:
         raise TraceError(f"{name} cannot be opened: {why(fault)}; check the path") from None
     try:
@@ -176,7 +176,7 @@ def recover(path: str | os.PathLike[str]) -> Trace:
         check_run(head.get("run"))
         run = {**head["run"], "complete": False, "stop": "interrupted"}
         trace = Trace.from_json({"schema": head.get("schema"), "run": run, **head["tables"]})
-        for delta in _blocks(_types(trace), rest) if version == 1 else _steps(rest):
+        for delta in _blocks(_types(trace), body) if version == 1 else _steps(body):
             trace.extend(delta)
         elapsed = trace.tables["steps"]["elapsed_ms"]
         trace.run["timings"] = {**trace.run["timings"], "decode_ms": elapsed[-1] if elapsed else 0.0}

@@ -43,27 +43,27 @@ def lattice_steps(trace: Trace) -> list[LatticeStep]:
     places: dict[int, dict[int, list[int]]] = {}
     for row, (step, depth) in enumerate(zip(table["step"], table["depth"], strict=True)):
         places.setdefault(step, {}).setdefault(depth, []).append(row)
-    made = list[LatticeStep]()
+    steps = list[LatticeStep]()
     for step, depths in places.items():
-        written = ids[context[step] : context[step] + len(depths)]
-        covered = oracle = chosen = right = 0
+        output_ids = ids[context[step] : context[step] + len(depths)]
+        coverage = oracle = chosen_count = right = 0
         leading = on = True
-        for wrote, rows in zip(written, depths.values(), strict=False):
-            there = next((row for row in rows if table["token"][row] == wrote), None)
-            covered += there is not None
-            leading = leading and there is not None
+        for wrote, rows in zip(output_ids, depths.values(), strict=False):
+            match_row = next((row for row in rows if table["token"][row] == wrote), None)
+            coverage += match_row is not None
+            leading = leading and match_row is not None
             oracle += leading
-            if on and there is not None:
-                chosen += 1
-                right += table["walked"][there]
-            on = on and there is not None and table["walked"][there]
-        if written:
-            made.append(LatticeStep(step, len(written), covered, oracle, chosen, right))
-    return made
+            if on and match_row is not None:
+                chosen_count += 1
+                right += table["walked"][match_row]
+            on = on and match_row is not None and table["walked"][match_row]
+        if output_ids:
+            steps.append(LatticeStep(step, len(output_ids), coverage, oracle, chosen_count, right))
+    return steps
 
 
 def lattice_sums(trace: Trace) -> dict[str, Any]:
     """The sums that the three numbers are quotients of."""
     steps = lattice_steps(trace)
     names = ("positions", "covered", "oracle", "chosen", "right")
-    return {"steps": len(steps), **{name: sum(getattr(one, name) for one in steps) for name in names}}
+    return {"steps": len(steps), **{name: sum(getattr(step, name) for step in steps) for name in names}}

@@ -104,17 +104,17 @@ class Load:
             return cls(str(data["model"]), dict(data["setup"]), cells, int(data["rounds"]))
 
 
-def _line(at: Sequence[int], values: np.ndarray, where: float) -> np.ndarray:
-    """Values along the first axis at ``where``; the last slope beyond, never falling."""
+def _line(at: Sequence[int], values: np.ndarray, point: float) -> np.ndarray:
+    """Values along the first axis at ``point``; the last slope beyond, never falling."""
     values = np.asarray(values, dtype=np.float64)
     if len(at) == 1:
         return values[0]
-    right = int(np.clip(np.searchsorted(at, where), 1, len(at) - 1))
-    left = right - 1
-    slope = (values[right] - values[left]) / (at[right] - at[left])
-    if where > at[-1]:
-        return values[-1] + np.maximum(slope, 0) * (where - at[-1])
-    return values[left] + slope * (max(where, at[0]) - at[left])
+    right = int(np.clip(np.searchsorted(at, point), 1, len(at) - 1))
+    left_index = right - 1
+    slope = (values[right] - values[left_index]) / (at[right] - at[left_index])
+    if point > at[-1]:
+        return values[-1] + np.maximum(slope, 0) * (point - at[-1])
+    return values[left_index] + slope * (max(point, at[0]) - at[left_index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,35 +146,35 @@ def break_even(load: Load, cost: float, length: int, batch: int) -> float | None
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
-        enough = speedup_at(load, middle, cost, length, batch) >= 1
-        low, high = (low, middle) if enough else (middle, high)
+        is_enough = speedup_at(load, middle, cost, length, batch) >= 1
+        low, high = (low, middle) if is_enough else (middle, high)
     return high
 
 
 def tiers(
-    load: Load, acceptance: float, cost: float = 0.0, *, most: int = 8, batches: Sequence[int] = BATCHES
+    load: Load, acceptance: float, cost: float = 0.0, *, max_length: int = 8, batches: Sequence[int] = BATCHES
 ) -> list[Tier]:
     """The best length per batch size. Raises ValueError for numbers that are none of this."""
     if not 0 <= acceptance <= 1:
         raise ValueError(f"acceptance {acceptance} is not allowed: a number from 0 to 1")
-    if not 1 <= most <= MOST_LENGTH:
-        raise ValueError(f"lengths up to {most} are not allowed: 1 to {MOST_LENGTH}")
+    if not 1 <= max_length <= MOST_LENGTH:
+        raise ValueError(f"lengths up to {max_length} are not allowed: 1 to {MOST_LENGTH}")
     if not batches or not all(1 <= batch <= MOST_BATCH for batch in batches):
         raise ValueError(f"batches are whole numbers from 1 to {MOST_BATCH:,}")
-    made = []
+    rows = []
     for batch in sorted(set(batches)):
-        gains = [1.0] + [speedup_at(load, acceptance, cost, k, batch) for k in range(1, most + 1)]
+        gains = [1.0] + [speedup_at(load, acceptance, cost, k, batch) for k in range(1, max_length + 1)]
         best = int(np.argmax(gains))
         even = (break_even(load, cost, length, batch) for length in (1, best))
-        made.append(Tier(batch, best, gains[best], *even))
-    return made
+        rows.append(Tier(batch, best, gains[best], *even))
+    return rows
 
 
 def break_even_curve(
-    load: Load, cost: float, *, most: int = 8, batches: Sequence[int] = BATCHES
+    load: Load, cost: float, *, max_length: int = 8, batches: Sequence[int] = BATCHES
 ) -> dict[int, list[float | None]]:
-    """By batch size: the acceptance from which drafts of 1, 2, … ``most`` tokens are no slower than none."""
-    return {batch: [break_even(load, cost, length, batch) for length in range(1, most + 1)] for batch in batches}
+    """By batch size: the acceptance from which drafts of 1, 2, … ``max_length`` tokens are no slower than none."""
+    return {batch: [break_even(load, cost, length, batch) for length in range(1, max_length + 1)] for batch in batches}
 
 
 def for_vllm(table: Sequence[Tier]) -> str:
@@ -191,8 +191,8 @@ def for_vllm(table: Sequence[Tier]) -> str:
             if ranges:
                 ranges[-1][1] = tier.batch - 1
             ranges.append([tier.batch, tier.batch, tier.length])
-    most = max(tier.length for tier in table)
-    return json.dumps({"num_speculative_tokens": most, "num_speculative_tokens_per_batch_size": ranges})
+    longest = max(tier.length for tier in table)
+    return json.dumps({"num_speculative_tokens": longest, "num_speculative_tokens_per_batch_size": ranges})
 
 
 def for_sglang(table: Sequence[Tier]) -> str:
@@ -202,15 +202,15 @@ def for_sglang(table: Sequence[Tier]) -> str:
     >>> for_sglang([Tier(1, 5, 2.0, .1, .2), Tier(8, 1, 1.1, .4, .4), Tier(32, 0, 1.0, None, None)])
     '{"1": {"candidate_steps": [3, 5, 7]}, "8": {"candidate_steps": [0, 1, 2]}, "32": {"candidate_steps": [0]}}'
     """
-    written: dict[str, Any] = {}
-    before = None
+    entries: dict[str, Any] = {}
+    previous_length = None
     for tier in table:
-        if tier.length == before:
+        if tier.length == previous_length:
             continue
-        k = before = tier.length
-        apart = 2 if k > 2 else 1
-        written[str(tier.batch)] = {"candidate_steps": [0] if not k else [max(0, k - apart), k, k + apart]}
-    return json.dumps(written)
+        k = previous_length = tier.length
+        spacing = 2 if k > 2 else 1
+        entries[str(tier.batch)] = {"candidate_steps": [0] if not k else [max(0, k - spacing), k, k + spacing]}
+    return json.dumps(entries)
 
 
 def chain_numbers(traces: Sequence[Trace], load: Load) -> tuple[float, float]:
@@ -255,7 +255,7 @@ def at_batches(trace: Trace, load: Load, batches: Sequence[int] = BATCHES, *, in
     probes = np.bincount(trace.tables["probes"]["step"], minlength=len(emitted)) if trace.rows("probes") else 0
     rows, context = np.array(steps["drafted"]) + 1 + probes, np.array(steps["context"])
     draft = np.array([0.0 if ms is None else ms for ms in steps["draft_ms"]])
-    made = []
+    points = []
     for batch in batches:
         if not 1 <= batch <= MOST_BATCH:
             raise ValueError(f"batch {batch} is not allowed: a whole number from 1 to {MOST_BATCH:,}")
@@ -268,5 +268,5 @@ def at_batches(trace: Trace, load: Load, batches: Sequence[int] = BATCHES, *, in
         plain = load.ms(1, batch, float(context.mean()))
         speed = 1e3 * batch * float(emitted.mean()) / ms
         without = 1e3 * batch / plain
-        made.append(AtBatch(batch, speed, without, speed / without, batch <= load.batches[-1]))
-    return made
+        points.append(AtBatch(batch, speed, without, speed / without, batch <= load.batches[-1]))
+    return points

@@ -41,8 +41,8 @@ class Metric:
 
 def declarations(kind: Callable[..., Kind], module: str) -> tuple[Kind, ...]:
     """Read the ``.toml`` beside a module's file, one of ``kind`` per table, its key first."""
-    written = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
-    return tuple(kind(key, **about) for key, about in written.items())
+    contents = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+    return tuple(kind(key, **about) for key, about in contents.items())
 
 
 METRICS: tuple[Metric, ...] = declarations(Metric, __file__)
@@ -74,7 +74,7 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     >>> values["tokens_per_step"], values["draft_efficiency"], values["no_draft_steps"]
     (2.0, 0.5, 1)
     """
-    values = {key: measured.value for key, measured in measure(trace, plain_tokens_per_s).items()}
+    values = {key: metric.value for key, metric in measure(trace, plain_tokens_per_s).items()}
     return {**values, **_quality(trace)}
 
 
@@ -84,11 +84,13 @@ def doubts(values: Mapping[str, float | None]) -> dict[str, str]:
     >>> list(doubts({"speedup": 2.4, "tokens_per_step": 2.0})), doubts({"speedup": 1.9, "tokens_per_step": 2.0})
     (['speedup'], {})
     """
-    speedup, most = values.get("speedup"), values.get("tokens_per_step")
-    if speedup is None or most is None or speedup <= most:
+    speedup, tokens_per_step = values.get("speedup"), values.get("tokens_per_step")
+    if speedup is None or tokens_per_step is None or speedup <= tokens_per_step:
         return {}
-    why = f"above the {most:.2f} tokens per step, which cannot be: one of the runs was disturbed, run both again"
-    return {"speedup": why}
+    reason = (
+        f"above the {tokens_per_step:.2f} tokens per step, which cannot be: one of the runs was disturbed, run both again"
+    )
+    return {"speedup": reason}
 
 
 def notes(trace: Trace) -> dict[str, str]:
@@ -106,10 +108,10 @@ def notes(trace: Trace) -> dict[str, str]:
         return against
     context = row.get("context")
     low, high = context if isinstance(context, list | tuple) and len(context) == 2 else ("?", "?")
-    whose = "this run" if row.get("run") == trace.run.get("id") else "an earlier run"
-    when = str(row.get("measured"))[:16].replace("T", " ")
-    where = f"{when} UTC, engine {row.get('engine')}, contexts of {low} to {high} tokens"
-    return {**against, "draft_cost": f"one-row time of {whose} ({where})"}
+    owner = "this run" if row.get("run") == trace.run.get("id") else "an earlier run"
+    timestamp = str(row.get("measured"))[:16].replace("T", " ")
+    origin = f"{timestamp} UTC, engine {row.get('engine')}, contexts of {low} to {high} tokens"
+    return {**against, "draft_cost": f"one-row time of {owner} ({origin})"}
 
 
 # what a metric is made of, where an imported run may not know it (``run["unknown"]``)
@@ -138,28 +140,28 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     run, steps, tokens = trace.run, trace.tables["steps"], len(trace.output_ids)
     count, timings, memory = len(steps["accepted"]), run.get("timings", {}), run.get("memory", {})
     drafted, accepted = sum(steps["drafted"]), sum(steps["accepted"])
-    without, copied, all_tokens = steps["drafted"].count(0), _copies(trace), trace.rows("tokens")
+    without, copies, all_tokens = steps["drafted"].count(0), _copies(trace), trace.rows("tokens")
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
-    timed = tokens - int(timings.get("untimed_tokens") or 0)  # a server's clock may start with its first token
-    speed, both, ranked = ratio(1000 * timed, decode_ms), overlaps(trace), regrets(trace)
+    timed_tokens = tokens - int(timings.get("untimed_tokens") or 0)  # a server's clock may start with its first token
+    speed, overlap_values, rankings = ratio(1000 * timed_tokens, decode_ms), overlaps(trace), regrets(trace)
     (forward_ms, forwards), one_row_ms = _draft_forwards(trace), timings.get("one_row_ms")
     perfect, lattices = oracle(trace), lattice_sums(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
-    away, positions = distances(trace)
+    distance, positions = distances(trace)
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
 
     def quotient(**parts: float | None) -> MetricValue:
         """The first part ÷ the second."""
         return MetricValue(ratio(*parts.values()), parts)
 
-    measured = {
+    metric_values = {
         "tokens": MetricValue(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
         "steps": MetricValue(count, {"steps": count}),
         "drafted": MetricValue(drafted, {"drafted": drafted, "steps": count}),
         "accepted": MetricValue(accepted, {"accepted": accepted, "steps": count}),
         "tokens_per_step": MetricValue(ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
-        "tokens_per_s": MetricValue(speed, {"tokens": timed, "seconds": ratio(decode_ms, 1000)}),
+        "tokens_per_s": MetricValue(speed, {"tokens": timed_tokens, "seconds": ratio(decode_ms, 1000)}),
         "speedup": quotient(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
         "prefill_ms": MetricValue(timings.get("prefill_ms"), {}),
         "prepare_ms": MetricValue(timings.get("prepare_ms"), {}),
@@ -169,15 +171,15 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "verify_ms": quotient(verify_ms=verify_ms, steps=count),
         "decide_ms": quotient(decide_ms=_total(steps["decide_ms"]), steps=count),
         "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
-        "beta": quotient(overlap=sum(both), tokens=len(both)),
+        "beta": quotient(overlap=sum(overlap_values), tokens=len(overlap_values)),
         "draft_cost": MetricValue(
             draft_cost(trace), {"forward_ms": forward_ms, "forwards": forwards, "one_row_ms": one_row_ms}
         ),
         "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
         "depth_efficiency": quotient(accepted=accepted, depth=sum(steps["depth"])),
-        "copied_share": quotient(copied=copied, tokens=tokens),
+        "copied_share": quotient(copied=copies, tokens=tokens),
         "no_draft_steps": MetricValue(without, {"without": without, "steps": count}),
-        "ranking_regret": quotient(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
+        "ranking_regret": quotient(regret=sum(regret.tokens for regret in rankings), ranked=len(rankings)),
         "ranking_cost": MetricValue(
             perfect.cost if perfect else None, {"steps": count, "oracle": perfect.steps if perfect else None}
         ),
@@ -185,14 +187,14 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "selector_accuracy": quotient(right=lattices["right"], chosen=lattices["chosen"]),
         "oracle_length": quotient(oracle=lattices["oracle"], steps=lattices["steps"]),
         "differs": MetricValue(differs, {"differs": differs, "tokens": tokens}),
-        "other_share": quotient(distance=away, tokens=tokens),
-        "divergence": quotient(distance=away, positions=positions),
+        "other_share": quotient(distance=distance, tokens=tokens),
+        "divergence": quotient(distance=distance, positions=positions),
     }
     unknown = set(run.get("unknown", ()))
     for key, columns in MADE_OF.items() if unknown else ():
         if unknown.intersection(columns):
-            measured[key] = MetricValue(None, {})
-    return measured
+            metric_values[key] = MetricValue(None, {})
+    return metric_values
 
 
 def _copies(trace: Trace) -> int:
@@ -206,8 +208,8 @@ def _quality(trace: Trace) -> dict[str, float | None]:
     if reference := trace.run.get("reference"):
         from .quality import quality
 
-        measured = quality(trace.text(trace.output_ids), reference)
-        scores |= {f"quality_{key}": value for key, value in measured.items()}
+        quality_values = quality(trace.text(trace.output_ids), reference)
+        scores |= {f"quality_{key}": value for key, value in quality_values.items()}
     return scores
 
 
@@ -218,8 +220,8 @@ def overlaps(trace: Trace) -> list[float]:
     """
     nodes = trace.tables["nodes"]
     rows = zip(nodes.get("term:overlap", ()), nodes["status"], nodes["step"], nodes["parent"], strict=False)
-    judged = ("accepted", "rejected")
-    return [*{(step, parent): o for o, status, step, parent in rows if o is not None and status in judged}.values()]
+    verdicts = ("accepted", "rejected")
+    return [*{(step, parent): o for o, status, step, parent in rows if o is not None and status in verdicts}.values()]
 
 
 def distances(trace: Trace) -> tuple[float | None, int]:
@@ -229,14 +231,14 @@ def distances(trace: Trace) -> tuple[float | None, int]:
     """
     if trace.run.get("forced") or trace.run.get("method", {}).get("lossless", True):
         return None, 0
-    nodes, made = trace.tables["nodes"], decisions(trace)
+    nodes, choices = trace.tables["nodes"], decisions(trace)
     if not trace.run.get("sampling", {}).get("temperature"):
         ranks = np.asarray(nodes["rank"], dtype=np.int64)
-        return float((ranks[made.node] > 0)[made.stood].sum()), len(made.node)
-    recorded = nodes.get("term:tv")
-    away = [recorded[node] for node in made.node.tolist()] if recorded else [None]
-    known = [one for one in away if one is not None]
-    return (sum(known) if len(known) == len(away) else None), len(made.node)
+        return float((ranks[choices.node] > 0)[choices.stood].sum()), len(choices.node)
+    tv_terms = nodes.get("term:tv")
+    node_distances = [tv_terms[node] for node in choices.node.tolist()] if tv_terms else [None]
+    known_values = [value for value in node_distances if value is not None]
+    return (sum(known_values) if len(known_values) == len(node_distances) else None), len(choices.node)
 
 
 def _draft_forwards(trace: Trace) -> tuple[float | None, float | None]:
@@ -248,15 +250,15 @@ def _draft_forwards(trace: Trace) -> tuple[float | None, float | None]:
     left of it: such a step of an old run is left out.
     """
     steps = trace.tables["steps"]
-    spent, counts = steps.get("term:forward_ms", ()), steps.get("term:draft_forwards", ())
-    known = list[tuple[float, float]]()
-    for i, (ms, depth) in enumerate(zip(spent, steps["depth"], strict=False)):
+    forward_ms, counts = steps.get("term:forward_ms", ()), steps.get("term:draft_forwards", ())
+    samples = list[tuple[float, float]]()
+    for i, (ms, depth) in enumerate(zip(forward_ms, steps["depth"], strict=False)):
         count = counts[i] if i < len(counts) else None
         if count is None and steps["route"][i : i + 1] != ["dynamic tree"]:
             count = depth
         if depth and ms is not None and count:
-            known.append((ms, count))
-    return (sum(ms for ms, _ in known), sum(count for _, count in known)) if known else (None, None)
+            samples.append((ms, count))
+    return (sum(ms for ms, _ in samples), sum(count for _, count in samples)) if samples else (None, None)
 
 
 def draft_cost(trace: Trace) -> float | None:
@@ -278,7 +280,7 @@ def outcomes(trace: Trace) -> dict[str, int]:
     if not knows_verdicts(trace):
         return {}
     rows = zip(*(trace.tables["steps"][name] for name in ("origins", "drafted")), strict=True)
-    return dict(Counter(won or ("mismatch" if drafted else "none") for won, drafted in rows).most_common())
+    return dict(Counter(origins or ("mismatch" if drafted else "none") for origins, drafted in rows).most_common())
 
 
 def routes(trace: Trace) -> dict[str, int]:
@@ -295,7 +297,7 @@ def drafting_times(trace: Trace) -> dict[str, float | None]:
 def step_term_shares(trace: Trace) -> dict[str, float | None]:
     """Each part of ``drafting_times`` ÷ Σ verify_ms."""
     verify_ms = _total(trace.tables["steps"]["verify_ms"])
-    return {name: ratio(spent, verify_ms) for name, spent in drafting_times(trace).items()}
+    return {name: ratio(term_ms, verify_ms) for name, term_ms in drafting_times(trace).items()}
 
 
 def time_parts(trace: Trace) -> dict[str, float]:
@@ -316,14 +318,14 @@ def accepted_lengths(trace: Trace) -> list[int]:
     return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
 
 
-def ratio(above: float | None, below: float | None) -> float | None:
+def ratio(numerator: float | None, denominator: float | None) -> float | None:
     """One ÷ the other; None where one is missing, or nothing to divide by."""
-    return above / below if above is not None and below else None
+    return numerator / denominator if numerator is not None and denominator else None
 
 
 def _total(values: list[float | None]) -> float | None:
-    measured = [value for value in values if value is not None]
-    return sum(measured) if measured else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,12 +349,12 @@ def regrets(trace: Trace) -> list[Regret]:
     the run is over.
     """
     candidates = trace.tables["candidates"]
-    step, would, chosen, length = (np.array(candidates[n]) for n in ("step", "would_accept", "chosen", "length"))
-    if not len(step) or not chosen.any():
+    step, would, chosen_mask, length = (np.array(candidates[n]) for n in ("step", "would_accept", "chosen", "length"))
+    if not len(step) or not chosen_mask.any():
         return []
     best = best_acceptance(trace)
-    ranked = np.flatnonzero(chosen & (would >= 0) & (length > 0))
-    return [Regret(int(step[row]), int(would[row]), int(best[step[row]])) for row in ranked]
+    ranked_rows = np.flatnonzero(chosen_mask & (would >= 0) & (length > 0))
+    return [Regret(int(step[row]), int(would[row]), int(best[step[row]])) for row in ranked_rows]
 
 
 def ranking_regret(trace: Trace) -> float | None:
@@ -365,9 +367,9 @@ def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:
 
     A depth is reached by a step where a position was decided there (``decisions``), accepted where it stood.
     """
-    made = decisions(trace)
-    reached, accepted = np.bincount(made.depth), np.bincount(made.depth[made.stood])
-    return [(d, int(n), int(accepted[d]) if d < len(accepted) else 0) for d, n in enumerate(reached) if d]
+    choices = decisions(trace)
+    reach_counts, accepted = np.bincount(choices.depth), np.bincount(choices.depth[choices.stood])
+    return [(d, int(n), int(accepted[d]) if d < len(accepted) else 0) for d, n in enumerate(reach_counts) if d]
 
 
 def fill_would_accept(trace: Trace) -> None:
@@ -393,8 +395,8 @@ def fill_would_accept(trace: Trace) -> None:
     alive = np.flatnonzero(would == 0)
     reach = 0
     while len(alive):
-        inside = (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(text))
-        alive = alive[(length[alive] > reach) & inside]
+        inside_mask = (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(text))
+        alive = alive[(length[alive] > reach) & inside_mask]
         alive = alive[text[offer[alive] + reach] == ids[follows[alive] + reach]]
         would[alive] += 1
         reach += 1
@@ -408,16 +410,16 @@ def confidence_bins(trace: Trace) -> list[tuple[int, int, int]]:
     count with what was drawn, first choice or not. Empty where no drafter told its confidence.
     """
     nodes = trace.tables["nodes"]
-    chosen = first_choices(trace) | draws(trace)
-    reached: Counter[int] = Counter()
+    choice_mask = first_choices(trace) | draws(trace)
+    reach_counts: Counter[int] = Counter()
     accepted: Counter[int] = Counter()
-    rows = zip(nodes.get("term:confidence", ()), nodes["status"], chosen.tolist(), strict=False)
+    rows = zip(nodes.get("term:confidence", ()), nodes["status"], choice_mask.tolist(), strict=False)
     for confidence, status, counts in rows:
         if confidence is not None and counts and status in ("accepted", "rejected"):
             tenth = min(9, int(10 * confidence))
-            reached[tenth] += 1
+            reach_counts[tenth] += 1
             accepted[tenth] += status == "accepted"
-    return [(tenth, reached[tenth], accepted[tenth]) for tenth in sorted(reached)]
+    return [(tenth, reach_counts[tenth], accepted[tenth]) for tenth in sorted(reach_counts)]
 
 
 def target_ranks(trace: Trace) -> dict[tuple[int, int], int]:
@@ -437,7 +439,7 @@ def target_ranks(trace: Trace) -> dict[tuple[int, int], int]:
                 wrote[step, parent] = (nodes["depth"][i], nodes["token"][i])
     counts: Counter[tuple[int, int]] = Counter()
     for step, node, token, rank in zip(*(guesses[name] for name in ("step", "node", "token", "rank")), strict=True):
-        depth, written = wrote.get((step, node), (0, -1))
-        if token == written:
+        depth, output_token = wrote.get((step, node), (0, -1))
+        if token == output_token:
             counts[depth, rank] += 1
     return dict(counts)

@@ -118,8 +118,8 @@ def unknown(trace: Trace) -> str:
 def _branches(trace: Trace) -> bool:
     """True where one candidate was chosen at a step and its draft branched all the same."""
     candidates, steps = trace.tables["candidates"], trace.tables["steps"]
-    chosen = np.bincount(
-        [step for step, won in zip(candidates["step"], candidates["chosen"], strict=True) if won],
+    chosen_counts = np.bincount(
+        [step for step, is_chosen in zip(candidates["step"], candidates["chosen"], strict=True) if is_chosen],
         minlength=len(steps["drafted"]),
     )
-    return bool(((chosen == 1) & (np.array(steps["drafted"]) > np.array(steps["depth"]))).any())
+    return bool(((chosen_counts == 1) & (np.array(steps["drafted"]) > np.array(steps["depth"]))).any())

@@ -58,8 +58,8 @@ class Policy:
     def length(self, offer: Offer, costs: Costs) -> int:
         raise NotImplementedError
 
-    def learn(self, offer: Offer, length: int, stood: int) -> None:
-        """Learn from a step: ``stood`` of the tokens taken were accepted."""
+    def learn(self, offer: Offer, length: int, accepted_count: int) -> None:
+        """Learn from a step: ``accepted_count`` of the tokens taken were accepted."""
 
 
 @dataclass
@@ -89,9 +89,9 @@ class Schedule(Policy):
     def length(self, offer: Offer, costs: Costs) -> int:
         return min(self.tokens, offer.depth)
 
-    def learn(self, offer: Offer, length: int, stood: int) -> None:
+    def learn(self, offer: Offer, length: int, accepted_count: int) -> None:
         if length:
-            self.tokens = self.tokens + 2 if stood == length else max(1, self.tokens - 1)
+            self.tokens = self.tokens + 2 if accepted_count == length else max(1, self.tokens - 1)
 
 
 @dataclass
@@ -110,10 +110,10 @@ class Threshold(Policy):
     def length(self, offer: Offer, costs: Costs) -> int:
         return next((k for k, q in enumerate(offer.q, 1) if q < self.threshold), offer.depth)
 
-    def learn(self, offer: Offer, length: int, stood: int) -> None:
-        judged = min(length, stood + 1)
-        self.q += offer.q[:judged]
-        self.stood += [k < stood for k in range(judged)]
+    def learn(self, offer: Offer, length: int, accepted_count: int) -> None:
+        verdict_count = min(length, accepted_count + 1)
+        self.q += offer.q[:verdict_count]
+        self.stood += [k < accepted_count for k in range(verdict_count)]
         right, q = np.array(self.stood), np.array(self.q)
         if len(q) > 5 and right.any() and not right.all():
             at = np.unique(q)
@@ -143,14 +143,16 @@ class Estimator(Policy):
         a = 1 / (1 + np.exp(-(self.w * x + self.b[np.minimum(np.arange(len(x)), 63)])))
         rate = max(self.tokens / self.ms if self.ms else 0.0, 1 / costs.ms(1))
         worth = np.cumsum(np.append(0.0, np.cumprod(a)))
-        spent = [costs.of(offer, k) for k in range(offer.depth + 1)]
-        best = int(np.argmax(worth - rate * np.array(spent)))
-        self.ms += spent[best]
+        step_costs = [costs.of(offer, k) for k in range(offer.depth + 1)]
+        best = int(np.argmax(worth - rate * np.array(step_costs)))
+        self.ms += step_costs[best]
         return best
 
-    def learn(self, offer: Offer, length: int, stood: int) -> None:
-        self.tokens += stood + 1
-        self.seen += [(k, float(_logit(offer.q[k])), k < stood) for k in range(min(length, stood + 1))]
+    def learn(self, offer: Offer, length: int, accepted_count: int) -> None:
+        self.tokens += accepted_count + 1
+        self.seen += [
+            (k, float(_logit(offer.q[k])), k < accepted_count) for k in range(min(length, accepted_count + 1))
+        ]
         self.steps += 1
         if self.steps % 100 == 0 and self.seen:
             self._refit()
@@ -193,10 +195,10 @@ class Tiers(Policy):
             self.mean = self.lengths[self.at] - 1.0
         return min(self.lengths[self.at], offer.depth)
 
-    def learn(self, offer: Offer, length: int, stood: int) -> None:
+    def learn(self, offer: Offer, length: int, accepted_count: int) -> None:
         lengths, down = self.lengths, -0.25 if self.batch < 8 else 0.0
         if lengths[self.at]:
-            self.mean += 0.2 * (stood - self.mean)
+            self.mean += 0.2 * (accepted_count - self.mean)
         self.steps += 1
         if self.steps <= 10 or (self.steps - 10) % 5:
             return
@@ -204,10 +206,10 @@ class Tiers(Policy):
             self.at = min(self.at + 1, len(lengths) - 1)
             self.mean = max(self.mean, lengths[self.at] - 1.0)
             return
-        before = self.at
+        old_index = self.at
         while self.at and self.mean <= (lengths[self.at - 1] - 0.5 if lengths[self.at - 1] else 0.5) + down:
             self.at -= 1
-        while self.at >= before and self.at < len(lengths) - 1 and self.mean > lengths[self.at] - 0.5:
+        while self.at >= old_index and self.at < len(lengths) - 1 and self.mean > lengths[self.at] - 0.5:
             self.at += 1
 
 
@@ -238,18 +240,18 @@ def offers_of(trace: Trace) -> list[list[Offer]]:
     nodes, steps = trace.tables["nodes"], trace.tables["steps"]
     step, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "parent"))
     first = np.searchsorted(step, np.arange(len(steps["drafted"]) + 1))
-    made = []
+    offers = []
     for number, drafted in enumerate(steps["drafted"]):
         rows = slice(int(first[number]), int(first[number + 1]))
-        above = parent[rows].tolist()
+        parents = parent[rows].tolist()
         path = [i for i, status in enumerate(nodes["status"][rows]) if status in ("root", "accepted")]
         q = [p for p in nodes["draft_prob"][rows][1:] if p is not None]
-        chain = all(up == node - 1 for node, up in enumerate(above))
-        known = tuple(q) if chain and len(q) == drafted else ()
-        made.append([
-            Offer(_levels(above, node), known[place:], len(path) - 1 - place) for place, node in enumerate(path)
+        chain = all(up == node - 1 for node, up in enumerate(parents))
+        q_values = tuple(q) if chain and len(q) == drafted else ()
+        offers.append([
+            Offer(_levels(parents, node), q_values[place:], len(path) - 1 - place) for place, node in enumerate(path)
         ])  # fmt: skip
-    return made
+    return offers
 
 
 def _levels(parents: Sequence[int], top: int) -> tuple[int, ...]:
@@ -271,10 +273,10 @@ def replay(offers: Sequence[Sequence[Offer]], policy: Policy, costs: Costs) -> t
         while place < len(places):
             offer = places[place]
             length = max(0, min(policy.length(offer, costs), offer.depth))
-            stood = min(offer.stands, length)
-            policy.learn(offer, length, stood)
+            accepted_count = min(offer.stands, length)
+            policy.learn(offer, length, accepted_count)
             steps, drafted, ms = steps + 1, drafted + length, ms + costs.of(offer, length)
-            place += stood + 1
+            place += accepted_count + 1
     return steps, drafted, ms
 
 
@@ -301,9 +303,9 @@ def costs_of(trace: Trace, ms: Callable[[int], float] | None = None) -> Costs:
     steps = trace.tables["steps"]
     depth, drafting = np.array(steps["depth"]), np.array([v or 0.0 for v in steps["draft_ms"]])
     writes = any(v is not None for v in steps.get("term:forward_ms", ()))
-    some = depth > 0
-    spent, tokens, drafts = float(drafting[some].sum()), int(depth[some].sum()), int(some.sum())
-    per_token, per_draft = (spent / max(1, tokens), 0.0) if writes else (0.0, spent / max(1, drafts))
+    draft_mask = depth > 0
+    draft_ms, tokens, drafts = float(drafting[draft_mask].sum()), int(depth[draft_mask].sum()), int(draft_mask.sum())
+    per_token, per_draft = (draft_ms / max(1, tokens), 0.0) if writes else (0.0, draft_ms / max(1, drafts))
     return Costs(ms or _own_times(trace), per_token, per_draft)
 
 
@@ -316,8 +318,8 @@ def _own_times(trace: Trace) -> Callable[[int], float]:
         raise ValueError("this run recorded no times of its steps: give L(n), as in 1:30, 8:34, 32:52")
     medians = [float(np.median(ms[rows == n])) for n in sizes]
     if sizes[0] != 1:
-        one = trace.run.get("timings", {}).get("one_row_ms")
-        sizes, medians = [1, *sizes], [min(float(one), medians[0]) if one else medians[0], *medians]
+        one_row_ms = trace.run.get("timings", {}).get("one_row_ms")
+        sizes, medians = [1, *sizes], [min(float(one_row_ms), medians[0]) if one_row_ms else medians[0], *medians]
     rising = np.maximum.accumulate(medians)
     slope = (rising[-1] - rising[0]) / max(1, sizes[-1] - sizes[0])
     return lambda n: float(np.interp(n, sizes, rising) + slope * max(0, n - sizes[-1]))
@@ -327,8 +329,8 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
     """Every policy on some runs, the oracle first, the others by regret; those that cannot be replayed at the end."""
     plain = sum(costs.ms(1) * sum(map(len, offers)) for offers, costs in runs)
 
-    def of(name: str, source: str, each: Sequence[tuple[int, int, float]], best: float | None) -> Replay:
-        steps, drafted, ms = (sum(column) for column in zip(*each, strict=True))
+    def of(name: str, source: str, replays: Sequence[tuple[int, int, float]], best: float | None) -> Replay:
+        steps, drafted, ms = (sum(column) for column in zip(*replays, strict=True))
         regret = 0.0 if best is None else ms / best - 1
         return Replay(name, source, int(steps), drafted / max(1, steps), ms, plain / ms if ms else None, regret)
 
@@ -337,18 +339,18 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
     confident = all(len(offer.q) == offer.depth for offers, _ in runs for places in offers for offer in places)
     makers: list[Callable[[], Policy]] = [FixedLength, Schedule, Threshold, Estimator, lambda: Tiers(batch)]
     fixed = [(lambda k=k: FixedLength(k)) for k in range(deepest + 1)]
-    made, swept = [], []
+    results, sweep = [], []
     for make in (*makers, *fixed):
         policy = make()
         if policy.confident and not confident:
-            made.append(Replay(policy.name, policy.source, *[None] * 5, why=FROM_CONFIDENCE))  # type: ignore[arg-type]
+            results.append(Replay(policy.name, policy.source, *[None] * 5, why=FROM_CONFIDENCE))  # type: ignore[arg-type]
             continue
-        each = [replay(offers, make(), costs) for offers, costs in runs]
-        (swept if isinstance(policy, FixedLength) and policy.k is not None else made).append(
-            of(policy.name, policy.source, each, perfect.ms)
+        replays = [replay(offers, make(), costs) for offers, costs in runs]
+        (sweep if isinstance(policy, FixedLength) and policy.k is not None else results).append(
+            of(policy.name, policy.source, replays, perfect.ms)
         )
-    if swept:
-        best = min(swept, key=lambda one: one.ms or 0.0)
-        made.append(replace(best, policy=f"best {best.policy}", source="swept afterwards"))
-    order = sorted(made, key=lambda one: math.inf if one.regret is None else one.regret)
+    if sweep:
+        best = min(sweep, key=lambda row: row.ms or 0.0)
+        results.append(replace(best, policy=f"best {best.policy}", source="swept afterwards"))
+    order = sorted(results, key=lambda row: math.inf if row.regret is None else row.regret)
     return [perfect, *order]

@@ -34,10 +34,10 @@ def f1(answer: str, reference: str) -> float:
     >>> f1("Mahesh Bhatt is the father.", "Mahesh Bhatt")
     0.6666666666666666
     """
-    said, wanted = Counter(normalise(answer)), Counter(normalise(reference))
-    if not said or not wanted:
-        return float(said == wanted)
-    return 2 * (said & wanted).total() / (said.total() + wanted.total())
+    answer_words, reference_words = Counter(normalise(answer)), Counter(normalise(reference))
+    if not answer_words or not reference_words:
+        return float(answer_words == reference_words)
+    return 2 * (answer_words & reference_words).total() / (answer_words.total() + reference_words.total())
 
 
 def rouge_l(answer: str, reference: str) -> float:

@@ -69,14 +69,14 @@ class Reliability:
     auroc: float | None
 
     @classmethod
-    def of(cls, told: np.ndarray, right: np.ndarray, *, low: float, high: float) -> Reliability:
+    def of(cls, confidence: np.ndarray, right: np.ndarray, *, low: float, high: float) -> Reliability:
         """Raises ValueError where nothing was told."""
-        if not len(told):
+        if not len(confidence):
             raise ValueError("no confidence was recorded: choose runs of a method that tells one")
-        place = np.clip(((told - low) / (high - low) * BINS).astype(np.int64), 0, BINS - 1)
+        place = np.clip(((confidence - low) / (high - low) * BINS).astype(np.int64), 0, BINS - 1)
         size = np.bincount(place, minlength=BINS)
         mean, share = (
-            np.bincount(place, values, BINS) / np.maximum(size, 1) for values in (told, right.astype(np.float64))
+            np.bincount(place, values, BINS) / np.maximum(size, 1) for values in (confidence, right.astype(np.float64))
         )
         edges = np.linspace(low, high, BINS + 1).tolist()
         rows = [
@@ -87,25 +87,25 @@ class Reliability:
             for b in np.flatnonzero(size)
         ]  # fmt: skip
         return cls(
-            len(told), float(right.mean()), rows, float((size * np.abs(share - mean)).sum() / len(told)),
-            float(((told - right) ** 2).mean()), _auroc(told, right),
+            len(confidence), float(right.mean()), rows, float((size * np.abs(share - mean)).sum() / len(confidence)),
+            float(((confidence - right) ** 2).mean()), _auroc(confidence, right),
         )  # fmt: skip
 
     def to_json(self, signal: Signal) -> dict[str, Any]:
         """As a page draws it: no ECE and no Brier score of what is no probability."""
-        made = {**asdict(self), **asdict(signal), "probability": signal.probability}
-        return made if signal.probability else {**made, "ece": None, "brier": None}
+        record = {**asdict(self), **asdict(signal), "probability": signal.probability}
+        return record if signal.probability else {**record, "ece": None, "brier": None}
 
 
 def signals(traces: Iterable[Trace]) -> list[Signal]:
     """The confidences of which any of the runs recorded what came of them, those of nodes first."""
-    recorded: dict[tuple[str, str], Signal] = {}
+    signal_by_key: dict[tuple[str, str], Signal] = {}
     for trace in traces:
         for signal in _signals_of(trace):
             key = signal.table, signal.key
-            if key not in recorded and len(outcomes(trace, signal)[0]):
-                recorded[key] = signal
-    return sorted(recorded.values(), key=lambda signal: (signal.table != "nodes", not signal.probability))
+            if key not in signal_by_key and len(outcomes(trace, signal)[0]):
+                signal_by_key[key] = signal
+    return sorted(signal_by_key.values(), key=lambda signal: (signal.table != "nodes", not signal.probability))
 
 
 def _signals_of(trace: Trace) -> Iterator[Signal]:
@@ -128,9 +128,9 @@ def _limits(term: Mapping[str, Any]) -> tuple[float, float]:
 
 def pool_runs(parts: Sequence[tuple[np.ndarray, np.ndarray]], signal: Signal) -> Reliability:
     """Of what ``outcomes`` gives of several runs. Raises ValueError where none told the confidence."""
-    told = np.concatenate([np.zeros(0), *(part[0] for part in parts)])
+    confidence = np.concatenate([np.zeros(0), *(part[0] for part in parts)])
     right = np.concatenate([np.zeros(0, dtype=bool), *(part[1] for part in parts)])
-    return Reliability.of(told, right, low=signal.low, high=signal.high)
+    return Reliability.of(confidence, right, low=signal.low, high=signal.high)
 
 
 def outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
@@ -139,8 +139,8 @@ def outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
     if column is None:
         return np.zeros(0), np.zeros(0, dtype=bool)
     values = np.array([np.nan if value is None else value for value in column], dtype=np.float64)
-    judged, came_true = _outcomes(trace, signal)
-    use = judged & np.isfinite(values)
+    verdict_mask, came_true = _outcomes(trace, signal)
+    use = verdict_mask & np.isfinite(values)
     return values[use], came_true[use]
 
 
@@ -152,22 +152,24 @@ def _outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
         return (would >= 0) & (length > 0), would > 0
     nodes = trace.tables["nodes"]
     status, reason = (np.array(nodes[name], dtype=object) for name in ("status", "reason"))
-    stood = status == "accepted"
-    judged = stood | (status == "rejected")
+    accepted_mask = status == "accepted"
+    verdict_mask = accepted_mask | (status == "rejected")
     if signal.outcome == PATH:
-        judged = (status != "root") & ~np.isin(reason, NEVER_JUDGED) if len(reason) == len(status) else status != "root"
+        verdict_mask = (
+            (status != "root") & ~np.isin(reason, NEVER_JUDGED) if len(reason) == len(status) else status != "root"
+        )
     if signal.key == "term:confidence":
-        judged &= first_choices(trace)
+        verdict_mask &= first_choices(trace)
     if signal.probability:
-        judged &= ~draws(trace)
-    return judged, stood
+        verdict_mask &= ~draws(trace)
+    return verdict_mask, accepted_mask
 
 
-def _auroc(told: np.ndarray, right: np.ndarray) -> float | None:
+def _auroc(confidence: np.ndarray, right: np.ndarray) -> float | None:
     """The chance that something right was told with more confidence than something wrong; equals count half."""
     good, bad = int(right.sum()), int((~right).sum())
     if not good or not bad:
         return None
-    _, place, counts = np.unique(told, return_inverse=True, return_counts=True)
+    _, place, counts = np.unique(confidence, return_inverse=True, return_counts=True)
     mean_rank = np.cumsum(counts) - (counts - 1) / 2  # of equal values, from 1
     return float((mean_rank[place][right].sum() - good * (good + 1) / 2) / (good * bad))

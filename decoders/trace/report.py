@@ -45,12 +45,14 @@ def report(trace: Trace) -> dict[str, Any]:
     ({'value': 1.6666666666666667, 'accepted': 2, 'steps': 3}, [['main', 1], ['mismatch', 1], ['none', 1]])
     """
     plain = baseline(trace)
-    measured = metrics.measure(trace, plain.tokens_per_s)
-    lost = sorted((one for one in metrics.regrets(trace) if one.tokens), key=lambda one: (-one.tokens, one.step))
+    metric_values = metrics.measure(trace, plain.tokens_per_s)
+    losses = sorted(
+        (regret for regret in metrics.regrets(trace) if regret.tokens), key=lambda regret: (-regret.tokens, regret.step)
+    )
     steps = trace.tables["steps"]
     return {
-        "metrics": {key: {"value": m.value, **m.parts} for key, m in measured.items()},
-        "doubts": metrics.doubts({key: m.value for key, m in measured.items()}),
+        "metrics": {key: {"value": m.value, **m.parts} for key, m in metric_values.items()},
+        "doubts": metrics.doubts({key: m.value for key, m in metric_values.items()}),
         "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
         "outcomes": _order(metrics.outcomes(trace)),
         "routes": _order(metrics.routes(trace)),
@@ -59,9 +61,9 @@ def report(trace: Trace) -> dict[str, Any]:
         "times": metrics.time_parts(trace),
         "lengths": sorted(map(list, Counter(metrics.accepted_lengths(trace)).items())),
         "depths": list(map(list, metrics.acceptance_by_depth(trace))),
-        "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
+        "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in losses],
         "oracle": oracle_of(trace),
-        "lattices": [asdict(one) for one in lattice_steps(trace)],
+        "lattices": [asdict(lattice) for lattice in lattice_steps(trace)],
         "statuses": _statuses(trace),
         "origins": _origins(trace),
         "legend": recorded_origins(trace.run),
@@ -87,28 +89,32 @@ def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
     >>> plain_columns(trace)["nodes"]
     [{'name': 'heat_left', 'label': 'heat left', 'help': '', 'type': 'float'}]
     """
-    told: dict[str, list[dict[str, str]]] = {}
+    plain_tables: dict[str, list[dict[str, str]]] = {}
     for table, columns in trace.tables.items():
-        listed = {column.name: column for column in TABLES.get(table, ())}
-        drawn = {name for name, column in listed.items() if column.default is REQUIRED} | DRAWN.get(table, set())
-        drawn |= {name for name in columns_of(table, trace.run) if name not in listed}  # the method declared them
-        told[table] = [
+        table_columns = {column.name: column for column in TABLES.get(table, ())}
+        drawn_names = {name for name, column in table_columns.items() if column.default is REQUIRED} | DRAWN.get(
+            table, set()
+        )
+        drawn_names |= {
+            name for name in columns_of(table, trace.run) if name not in table_columns
+        }  # the method declared them
+        plain_tables[table] = [
             {
                 "name": name,
                 "label": name.removeprefix("term:").replace("_", " "),
-                "help": listed[name].help if name in listed else "",
-                "type": listed[name].type if name in listed else type_of(values),
+                "help": table_columns[name].help if name in table_columns else "",
+                "type": table_columns[name].type if name in table_columns else type_of(values),
             }
             for name, values in columns.items()
-            if name not in drawn
+            if name not in drawn_names
         ]
-    return told
+    return plain_tables
 
 
 def _order(counts: dict[str, int]) -> list[list[Any]]:
     """[name, count], the greatest first, what is no name of anything last."""
     last = {name: place for place, name in enumerate(OUTCOMES_LAST, 1)}
-    return [[name, n] for name, n in sorted(counts.items(), key=lambda one: (last.get(one[0], 0), -one[1]))]
+    return [[name, n] for name, n in sorted(counts.items(), key=lambda pair: (last.get(pair[0], 0), -pair[1]))]
 
 
 def _statuses(trace: Trace) -> dict[str, int]:

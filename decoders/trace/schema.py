@@ -43,7 +43,7 @@ def json_schema() -> dict[str, Any]:
     scalar = {"type": ["number", "string", "boolean", "null"], "maxLength": MAX_STRING}
     column = {"type": "array", "items": scalar}
     names = {"pattern": f"^{NAME.pattern}$"}
-    more = {"type": "object", "minProperties": 1, "maxProperties": MAX_COLUMNS, "propertyNames": names}
+    object_schema = {"type": "object", "minProperties": 1, "maxProperties": MAX_COLUMNS, "propertyNames": names}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,
@@ -59,7 +59,7 @@ def json_schema() -> dict[str, Any]:
         },
         "propertyNames": names,
         "maxProperties": len(NO_TABLES) + len(TABLES) + MAX_MORE_TABLES,
-        "additionalProperties": {**more, "additionalProperties": {"$ref": "#/$defs/column"}},
+        "additionalProperties": {**object_schema, "additionalProperties": {"$ref": "#/$defs/column"}},
         "$defs": {"column": column, **{part: _record(fields) for part, fields in RUN.items()}},
     }
 
@@ -90,10 +90,10 @@ def _record(fields: tuple[Column, ...]) -> dict[str, Any]:
 
 def _field(field: Column) -> dict[str, Any]:
     for kind in field.words:
-        inside = {"$ref": f"#/$defs/{kind}"} if kind in RUN else {"type": _TYPES[kind]} if kind in _TYPES else {}
+        item_schema = {"$ref": f"#/$defs/{kind}"} if kind in RUN else {"type": _TYPES[kind]} if kind in _TYPES else {}
         if field.type == "dict" and kind in RUN:
-            return inside
-        return {"type": _TYPES[field.type], "items" if field.type == "list" else "additionalProperties": inside}
+            return item_schema
+        return {"type": _TYPES[field.type], "items" if field.type == "list" else "additionalProperties": item_schema}
     types = [_TYPES[field.type], "null"] if field.null else _TYPES[field.type]
     return {"type": types, **({} if field.low is None else {"minimum": field.low})}
 
@@ -130,7 +130,7 @@ def schema_text() -> str:
 
 
 def _lines(value: Any, depth: int, indent: str = "\n") -> str:
-    if not depth or not isinstance(value, dict) or not any(isinstance(one, dict) for one in value.values()):
+    if not depth or not isinstance(value, dict) or not any(isinstance(item, dict) for item in value.values()):
         return json.dumps(value, ensure_ascii=False)
     within = indent + " "
     return (
@@ -147,14 +147,14 @@ def tables_text() -> str:
     for file, tables in (("run.txt", RUN), ("tables.txt", TABLES)):
         about = remarks(file)
         for table, columns in tables.items():
-            inside = " (inside the run record)" if tables is RUN and table != "run" else ""
+            suffix = " (inside the run record)" if tables is RUN and table != "run" else ""
             optional = "May be missing: read as empty." if table in OPTIONAL_TABLES else ""
             lines = (about[table], optional)
             text = "".join(f"{_mark(line[0].upper() + line[1:])}\n\n" for line in lines if line)
             rows = "".join(
                 f"| `{c.name}` | {_type(c)} | {_mark(_help(c) if tables is TABLES else c.help)} |\n" for c in columns
             )
-            parts.append(f"### `{table}`{inside}\n\n{text}| name | type | holds |\n| --- | --- | --- |\n{rows}")
+            parts.append(f"### `{table}`{suffix}\n\n{text}| name | type | holds |\n| --- | --- | --- |\n{rows}")
     return "\n".join(parts)
 
 
@@ -180,8 +180,8 @@ def _type(column: Column) -> str:
 
 def page_text(page: str) -> str:
     """``docs/spectrace.md`` with its generated part made anew."""
-    before, _, rest = page.partition(MARKERS[0])
-    return before + MARKERS[0] + tables_text() + MARKERS[1] + rest.partition(MARKERS[1])[2]
+    head, _, tail = page.partition(MARKERS[0])
+    return head + MARKERS[0] + tables_text() + MARKERS[1] + tail.partition(MARKERS[1])[2]
 
 
 def main() -> None:

@@ -97,8 +97,8 @@ def forecasts(
     acceptance: float, cost: float, gammas: Sequence[int], verify: Callable[[int], float] = lambda rows: 1.0
 ) -> list[Forecast]:
     """For each draft length γ; ``verify`` gives L(n) ÷ L(1) of so many rows (γ drafted ones and the root)."""
-    made = []
+    table = []
     for gamma in gammas:
         time, tokens = gamma * cost + verify(gamma + 1), expected_tokens(acceptance, gamma)
-        made.append(Forecast(gamma, tokens, time, tokens / time))
-    return made
+        table.append(Forecast(gamma, tokens, time, tokens / time))
+    return table

@@ -69,9 +69,9 @@ def read_tables(text: str) -> dict[str, tuple[Column, ...]]:
 def _column(name: str, spec: str, help: str) -> Column:
     if not (parts := _TYPE.fullmatch(spec)):
         raise ValueError(f"the type of {name} is {spec}; int, int(0..), int(@steps|-1), str(a|b), int=-1 are allowed")
-    kind, low, high, refers, none, words, null, optional, default = parts.groups()
+    kind, low, high, refers, none_word, words, null, optional, default = parts.groups()
     if refers:
-        low = "-1" if none else "0"
+        low = "-1" if none_word else "0"
     return Column(
         name, kind, help, json.loads(default) if default else None if optional else REQUIRED,
         int(low) if low else None, int(high) if high else None, tuple(words.split("|")) if words else (), refers or "",
@@ -106,9 +106,9 @@ def columns_of(table: str, run: Mapping[str, Any]) -> dict[str, Column]:
     'term:cosine'
     """
     columns = {column.name: column for column in TABLES.get(table, ())}
-    for declared, owner in TERMS.items():
+    for field, owner in TERMS.items():
         if owner == table:
-            for term in run.get(declared, ()):
+            for term in run.get(field, ()):
                 columns[f"term:{term['key']}"] = Column(f"term:{term['key']}", "float", term.get("help", ""))
     return columns
 
@@ -116,8 +116,8 @@ def columns_of(table: str, run: Mapping[str, Any]) -> dict[str, Column]:
 def with_defaults(table: str, columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """The columns, and the defaults of those that were added to the table since they were written."""
     rows = len(next(iter(columns.values()), ()))
-    added = {c.name: c.default for c in TABLES.get(table, ()) if c.default is not REQUIRED and c.name not in columns}
-    return {**columns, **{name: [default] * rows for name, default in added.items()}}
+    defaults = {c.name: c.default for c in TABLES.get(table, ()) if c.default is not REQUIRED and c.name not in columns}
+    return {**columns, **{name: [default] * rows for name, default in defaults.items()}}
 
 
 def type_of(values: Collection[Any]) -> str:

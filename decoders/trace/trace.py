@@ -50,9 +50,9 @@ class Trace:
     def extend(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
         """Rows of several tables at once, column by column: one step, as it is journaled and streamed."""
         for table, columns in delta.items():
-            mine = self.tables[table]
+            own_columns = self.tables[table]
             for name, values in columns.items():
-                mine[name].extend(values)
+                own_columns[name].extend(values)
 
     @property
     def prompt_ids(self) -> list[int]:

@@ -43,13 +43,16 @@ class Blocks(HeadKind):
     def begin(self, network: Any, model: Any) -> None:
         """The layer that reads the highest of its states, as far as sizes agree, and the target's last norm."""
         config, stack = network.config, model.base_model
-        theirs, ours = stack.layers[min(config.features[-1], len(stack.layers) - 1)].state_dict(), network.layers[0]
-        for name, parameter in ours.named_parameters():
-            if name in theirs and theirs[name].shape == parameter.shape:
-                parameter.copy_(theirs[name])
+        source_state, layer = (
+            stack.layers[min(config.features[-1], len(stack.layers) - 1)].state_dict(),
+            network.layers[0],
+        )
+        for name, parameter in layer.named_parameters():
+            if name in source_state and source_state[name].shape == parameter.shape:
+                parameter.copy_(source_state[name])
             elif name == "mlp.down_proj.weight":
                 parameter.zero_()  # another width than the target's: it adds nothing yet
-        network.hidden_norm.weight.copy_(theirs["input_layernorm.weight"])
+        network.hidden_norm.weight.copy_(source_state["input_layernorm.weight"])
         network.norm.weight.copy_(stack.norm.weight)
         network.fc.weight.zero_()
         network.fc.weight[:, -config.hidden :] = torch.eye(config.hidden)
@@ -62,8 +65,8 @@ class Blocks(HeadKind):
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
         network = lesson.network
         assert isinstance(network, BlockNetwork)
-        made = network.guessing(self._blocks(network, lesson))
-        yield from made[:, : lesson.weights.shape[1]].unbind(1)
+        block_states = network.guessing(self._blocks(network, lesson))
+        yield from block_states[:, : lesson.weights.shape[1]].unbind(1)
 
     def _blocks(self, network: BlockNetwork, lesson: Lesson) -> Float[Tensor, "positions block hidden"]:
         """Blocks behind each of the lesson's positions; the root is the token after it."""

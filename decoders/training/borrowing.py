@@ -30,8 +30,8 @@ class BorrowingRun(PartRun):
             network.drafted.copy_(commonest(vocabulary_documents(source), self.config, model.generation_config))
         self._share()
 
-    def factor(self, done: float) -> float:
-        return cosine_factor(self.step, done, self.recipe.warmup_steps)
+    def factor(self, progress: float) -> float:
+        return cosine_factor(self.step, progress, self.recipe.warmup_steps)
 
     def open(self, resume: bool) -> None:
         super().open(resume)

@@ -53,36 +53,36 @@ class FileSource:
 
     def __init__(
         self, tokenizer: Any, files: Sequence[Path], seed: int, *, length: int = 512, documents: int = 256,
-        answered: bool = False,
+        target_answers: bool = False,
     ) -> None:  # fmt: skip
         self.seed, self.documents = seed, documents
         self.label = ", ".join(path.name for path in files)
-        read = [document for path in files for document in read_documents(tokenizer, path, length, answered)]
+        read = [document for path in files for document in read_documents(tokenizer, path, length, target_answers)]
         learnt = sum(document.kinds.count(RESPONSE) for document in read)
-        if len(read) < LEAST_DOCUMENTS or (learnt < LEAST_TOKENS and not answered):
+        if len(read) < LEAST_DOCUMENTS or (learnt < LEAST_TOKENS and not target_answers):
             raise UserError(
                 f"{self.label} is too little to learn from: {len(read):,} documents with {learnt:,} tokens to learn; "
                 f"at least {LEAST_DOCUMENTS} documents and {LEAST_TOKENS:,} tokens are needed"
             )
         random.Random(f"specviz data {seed}").shuffle(read)
         count = max(1, min(HELD_OUT, len(read) // 10))
-        marked = [document for document in read if document.held_out]
-        self._held_out = marked[:HELD_OUT] or read[:count]
-        self.learnt = [document for document in read if not document.held_out] if marked else read[count:]
+        held_out = [document for document in read if document.held_out]
+        self._held_out = held_out[:HELD_OUT] or read[:count]
+        self.learnt = [document for document in read if not document.held_out] if held_out else read[count:]
         if not self.learnt:
             raise UserError(f"all documents of {self.label} are held out for validation: nothing is left to learn")
 
     def chunk(self, index: int) -> list[Document]:
         """The next documents of endless epochs, each in an order of its own."""
         orders: dict[int, list[Document]] = {}
-        chosen = []
+        picks = []
         for i in range(index * self.documents, (index + 1) * self.documents):
             epoch, place = divmod(i, len(self.learnt))
             if epoch not in orders:
                 orders[epoch] = list(self.learnt)
                 random.Random(f"specviz epoch {self.seed} {epoch}").shuffle(orders[epoch])
-            chosen.append(orders[epoch][place])
-        return chosen
+            picks.append(orders[epoch][place])
+        return picks
 
     def held_out(self) -> list[Document]:
         return self._held_out
@@ -138,7 +138,7 @@ def _prompt_of(document: Document) -> tuple[int, ...]:
     return document.ids[: last + 1]
 
 
-def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> list[Document]:
+def read_documents(tokenizer: Any, path: Path, length: int, target_answers: bool) -> list[Document]:
     """One file's documents. Raises UserError naming the file and the line for what is missing, empty or not text."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -154,7 +154,7 @@ def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> l
     if path.suffix.lower() not in {".jsonl", ".ndjson"}:
         return _pieces(tokenizer, text, length)
     documents: list[Document] = []
-    unanswered = 0
+    skipped_records = 0
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -167,16 +167,17 @@ def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> l
             raise UserError(f"{path}, line {number}: {error}; {FORMS}") from None
         if isinstance(record, str):
             documents += _pieces(tokenizer, record, length)
-        elif record[-1]["role"] == "assistant" or answered:
+        elif record[-1]["role"] == "assistant" or target_answers:
             document = encode(tokenizer, record)
             if item.get("cut") is True:
                 document = _without_end(document, tokenizer)
             documents.append(replace(document, held_out=item.get("held_out") is True))
         else:
-            unanswered += 1
+            skipped_records += 1
     if not documents:
         raise UserError(
-            f"none of the {unanswered} records of {path} has an answer to learn: let the target answer with --distill"
+            f"none of the {skipped_records} records of {path} has an answer to learn: let the target answer with "
+            "--distill"
         )
     return documents
 
@@ -197,8 +198,8 @@ def _conversation(item: Any, name: str) -> str | list[Message]:
         return [{"role": m["role"], "content": m["content"]} for m in messages]
     record = parse_record(item, name)
     user = record.turns[0] if record.turns else user_message(record.instruction, record.context, record.question)
-    both = turns(user, record.reference)
-    return [*both] if record.reference.strip() else [both[0]]
+    turn_pair = turns(user, record.reference)
+    return [*turn_pair] if record.reference.strip() else [turn_pair[0]]
 
 
 def _pieces(tokenizer: Any, text: str, length: int) -> list[Document]:

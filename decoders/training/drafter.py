@@ -36,7 +36,7 @@ PAPER_RATE, PAPER_BATCH = 5e-4, 64  # GLIDE §5.1: AdamW's learning rate; conver
 GAMMA = 5  # of the validation's acceptance and expected speedup, as in the paper
 
 
-def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "rows length"], block: int) -> float:
+def reached_mean(values: Float[Tensor, "rows length"], mask: Bool[Tensor, "rows length"], block: int) -> float:
     """The mean over wanted positions reached: up to and including the first rejection in each block, in expectation.
 
     ``values`` are acceptance probabilities per position; a block stands for one draft.
@@ -45,11 +45,11 @@ def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "row
     0.65
     """
     short = -values.shape[1] % block
-    values, wanted = F.pad(values, (0, short)), F.pad(wanted, (0, short))
+    values, mask = F.pad(values, (0, short)), F.pad(mask, (0, short))
     values = values.unflatten(1, (-1, block))
-    wanted = wanted.unflatten(1, (-1, block))
-    passed = torch.where(wanted, values, torch.ones_like(values)).cumprod(-1)
-    reach = torch.cat([torch.ones_like(passed[..., :1]), passed[..., :-1]], -1) * wanted
+    mask = mask.unflatten(1, (-1, block))
+    survival = torch.where(mask, values, torch.ones_like(values)).cumprod(-1)
+    reach = torch.cat([torch.ones_like(survival[..., :1]), survival[..., :-1]], -1) * mask
     return float((reach * values).sum() / reach.sum().clamp_min(1e-9))
 
 
@@ -103,7 +103,7 @@ class Run(BorrowingRun):
         mask = block_mask(length, self.recipe.block, self.device)
         return [TargetView(k, v, rotary[0], rotary[1], mask) for k, v in kvs] if rotary is not None else []
 
-    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
+    def forward(self, progress: float) -> tuple[Batch, Tensor, Tensor]:
         recipe, batch = self.recipe, next(batch for batch in self.feed if bool((batch.kinds[:, 1:] == RESPONSE).any()))
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         ids = batch.ids.to(self.device)
@@ -114,8 +114,8 @@ class Run(BorrowingRun):
             states = self.draft(ids, self._target_views(batch, ids))
             if self.draft.drafted is None:
                 return batch, *weighted_loss(self._head, states, batch, weights)
-            every = lambda rows: self.draft.everything(self.draft.head(rows))  # noqa: E731
-            return batch, *weighted_loss(every, states, batch, weights)
+            all_logits = lambda rows: self.draft.everything(self.draft.head(rows))  # noqa: E731
+            return batch, *weighted_loss(all_logits, states, batch, weights)
 
     @cached_property
     def _head(self) -> Any:
@@ -138,32 +138,32 @@ class Run(BorrowingRun):
         self, kept: States, batch: Batch, weights: Float[Tensor, "rows length"]
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """``learning.weighted_loss``, but of KL(target ‖ draft model) over the tokens that can be drafted."""
-        kvs, told = kept.of(batch)
+        kvs, target_states = kept.of(batch)
         weights = weights[:, 1:].to(self.device)
-        answers, wanted = (batch.kinds[:, 1:] == RESPONSE).to(self.device), weights > 0
+        answers, mask = (batch.kinds[:, 1:] == RESPONSE).to(self.device), weights > 0
         with self.half():
             states = self.draft(batch.ids.to(self.device), self._glimpses(kept, kvs))
             with torch.no_grad():
-                labels = self.draft.head(told[:, :-1][wanted]).float().log_softmax(-1)
-            guesses = self.draft.head(states[:, :-1][wanted]).float().log_softmax(-1)
+                labels = self.draft.head(target_states[:, :-1][mask]).float().log_softmax(-1)
+            guesses = self.draft.head(states[:, :-1][mask]).float().log_softmax(-1)
         losses = F.kl_div(guesses, labels, reduction="none", log_target=True).sum(-1)
-        weights = weights[wanted]
-        return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
+        weights = weights[mask]
+        return (losses * weights).sum() / weights.sum(), losses.detach()[answers[mask]].mean()
 
     def _glimpses(self, kept: States, kvs: list[tuple[Tensor, Tensor]]) -> list[TargetView]:
         return self._views(kvs, kept.rotary(kvs[0][0].shape[2]), kvs[0][0].shape[2]) if kvs else []
 
     def _target_outputs(
-        self, batch: Batch, wanted: Bool[Tensor, "rows before"]
+        self, batch: Batch, mask: Bool[Tensor, "rows before"]
     ) -> tuple[Float[Tensor, "chosen vocab"], list[TargetView]]:
         """The target's logits after the wanted positions, and what the draft model sees of it."""
         ids = batch.ids.to(self.device)
         if self.states is None:
-            told, kvs, rotary = self.teacher.teach(ids, wanted)
-            return told, self._views(kvs, rotary, ids.shape[1])
+            target_logits, kvs, rotary = self.teacher.teach(ids, mask)
+            return target_logits, self._views(kvs, rotary, ids.shape[1])
         kvs, states = self.states.of(batch)
         head = self.teacher.model.get_output_embeddings()
-        return head(states[:, :-1][wanted]).float(), self._glimpses(self.states, kvs)
+        return head(states[:, :-1][mask]).float(), self._glimpses(self.states, kvs)
 
     @torch.no_grad()
     def validate(self) -> dict[str, Any]:
@@ -173,25 +173,25 @@ class Run(BorrowingRun):
         """
         total = told_of = count = accepted = equal = 0.0
         for batch in self.held_out:
-            ids, wanted = batch.ids.to(self.device), (batch.kinds[:, 1:] == RESPONSE).to(self.device)
-            if not wanted.any():
+            ids, mask = batch.ids.to(self.device), (batch.kinds[:, 1:] == RESPONSE).to(self.device)
+            if not mask.any():
                 continue
             with self.half():
-                told, seen = self._target_outputs(batch, wanted)
-                states = self.draft(ids, seen)[:, :-1].float()
-                logits = self.draft.everything(self.draft.head(states[wanted])).float()
-            said, n = ids[:, 1:][wanted], int(wanted.sum())
-            possible = torch.isin(said, self.draft.drafted) if self.draft.drafted is not None else slice(None)
-            losses = F.cross_entropy(logits, said, reduction="none")[possible]
+                target_logits, views = self._target_outputs(batch, mask)
+                states = self.draft(ids, views)[:, :-1].float()
+                logits = self.draft.everything(self.draft.head(states[mask])).float()
+            labels, n = ids[:, 1:][mask], int(mask.sum())
+            possible = torch.isin(labels, self.draft.drafted) if self.draft.drafted is not None else slice(None)
+            losses = F.cross_entropy(logits, labels, reduction="none")[possible]
             total += float(losses.sum())
             told_of += len(losses)
             count += n
-            shared = torch.zeros(wanted.shape, device=ids.device)
-            shared[wanted] = overlap(told.softmax(-1), logits.softmax(-1))
-            same = torch.zeros_like(shared)
-            same[wanted] = (told.argmax(-1) == logits.argmax(-1)).float()
-            accepted += reached_mean(shared, wanted, self.recipe.block) * n
-            equal += reached_mean(same, wanted, self.recipe.block) * n
+            shared = torch.zeros(mask.shape, device=ids.device)
+            shared[mask] = overlap(target_logits.softmax(-1), logits.softmax(-1))
+            matches = torch.zeros_like(shared)
+            matches[mask] = (target_logits.argmax(-1) == logits.argmax(-1)).float()
+            accepted += reached_mean(shared, mask, self.recipe.block) * n
+            equal += reached_mean(matches, mask, self.recipe.block) * n
         return {
             "held_out_loss": round(total / max(1, told_of), 4),
             "acceptance": round(accepted / count, 4),
@@ -226,10 +226,10 @@ def draft_for(model: Any, config: DraftConfig, seed: int, copied: bool = False) 
         raise UserError("a layer's projections can be copied to a GLIDE draft model of the target's width alone")
     for layer, place in zip(draft.layers, config.kv_layers, strict=False):
         if copied:
-            theirs, mine = model.model.layers[place], layer.glimpse
-            mine.norm.weight.copy_(theirs.input_layernorm.weight)
-            mine.query.load_state_dict(theirs.self_attn.q_proj.state_dict())
-            mine.out.weight.copy_(theirs.self_attn.o_proj.weight * FAINT)
+            target_layer, glimpse = model.model.layers[place], layer.glimpse
+            glimpse.norm.weight.copy_(target_layer.input_layernorm.weight)
+            glimpse.query.load_state_dict(target_layer.self_attn.q_proj.state_dict())
+            glimpse.out.weight.copy_(target_layer.self_attn.o_proj.weight * FAINT)
         if config.query_norm:
             layer.glimpse.query_norm.copy_(model.model.layers[place].self_attn.q_norm.weight.float())
     return draft
@@ -246,7 +246,7 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     kv_heads = ModelShape.of(teacher.model.config).kv_heads
     keys = torch.zeros(1, kv_heads, rows, config.target_head_dim, device=device)
     angle = torch.zeros(1, config.target_head_dim, device=device)
-    seen = [TargetView(keys, keys, angle + 1, angle) for _ in config.kv_layers]
+    views = [TargetView(keys, keys, angle + 1, angle) for _ in config.kv_layers]
 
     read = torch.zeros(1, rows, dtype=torch.long, device=device)
     cache = teacher.model(input_ids=read, use_cache=True, logits_to_keep=1).past_key_values
@@ -256,11 +256,11 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
         teacher.model(input_ids=ids, past_key_values=caches.pop(), use_cache=True)
 
     def seconds(call: Callable[[], Any]) -> float:
-        started = time.perf_counter()
+        start_s = time.perf_counter()
         call()
         wait(device)
-        return time.perf_counter() - started
+        return time.perf_counter() - start_s
 
-    taken = [(seconds(lambda: draft.head(draft(ids, seen))), seconds(target)) for _ in range(times)]
-    drafts, targets = zip(*taken[3:], strict=True)  # the first ones warm up
+    durations = [(seconds(lambda: draft.head(draft(ids, views))), seconds(target)) for _ in range(times)]
+    drafts, targets = zip(*durations[3:], strict=True)  # the first ones warm up
     return statistics.median(drafts) / statistics.median(targets)

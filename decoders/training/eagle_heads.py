@@ -74,34 +74,36 @@ class Unroll:
         """One step further, from the states of the last one."""
         head, at, length = self.head, self.columns, self.ids.shape[1]
         layer: Any = head.layers[0]
-        before = self.states if self.step else self.states.gather(1, at[..., None].expand(-1, -1, self.states.shape[2]))
+        previous_states = (
+            self.states if self.step else self.states.gather(1, at[..., None].expand(-1, -1, self.states.shape[2]))
+        )
         self.step += 1
         tokens = self.ids.gather(1, (at + self.step + 1).clamp_max(length - 1))
-        embedded = head.embedding(tokens).to(before.dtype)
-        read, residual = layer.into_attention(head.fuse(before, embedded), embedded)
+        embedded = head.embedding(tokens).to(previous_states.dtype)
+        read, residual = layer.into_attention(head.fuse(previous_states, embedded), embedded)
         cos, sin = (angle[at + self.step][:, None] for angle in self.angles)
-        query, *own = layer.self_attn.project(read, cos, sin)
-        self.own.append((own[0], own[1]))
+        query, *key_value = layer.self_attn.project(read, cos, sin)
+        self.own.append((key_value[0], key_value[1]))
         self.states = layer.out_of_attention(residual, attend_columns(query, *self.text, self.own, self.seen))
 
 
 def attend_columns(
     query: Float[Tensor, "batch heads columns size"], keys: Float[Tensor, "batch kv_heads length size"],
-    values: Float[Tensor, "batch kv_heads length size"], own: Sequence[tuple[Tensor, Tensor]],
-    seen: Bool[Tensor, "batch columns length"],
+    values: Float[Tensor, "batch kv_heads length size"], column_kvs: Sequence[tuple[Tensor, Tensor]],
+    visible_mask: Bool[Tensor, "batch columns length"],
 ) -> Float[Tensor, "batch columns width"]:  # fmt: skip
-    """Attention of columns over what each has ``seen`` of a text, and over keys and values of its ``own`` (batch,
-    kv_heads, columns, size): each looks at length + steps keys, and not at the other columns'.
+    """Attention of columns over what each has ``visible_mask`` of a text, and over keys and values of its
+    ``column_kvs`` (batch, kv_heads, columns, size): each looks at length + steps keys, and not at the other columns'.
     """
     query = query.unflatten(1, (keys.shape[1], -1)) * query.shape[-1] ** -0.5
-    own_keys, own_values = (torch.stack(some, 3).to(query.dtype) for some in zip(*own, strict=True))
+    own_keys, own_values = (torch.stack(tensors, 3).to(query.dtype) for tensors in zip(*column_kvs, strict=True))
     group, count = query.shape[2:4]
     over = (query.flatten(2, 3) @ keys.to(query.dtype).mT).unflatten(2, (group, count))
-    over = over.masked_fill(~seen[:, None, None], -torch.inf)
+    over = over.masked_fill(~visible_mask[:, None, None], -torch.inf)
     scores = torch.cat([over, torch.einsum("bkgcd,bkcsd->bkgcs", query, own_keys)], -1)
-    text, mine = scores.float().softmax(-1).to(query.dtype).split([keys.shape[2], len(own)], -1)
+    text, own_weights = scores.float().softmax(-1).to(query.dtype).split([keys.shape[2], len(column_kvs)], -1)
     out = (text.flatten(2, 3) @ values.to(query.dtype)).unflatten(2, (group, count))
-    return (out + torch.einsum("bkgcs,bkcsd->bkgcd", mine, own_values)).flatten(1, 2).transpose(1, 2).flatten(2)
+    return (out + torch.einsum("bkgcs,bkcsd->bkgcd", own_weights, own_values)).flatten(1, 2).transpose(1, 2).flatten(2)
 
 
 def columns(
@@ -112,11 +114,11 @@ def columns(
     >>> columns(torch.tensor([0, 2, 2]), torch.tensor([5, 1, 3]), 3)[0].tolist()
     [[5, 0], [0, 0], [1, 3]]
     """
-    each = torch.bincount(rows, minlength=count)
-    chosen = torch.arange(int(each.max()), device=rows.device) < each[:, None]
-    table = torch.zeros(chosen.shape, dtype=at.dtype, device=at.device)
-    table[chosen] = at
-    return table, chosen
+    counts = torch.bincount(rows, minlength=count)
+    mask = torch.arange(int(counts.max()), device=rows.device) < counts[:, None]
+    table = torch.zeros(mask.shape, dtype=at.dtype, device=at.device)
+    table[mask] = at
+    return table, mask
 
 
 def decay(losses: Sequence[Float[Tensor, ""]]) -> Float[Tensor, ""]:
@@ -155,32 +157,32 @@ class Eagle(HeadKind):
         """
         width = network.config.hidden
         generator = torch.Generator().manual_seed(width)
-        turned = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
+        rotation = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
         strength = model.get_input_embeddings().weight.float().pow(2).mean().rsqrt()
         with torch.no_grad():
-            network.fc.weight[:, :width] = turned.to(network.fc.weight) * strength / 2
+            network.fc.weight[:, :width] = rotation.to(network.fc.weight) * strength / 2
 
     def distances(self, recipe: Recipe) -> int:
         return recipe.unroll
 
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
-        unrolled = Unroll(lesson, lesson.features)
-        for _ in unrolled.steps(lesson.weights.shape[1]):
-            yield unrolled.guess
+        unroll = Unroll(lesson, lesson.features)
+        for _ in unroll.steps(lesson.weights.shape[1]):
+            yield unroll.guess
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
         head: Any = lesson.network
         features = lesson.features
         noise = (torch.rand_like(features) - 0.5) * NOISE * NOISE_LENGTH / features.shape[1]
-        unrolled = Unroll(lesson, features + (noise * head.spread if head.config.scaled else noise))
+        unroll = Unroll(lesson, features + (noise * head.spread if head.config.scaled else noise))
         losses = list[Tensor]()
-        for step in unrolled.steps(lesson.weights.shape[1] if lesson.recipe.own_states else 1):
+        for step in unroll.steps(lesson.weights.shape[1] if lesson.recipe.own_states else 1):
             truth = head.read(lesson.states[lesson.rows, lesson.behind(step + 1)])
             weights = lesson.weights[:, step]
-            apart = F.smooth_l1_loss(unrolled.step_states.float(), truth.float(), reduction="none").mean(-1)
-            imitated = (apart * weights).sum() / weights.sum().clamp_min(1e-9)
-            said = lesson.recipe.agreement * lesson.loss(step + 1, unrolled.guess)
-            losses.append(imitated + said)
+            distances = F.smooth_l1_loss(unroll.step_states.float(), truth.float(), reduction="none").mean(-1)
+            feature_loss = (distances * weights).sum() / weights.sum().clamp_min(1e-9)
+            guess_loss = lesson.recipe.agreement * lesson.loss(step + 1, unroll.guess)
+            losses.append(feature_loss + guess_loss)
         return decay(losses)
 
 

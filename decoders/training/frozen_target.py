@@ -125,14 +125,14 @@ class FrozenTarget:
         x = F.embedding(ids, self.embedding).float()
         kvs: list[KeysValues] = []
         hidden: dict[int, Tensor] = {}
-        grouped = self.shape.heads != self.shape.kv_heads
+        gqa = self.shape.heads != self.shape.kv_heads
         for number, layer in enumerate(self.layers):
             if number in layers:
                 hidden[number] = x
             q, k, v = self.project(x, layer, cos, sin)
             kvs.append((k, v))
             mask = window_mask(length, layer.window, ids.device)
-            out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
+            out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=gqa)
             x = self.finish_layer(x, out, layer)
         return Text(kvs, self.final_norm(x), hidden)
 
@@ -141,7 +141,7 @@ class FrozenTarget:
         x: Float[Tensor, "chunks rows hidden"],
         text: Text,
         places: Places,
-        own: Bool[Tensor, "rows seen"],
+        prefix_mask: Bool[Tensor, "rows seen"],
         prefix: tuple[Float[Tensor, "layers kv_heads prefixes size"], Float[Tensor, "layers kv_heads prefixes size"]]
         | None = None,
         joining: Float[Tensor, " exits"] | None = None,
@@ -159,7 +159,7 @@ class FrozenTarget:
             sees = at <= places.parents[..., None]
             if window is not None:
                 sees &= at > places.positions[..., None] - window
-            sees = torch.cat([sees, own.expand(len(sees), -1, -1)], -1)
+            sees = torch.cat([sees, prefix_mask.expand(len(sees), -1, -1)], -1)
             mask = torch.zeros(sees.shape, dtype=self.dtype, device=x.device)
             masks[window] = mask.masked_fill_(~sees, -math.inf)[:, None]
         exits: list[Tensor] = []
@@ -168,8 +168,8 @@ class FrozenTarget:
             q, k, v = self.project(x, layer, cos, sin)
             keys, values = (t.index_select(0, places.batch) for t in (keys, values))
             if prefix is not None:
-                before = (t[i].to(self.dtype).expand(len(x), -1, -1, -1) for t in prefix)
-                k, v = (torch.cat(pair, 2) for pair in zip(before, (k, v), strict=True))
+                prefix_kv = (t[i].to(self.dtype).expand(len(x), -1, -1, -1) for t in prefix)
+                k, v = (torch.cat(pair, 2) for pair in zip(prefix_kv, (k, v), strict=True))
             if group > 1:
                 keys, values, k, v = (t.repeat_interleave(group, 1) for t in (keys, values, k, v))
             out = Attend.apply(q, k, v, keys, values, masks[layer.window], self._back)
@@ -190,19 +190,19 @@ class FrozenTarget:
             k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
         return Turn.apply(q, cos, sin, self._turned), Turn.apply(k, cos, sin, self._turned), v
 
-    def finish_layer(self, x: Tensor, attended: Tensor, layer: Layer) -> Tensor:
+    def finish_layer(self, x: Tensor, attention: Tensor, layer: Layer) -> Tensor:
         """The rest of the layer, behind its attention."""
-        return self._write(x, attended, layer, self.act, self.dtype)
+        return self._write(x, attention, layer, self.act, self.dtype)
 
     def final_norm(self, x: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
         """States as the head reads them, of the last layer's."""
         return _norm(x, self.norm, self.shape.norm_eps)
 
     def head(
-        self, states: Float[Tensor, "*rows hidden"], other: Float[Tensor, "vocab hidden"] | None = None
+        self, states: Float[Tensor, "*rows hidden"], other_head: Float[Tensor, "vocab hidden"] | None = None
     ) -> Float[Tensor, "*rows vocab"]:
         """Logits, fp32, of the target's head or of another one."""
-        head = self.own_head if other is None else (other.to(self.dtype), None)
+        head = self.own_head if other_head is None else (other_head.to(self.dtype), None)
         return F.linear(states.to(self.dtype), *head).float()
 
 
@@ -255,9 +255,9 @@ def rotate(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Fl
     return torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1).to(x.dtype)
 
 
-def _write(x: Tensor, attended: Tensor, layer: Layer, act: Any, dtype: torch.dtype) -> Tensor:
+def _write(x: Tensor, attention: Tensor, layer: Layer, act: Any, dtype: torch.dtype) -> Tensor:
     """``FrozenTarget.finish_layer``."""
-    x = x + F.linear(attended.transpose(1, 2).flatten(2), *layer.out).float()
+    x = x + F.linear(attention.transpose(1, 2).flatten(2), *layer.out).float()
     h = F.linear(_norm(x, layer.mlp_norm, layer.eps).to(dtype), *layer.gate_up)
     gate, up = h.chunk(2, -1)
     return x + F.linear(act(gate) * up, *layer.down).float()
@@ -273,7 +273,7 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, mask: Tensor, back: Any
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, mask: Tensor, backward_pass: Any
     ) -> Tensor:
         keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
         ctx.own = k.shape[2]
@@ -283,27 +283,27 @@ class Attend(torch.autograd.Function):
             scores = (q @ keys.mT).float() * q.shape[-1] ** -0.5 + mask
             out, lse = scores.softmax(-1).to(values.dtype) @ values, scores.logsumexp(-1)
         ctx.save_for_backward(q, keys, values, mask, out, lse)
-        ctx.back = back
+        ctx.back = backward_pass
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        kept = ctx.saved_tensors
-        pieces = PIECES if kept[0].device.type == "cpu" and ctx.back is attend_backward else len(kept[0])
+        tensors = ctx.saved_tensors
+        pieces = PIECES if tensors[0].device.type == "cpu" and ctx.back is attend_backward else len(tensors[0])
         parts = [
-            ctx.back(grad, ctx.own, *some)
-            for grad, *some in zip(*(t.split(pieces) for t in (grads[0], *kept)), strict=True)
+            ctx.back(grad, ctx.own, *chunks)
+            for grad, *chunks in zip(*(t.split(pieces) for t in (grads[0], *tensors)), strict=True)
         ]
-        made = parts[0] if len(parts) == 1 else [torch.cat(each) for each in zip(*parts, strict=True)]
-        return *made, None, None, None, None
+        gradients = parts[0] if len(parts) == 1 else [torch.cat(group) for group in zip(*parts, strict=True)]
+        return *gradients, None, None, None, None
 
 
 def attend_backward(
     grad: Tensor, count: int, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, out: Tensor, lse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the queries, and of the rows' own keys and values: the last ``count`` ones."""
-    own, scale = keys.shape[2] - count, q.shape[-1] ** -0.5
+    own_start, scale = keys.shape[2] - count, q.shape[-1] ** -0.5
     weights = (q @ keys.mT).float().mul_(scale).add_(mask).sub_(lse[..., None]).exp_()
     even = (grad.float() * out.float()).sum(-1, keepdim=True)
     inner = (grad @ values.mT).float().sub_(even).mul_(weights).mul_(scale).to(q.dtype)
-    return inner @ keys, inner[..., own:].mT @ q, weights[..., own:].to(q.dtype).mT @ grad
+    return inner @ keys, inner[..., own_start:].mT @ q, weights[..., own_start:].to(q.dtype).mT @ grad

@@ -97,26 +97,30 @@ class Lesson:
         """
         length, distances = self.ids.shape[1], self.weights.shape[1]
         spots = torch.stack([self.rows * length + self.behind(d + 1) for d in range(distances)], 1)
-        told, index = spots.unique(return_inverse=True)
+        unique_spots, index = spots.unique(return_inverse=True)
         if self.hard:
-            said = places_of(self.ids.flatten()[(told + 1).clamp_max(self.ids.numel() - 1)], self.network.drafted)
-            p = torch.zeros(len(told), len(self.head), dtype=self.dtype, device=told.device)
-            p[torch.arange(len(told), device=told.device), said.clamp_min(0)] = (said >= 0).to(self.dtype)
-            return p, p.new_zeros(len(told), dtype=torch.float32), index
-        states = self.states.flatten(0, 1)[told].to(self.dtype)
-        p, entropy, _ = distributions(lambda some: torch.nn.functional.linear(some, self.head), states, self.dtype)
+            label_places = places_of(
+                self.ids.flatten()[(unique_spots + 1).clamp_max(self.ids.numel() - 1)], self.network.drafted
+            )
+            p = torch.zeros(len(unique_spots), len(self.head), dtype=self.dtype, device=unique_spots.device)
+            p[torch.arange(len(unique_spots), device=unique_spots.device), label_places.clamp_min(0)] = (
+                label_places >= 0
+            ).to(self.dtype)
+            return p, p.new_zeros(len(unique_spots), dtype=torch.float32), index
+        states = self.states.flatten(0, 1)[unique_spots].to(self.dtype)
+        p, entropy, _ = distributions(lambda block: torch.nn.functional.linear(block, self.head), states, self.dtype)
         return p, entropy, index
 
     def loss(self, distance: int, states: Float[Tensor, "positions hidden"]) -> Float[Tensor, ""]:
         """The weighted mean loss of what the target's head says of ``states``, at this distance: KL(target ‖ head) over
         the tokens that can be drafted or, with hard labels, the cross-entropy of the text's own token.
         """
-        told, entropy, every = self._target_probs
-        weights, index = self.weights[:, distance - 1], every[:, distance - 1]
+        target_probs, entropy, indices = self._target_probs
+        weights, index = self.weights[:, distance - 1], indices[:, distance - 1]
         if self.hard:  # a label that cannot be drafted counts nothing
-            weights = weights * (told.sum(-1) > 0)[index]
+            weights = weights * (target_probs.sum(-1) > 0)[index]
         weights = weights / weights.sum().clamp_min(1e-9)
-        return cast(Tensor, HeadDivergence.apply(states.float(), self.head, told, entropy, index, weights))
+        return cast(Tensor, HeadDivergence.apply(states.float(), self.head, target_probs, entropy, index, weights))
 
 
 def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, " drafted"] | None) -> Int[Tensor, "*rows"]:
@@ -216,18 +220,18 @@ class HeadsRun(BorrowingRun):
     ) -> Lesson:  # fmt: skip
         """The batch with these positions to learn from."""
         rows, at = places.T
-        counted = weights[rows, at].to(self.device)
+        lesson_weights = weights[rows, at].to(self.device)
         rows, at = rows.to(self.device), at.to(self.device)
         dtype = torch.bfloat16 if self.recipe.half else torch.float32
         ids = batch.ids.to(self.device)
-        return Lesson(self.network, ids, kept, rows, at, counted, self.recipe.hard_labels, dtype, self.recipe)
+        return Lesson(self.network, ids, kept, rows, at, lesson_weights, self.recipe.hard_labels, dtype, self.recipe)
 
-    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
+    def forward(self, progress: float) -> tuple[Batch, Tensor, Tensor]:
         batch, weights = next_labels(self.feed, self.recipe, self.distances, self.seed, self.step)
         places, seed = (weights[..., 0] > 0).nonzero(), self.seed * 1_000_003 + self.step
-        chosen = torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))
-        chosen = chosen[: self.recipe.positions].sort().values
-        lesson = self.lesson(batch, self.states.read(batch), weights, places[chosen])
+        picks = torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))
+        picks = picks[: self.recipe.positions].sort().values
+        lesson = self.lesson(batch, self.states.read(batch), weights, places[picks])
         with self.half(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # of noise: a resumed run draws the same
             loss = self.entry.loss(lesson)
@@ -241,7 +245,7 @@ class HeadsRun(BorrowingRun):
         for batch in self.held_out:
             states = self.states.read(batch)["states"]
             with self.half():
-                rows = [head(some).argmax(-1) for some in states.flatten(0, 1).split(VALIDATED)]
+                rows = [head(block).argmax(-1) for block in states.flatten(0, 1).split(VALIDATED)]
             out.append(torch.cat(rows).view(states.shape[:2]))
         return out
 
@@ -254,33 +258,33 @@ class HeadsRun(BorrowingRun):
         hits = torch.zeros(self.distances, RANKS)
         for batch, first in zip(self.held_out, self.first_choices, strict=True):
             weights = label_weights(batch, position_weights(batch, 0.0, 0.0, 0, 0), self.distances)
-            kept = self.states.read(batch)
+            stored_states = self.states.read(batch)
             for places in (weights[..., 0] > 0).nonzero().split(VALIDATED):
                 if not len(places):
                     continue
-                lesson = self.lesson(batch, kept, weights, places)
+                lesson = self.lesson(batch, stored_states, weights, places)
                 with self.half():
                     guesses = list(self.entry.guesses(lesson))
                 for i, states in enumerate(guesses):
-                    weighted = lesson.weights[:, i] > 0
-                    n = int(weighted.sum())
-                    best = places_of(first[lesson.rows, lesson.behind(i + 1)], self.network.drafted)[weighted]
+                    has_weight = lesson.weights[:, i] > 0
+                    n = int(has_weight.sum())
+                    best = places_of(first[lesson.rows, lesson.behind(i + 1)], self.network.drafted)[has_weight]
                     total[i] += float(lesson.loss(i + 1, states)) * n
                     count[i] += n
-                    rank = rank_tokens(states[weighted], lesson.head, best).cpu()
+                    rank = rank_tokens(states[has_weight], lesson.head, best).cpu()
                     hits[i] += torch.bincount(rank, minlength=RANKS + 1)[:RANKS]
         return {"held_out_loss": round(float((total / count.clamp_min(1)).sum()), 4), **rank_shares(hits, count)}
 
 
 def rank_tokens(
-    states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], wanted: Int[Tensor, " rows"]
+    states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], targets: Int[Tensor, " rows"]
 ) -> Int[Tensor, " rows"]:
     """The rank of each wanted token (-1: none of the head's) among what the head says; ``RANKS`` where not less."""
-    out, most = list[Tensor](), rows_at_once(states.device)
-    for some, tokens in zip(states.to(head.dtype).split(most), wanted.split(most), strict=True):
-        logits = torch.nn.functional.linear(some, head).float()
+    out, block_size = list[Tensor](), rows_at_once(states.device)
+    for block, tokens in zip(states.to(head.dtype).split(block_size), targets.split(block_size), strict=True):
+        logits = torch.nn.functional.linear(block, head).float()
         out.append(torch.where(tokens < 0, RANKS, rank_of(logits, tokens.clamp_min(0))).clamp_max(RANKS))
-    return torch.cat(out) if out else wanted
+    return torch.cat(out) if out else targets
 
 
 def run_of(entry: HeadKind, states: Path | None = None) -> Any:

@@ -30,8 +30,8 @@ def position_weights(batch: Batch, prompt_share: float, prompt_weight: float, se
     ``prompt_share`` of the prompt's positions, else 0. The choice depends on seed and step alone.
     """
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    chosen = torch.rand(batch.ids.shape, generator=generator) < prompt_share
-    prompt = (batch.kinds == PROMPT) & chosen
+    random_mask = torch.rand(batch.ids.shape, generator=generator) < prompt_share
+    prompt = (batch.kinds == PROMPT) & random_mask
     return (batch.kinds == RESPONSE).float() + prompt * prompt_weight
 
 
@@ -49,21 +49,21 @@ def weighted_loss(
     device = states.device
     weights, labels = weights[:, 1:].to(device), batch.ids[:, 1:].to(device)
     answers = (batch.kinds[:, 1:] == RESPONSE).to(device)
-    wanted = weights > 0
-    read, weights = states[:, :-1][wanted].float(), weights[wanted]
+    mask = weights > 0
+    read, weights = states[:, :-1][mask].float(), weights[mask]
     if isinstance(head, Tensor):
-        loss, losses = cast(Any, HeadCrossEntropy.apply(read, head, labels[wanted], weights / weights.sum()))
-        return loss, losses[answers[wanted]].mean()
-    losses = F.cross_entropy(head(read), labels[wanted], reduction="none")
-    return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
+        loss, losses = cast(Any, HeadCrossEntropy.apply(read, head, labels[mask], weights / weights.sum()))
+        return loss, losses[answers[mask]].mean()
+    losses = F.cross_entropy(head(read), labels[mask], reduction="none")
+    return (losses * weights).sum() / weights.sum(), losses.detach()[answers[mask]].mean()
 
 
 def _logits(
     rows: Float[Tensor, "rows hidden"], head: Float[Tensor, "vocab hidden"], room: Float[Tensor, "most vocab"]
 ) -> Float[Tensor, "rows vocab"]:
     """In fp32, in ``room`` where products are not: memory that is new each time costs more than what is done in it."""
-    made = F.linear(rows, head)
-    return made if made.dtype == torch.float32 else room[: len(rows)].copy_(made)
+    logits = F.linear(rows, head)
+    return logits if logits.dtype == torch.float32 else room[: len(rows)].copy_(logits)
 
 
 def _softmax_in_place(logits: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows 1"]:
@@ -82,8 +82,8 @@ def distributions(
     first choices, both of the logits in fp32.
     """
     probs, entropies, firsts = list[Tensor](), list[Tensor](), list[Tensor]()
-    for some in states.split(rows_at_once(states.device)):
-        logs = head(some).float().log_softmax(-1)
+    for block in states.split(rows_at_once(states.device)):
+        logs = head(block).float().log_softmax(-1)
         firsts.append(logs.argmax(-1))
         p = logs.exp()
         probs.append(p.to(dtype))
@@ -91,24 +91,24 @@ def distributions(
     return torch.cat(probs), torch.cat(entropies), torch.cat(firsts)
 
 
-def rank_of(logits: Float[Tensor, "rows vocab"], wanted: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+def rank_of(logits: Float[Tensor, "rows vocab"], targets: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
     """The rank of each wanted token, from 0: behind those of a larger logit and, where rounding made some alike, those
     of a lower id.
 
     >>> rank_of(torch.tensor([[1.0, 2.0, 2.0, 0.0]] * 2), torch.tensor([1, 2])).tolist()
     [0, 1]
     """
-    own = logits.gather(1, wanted[:, None])
-    before = torch.arange(logits.shape[1], device=logits.device) < wanted[:, None]
-    return ((logits > own) | ((logits == own) & before)).sum(-1)
+    target_logits = logits.gather(1, targets[:, None])
+    is_earlier = torch.arange(logits.shape[1], device=logits.device) < targets[:, None]
+    return ((logits > target_logits) | ((logits == target_logits) & is_earlier)).sum(-1)
 
 
 def divergences(
-    logits: Float[Tensor, "rows vocab"], told: Float[Tensor, "rows vocab"], weights: Float[Tensor, " rows"]
+    logits: Float[Tensor, "rows vocab"], target_probs: Float[Tensor, "rows vocab"], weights: Float[Tensor, " rows"]
 ) -> tuple[Float[Tensor, " rows"], Float[Tensor, "rows vocab"]]:
     """Cross-entropies of rows on a GPU, in fp32, and the slopes of these times ``weights`` by the logits."""
-    logs, told = logits.float().log_softmax(-1), told.float()
-    return -(told * logs).sum(-1), ((logs.exp() - told) * weights[:, None]).to(logits.dtype)
+    logs, target_probs = logits.float().log_softmax(-1), target_probs.float()
+    return -(target_probs * logs).sum(-1), ((logs.exp() - target_probs) * weights[:, None]).to(logits.dtype)
 
 
 class HeadDivergence(torch.autograd.Function):
@@ -121,23 +121,26 @@ class HeadDivergence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, states: Float[Tensor, "rows hidden"], head: Float[Tensor, "vocab hidden"],
-        told: Float[Tensor, "told vocab"], entropy: Float[Tensor, " told"], index: Int[Tensor, " rows"],
+        target_probs: Float[Tensor, "told vocab"], entropy: Float[Tensor, " told"], index: Int[Tensor, " rows"],
         weights: Float[Tensor, " rows"],
     ) -> Float[Tensor, ""]:  # fmt: skip
         read, slopes = states.to(head.dtype), torch.empty_like(states)
-        most, loss = rows_at_once(states.device), states.new_zeros(())
-        rooms = weights.new_empty(2, most, len(head)) if states.device.type == "cpu" else None
-        for start in range(0, len(states), most):
-            rows = slice(start, start + most)
-            own = told[index[rows]]
+        block_size, loss = rows_at_once(states.device), states.new_zeros(())
+        rooms = weights.new_empty(2, block_size, len(head)) if states.device.type == "cpu" else None
+        for start in range(0, len(states), block_size):
+            rows = slice(start, start + block_size)
+            block_probs = target_probs[index[rows]]
             if rooms is None:
-                apart, slope = divergences(F.linear(read[rows], head), own, weights[rows])
+                divergence, slope = divergences(F.linear(read[rows], head), block_probs, weights[rows])
             else:
-                logits, own = _logits(read[rows], head, rooms[0]), rooms[1, : len(own)].copy_(own)
-                told_of = (own[:, None] @ logits[..., None])[:, 0, 0]
-                apart = _softmax_in_place(logits)[:, 0] - told_of
-                slope = logits.sub_(own).mul_(weights[rows, None])
-            loss += ((apart - entropy[index[rows]]) * weights[rows]).sum()
+                logits, block_probs = (
+                    _logits(read[rows], head, rooms[0]),
+                    rooms[1, : len(block_probs)].copy_(block_probs),
+                )
+                told_of = (block_probs[:, None] @ logits[..., None])[:, 0, 0]
+                divergence = _softmax_in_place(logits)[:, 0] - told_of
+                slope = logits.sub_(block_probs).mul_(weights[rows, None])
+            loss += ((divergence - entropy[index[rows]]) * weights[rows]).sum()
             slopes[rows] = (slope.to(head.dtype) @ head).to(slopes.dtype)
         ctx.save_for_backward(slopes)
         return loss
@@ -158,14 +161,16 @@ class HeadCrossEntropy(torch.autograd.Function):
         labels: Int[Tensor, " rows"], weights: Float[Tensor, " rows"],
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " rows"]]:  # fmt: skip
         read, slopes, losses = states.to(head.dtype), torch.empty_like(states), weights.new_empty(len(states))
-        most = rows_at_once(states.device)
-        room = weights.new_empty(most, len(head))
-        for start in range(0, len(states), most):
-            rows = slice(start, start + most)
-            logits, own = _logits(read[rows], head, room), labels[rows, None]
-            chosen = logits.gather(1, own)
-            losses[rows] = (_softmax_in_place(logits) - chosen)[:, 0]
-            slope = logits.scatter_add_(1, own, logits.new_full(own.shape, -1.0)).mul_(weights[rows, None])
+        block_size = rows_at_once(states.device)
+        room = weights.new_empty(block_size, len(head))
+        for start in range(0, len(states), block_size):
+            rows = slice(start, start + block_size)
+            logits, block_labels = _logits(read[rows], head, room), labels[rows, None]
+            label_logits = logits.gather(1, block_labels)
+            losses[rows] = (_softmax_in_place(logits) - label_logits)[:, 0]
+            slope = logits.scatter_add_(1, block_labels, logits.new_full(block_labels.shape, -1.0)).mul_(
+                weights[rows, None]
+            )
             slopes[rows] = (slope.to(head.dtype) @ head).to(slopes.dtype)
         ctx.save_for_backward(slopes)
         ctx.mark_non_differentiable(losses)
@@ -180,11 +185,11 @@ def commonest(documents: Iterable[Document], config: Any, generation: Any) -> In
     """The ``config.draft_vocab`` tokens that answers and prompts hold most often, then those with low ids, which
     tokenizers learn first; and all that end a text, as ``generation`` names them. Ascending.
     """
-    ids, kinds = (torch.tensor([*chain(*some)]) for some in zip(*((d.ids, d.kinds) for d in documents), strict=True))
-    seen = torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1).double(), minlength=config.vocab)
-    seen -= torch.arange(config.vocab) * 1e-9
-    seen[list(token_ids(generation.eos_token_id))] = math.inf
-    return seen.topk(config.draft_vocab).indices.sort().values.to(torch.int32)
+    ids, kinds = (torch.tensor([*chain(*parts)]) for parts in zip(*((d.ids, d.kinds) for d in documents), strict=True))
+    frequencies = torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1).double(), minlength=config.vocab)
+    frequencies -= torch.arange(config.vocab) * 1e-9
+    frequencies[list(token_ids(generation.eos_token_id))] = math.inf
+    return frequencies.topk(config.draft_vocab).indices.sort().values.to(torch.int32)
 
 
 class Optimisers:
@@ -206,8 +211,8 @@ class Optimisers:
         return [optimiser.state_dict() for optimiser in self.optimisers]
 
     def load(self, state: list[dict[str, Any]]) -> None:
-        for optimiser, kept in zip(self.optimisers, state, strict=True):
-            optimiser.load_state_dict(kept)
+        for optimiser, optimiser_state in zip(self.optimisers, state, strict=True):
+            optimiser.load_state_dict(optimiser_state)
 
 
 def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.AdamW:
@@ -220,11 +225,11 @@ def muon_and_adamw(
 ) -> Optimisers:
     """Muon for the matrices in ``layers``, AdamW for all else of ``model``; ``half`` iterates in bf16."""
     matrices = [p for p in layers.parameters() if p.ndim == 2]
-    others = [p for p in model.parameters() if not any(p is m for m in matrices)]
+    vectors = [p for p in model.parameters() if not any(p is m for m in matrices)]
     dtype = torch.bfloat16 if half else torch.float32
-    return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=dtype), adamw(others, vector_rate))
+    return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=dtype), adamw(vectors, vector_rate))
 
 
-def cosine_factor(step: int, done: float, warmup_steps: int) -> float:
+def cosine_factor(step: int, share: float, warmup_steps: int) -> float:
     """Of the learning rates: linear warm-up, then a cosine to 0 over the whole budget."""
-    return min(1.0, (step + 1) / warmup_steps) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+    return min(1.0, (step + 1) / warmup_steps) * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))

@@ -70,12 +70,12 @@ class TrainingRun:
         """The batches of one chunk of the data, of seed and number alone."""
         raise NotImplementedError
 
-    def factor(self, done: float) -> float:
-        """Of the learning rates, where ``done`` of the budget is spent."""
+    def factor(self, share: float) -> float:
+        """Of the learning rates, where ``share`` of the budget is spent."""
         raise NotImplementedError
 
-    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
-        """The next batch, where ``done`` of the budget is spent; its loss to step down, and the one that is told."""
+    def forward(self, share: float) -> tuple[Batch, Tensor, Tensor]:
+        """The next batch, where ``share`` of the budget is spent; its loss to step down, and the one that is told."""
         raise NotImplementedError
 
     def validate(self) -> dict[str, Any]:
@@ -95,12 +95,14 @@ class TrainingRun:
         if not resume:
             raise UserError(f"{self.folder} holds a run: resume it, or give another folder with --out")
         state = torch.load(self.folder / CHECKPOINT, weights_only=True, map_location=self.device)
-        earlier = state.get("settings", state)  # the bundled target's checkpoints had their seed beside the rest
+        earlier_settings = state.get(
+            "settings", state
+        )  # the bundled target's checkpoints had their seed beside the rest
         usual = {field.name: field.default for field in fields(self.recipe)}  # of settings that it does not know yet
         for setting, value in self.settings.items():
-            if setting not in ("bf16", "fast") and earlier.get(setting, usual.get(setting)) != value:
+            if setting not in ("bf16", "fast") and earlier_settings.get(setting, usual.get(setting)) != value:
                 raise UserError(
-                    f"the run in {self.folder} has {setting} {earlier.get(setting)!r}, not {value!r}: "
+                    f"the run in {self.folder} has {setting} {earlier_settings.get(setting)!r}, not {value!r}: "
                     "give the same again, or another folder with --out"
                 )
         self.trained.load_state_dict(state[self.stored])
@@ -129,14 +131,14 @@ class TrainingRun:
 
     # --- learning
 
-    def train_step(self, done: float) -> float:
-        """One optimiser step, where ``done`` of the budget is spent; gives the loss that is told.
+    def train_step(self, share: float) -> float:
+        """One optimiser step, where ``share`` of the budget is spent; gives the loss that is told.
 
         Raises UserError, which says where, if the loss or the gradient is no number any more.
         """
-        started = time.perf_counter()
-        batch, loss, shown = self.forward(done)
-        factor = self.factor(done)
+        start_s = time.perf_counter()
+        batch, loss, shown_loss = self.forward(share)
+        factor = self.factor(share)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
         if not (math.isfinite(float(loss.detach())) and math.isfinite(float(norm))):
@@ -146,24 +148,24 @@ class TrainingRun:
                 + (f"{self.folder} holds the good checkpoint of step {self.saved_step:,}" if self.saved_step else
                    "nothing was saved yet")
             )  # fmt: skip
-        self.loss = float(shown.detach())
+        self.loss = float(shown_loss.detach())
         self.optimisers.step(factor)
         self.step += 1
         self.tokens += batch.tokens
-        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, self.loss)
+        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - start_s, self.loss)
         return self.loss
 
-    def log(self, done: float) -> dict[str, Any]:
+    def log(self, share: float) -> dict[str, Any]:
         """Validate, and add a line to ``log.jsonl``."""
-        started = time.perf_counter()
+        start_s = time.perf_counter()
         numbers = self.validate()
-        self.seconds += time.perf_counter() - started
+        self.seconds += time.perf_counter() - start_s
         line = {
             **{name: getattr(self, name) for name in self.counted},
             "seconds": round(self.seconds, 1),
             "loss": round(self.pace.loss, 4),
             **numbers,
-            "lr_factor": round(self.factor(done), 4),
+            "lr_factor": round(self.factor(share), 4),
             "tokens_per_second": round(self.pace.tokens_per_second),
         }
         with contextlib.suppress(OSError):
@@ -171,26 +173,28 @@ class TrainingRun:
         self.logged_step = self.step
         return line
 
-    def progress(self, done: float, logged: dict[str, Any] | None = None, warning: str = "") -> Progress:
+    def progress(self, share: float, logged: dict[str, Any] | None = None, warning: str = "") -> Progress:
         """The state for a progress bar."""
         rate = self.pace.tokens_per_second
-        return Progress(self.step, self.tokens, self.seconds, done, self.loss, rate, logged, warning)
+        return Progress(self.step, self.tokens, self.seconds, share, self.loss, rate, logged, warning)
 
     def advance(
-        self, spent: Callable[[], float], save: Callable[[], str | None], save_minutes: float,
+        self, spent_share: Callable[[], float], save: Callable[[], str | None], save_minutes: float,
         progress: Callable[[Progress], None] | None,
     ) -> None:  # fmt: skip
-        """Learn until all of the budget is ``spent``; every so many minutes ``save``, which gives what to warn of."""
-        saved = time.monotonic()
-        while (done := spent()) < 1:
-            self.train_step(done)
-            logged = self.log(done) if self.step % self.log_steps == 0 else None
+        """Learn until all of the budget is ``spent_share``; every so many minutes ``save``, which gives what to warn
+        of.
+        """
+        save_time = time.monotonic()
+        while (share := spent_share()) < 1:
+            self.train_step(share)
+            logged = self.log(share) if self.step % self.log_steps == 0 else None
             warning = None
-            if time.monotonic() - saved > save_minutes * 60:
+            if time.monotonic() - save_time > save_minutes * 60:
                 warning = save()
-                saved = time.monotonic()
+                save_time = time.monotonic()
             if progress is not None:
-                progress(self.progress(done, logged, warning or ""))
+                progress(self.progress(share, logged, warning or ""))
 
 
 class PartRun(TrainingRun):
@@ -226,9 +230,15 @@ class PartRun(TrainingRun):
         if self.origin is None or self.step:
             return
         part = read_part_for(self.origin, self.kind, self.key, self.name)
-        theirs, mine = part.config.to_json(), self.config.to_json()
-        if other := [f"{name} {theirs[name]!r}, not {mine[name]!r}" for name in mine if theirs[name] != mine[name]]:
-            raise UserError(f"the part in {self.origin} has {'; '.join(other)}: give the options it was made with")
+        part_config, run_config = part.config.to_json(), self.config.to_json()
+        if differences := [
+            f"{name} {part_config[name]!r}, not {run_config[name]!r}"
+            for name in run_config
+            if part_config[name] != run_config[name]
+        ]:
+            raise UserError(
+                f"the part in {self.origin} has {'; '.join(differences)}: give the options it was made with"
+            )
         self.trained.load_state_dict(part_weights(self.origin))
         self.tokens = training_facts(part.training).get("tokens", 0)
 
@@ -254,17 +264,17 @@ class PartRun(TrainingRun):
 # --- the loop
 
 
-def budget(**most: float | None) -> Callable[[TrainingRun], float]:
+def budget(**maxima: float | None) -> Callable[[TrainingRun], float]:
     """The share of a budget that a run has spent; the one of these that is a number counts: ``minutes`` (computing
     time), ``steps`` or ``tokens``. Raises ValueError where it is not exactly one.
     """
-    limits = {name: value for name, value in most.items() if value is not None}
+    limits = {name: value for name, value in maxima.items() if value is not None}
     if len(limits) != 1:
-        got = ", ".join(f"{name}={value}" for name, value in most.items())
-        raise ValueError(f"give either {' or '.join(most)}, not both or none: got {got}")
+        arguments = ", ".join(f"{name}={value}" for name, value in maxima.items())
+        raise ValueError(f"give either {' or '.join(maxima)}, not both or none: got {arguments}")
     [(unit, limit)] = limits.items()
-    counter, each = {"minutes": ("seconds", 60), "steps": ("step", 1), "tokens": ("tokens", 1)}[unit]
-    return lambda run: getattr(run, counter) / (each * limit)
+    counter, unit_size = {"minutes": ("seconds", 60), "steps": ("step", 1), "tokens": ("tokens", 1)}[unit]
+    return lambda run: getattr(run, counter) / (unit_size * limit)
 
 
 def train(
@@ -287,18 +297,18 @@ def train(
     lowest, which is in the run's folder until then. Raises UserError for settings other than the checkpoint's, for an
     end that cannot be written, and where the loss is no number any more.
     """
-    spent = budget(minutes=minutes, steps=steps)
+    spent_share = budget(minutes=minutes, steps=steps)
     run.open(resume)
     lowest = BestPart(run) if best else None
 
-    def tell(now: Progress) -> None:
-        if lowest is not None and now.logged is not None:
-            lowest.see(now.logged)
+    def tell(report: Progress) -> None:
+        if lowest is not None and report.logged is not None:
+            lowest.see(report.logged)
         if progress is not None:
-            progress(now)
+            progress(report)
 
     try:
-        run.advance(lambda: spent(run), lambda: try_to_save(run), checkpoint_minutes, tell)
+        run.advance(lambda: spent_share(run), lambda: try_to_save(run), checkpoint_minutes, tell)
     except KeyboardInterrupt:
         if not try_to_save(run) and lowest is not None:
             lowest.put_in_place(run.folder / "part")

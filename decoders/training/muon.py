@@ -48,15 +48,17 @@ class Muon(torch.optim.Optimizer):
                 if matrix.grad is not None:
                     same_shape[matrix.shape].append(matrix)
             for shape, matrices in same_shape.items():
-                wanted = []
+                directions = []
                 for matrix in matrices:
                     state = self.state[matrix]
                     if not state:
                         state["momentum"] = torch.zeros_like(matrix)
                     assert matrix.grad is not None
                     state["momentum"].lerp_(matrix.grad, 1 - group["momentum"])
-                    wanted.append(matrix.grad.lerp(state["momentum"], group["momentum"]))
+                    directions.append(matrix.grad.lerp(state["momentum"], group["momentum"]))
                 scale = max(1.0, shape[0] / shape[1]) ** 0.5
-                for matrix, update in zip(matrices, orthogonalise(torch.stack(wanted), dtype=self.dtype), strict=True):
+                for matrix, update in zip(
+                    matrices, orthogonalise(torch.stack(directions), dtype=self.dtype), strict=True
+                ):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"])
                     matrix.add_(update, alpha=-group["lr"] * scale)

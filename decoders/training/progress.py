@@ -109,11 +109,11 @@ class LogFile:
     def cut(self, step: int) -> None:
         """Drop what a resumed run will log again: lines after ``step``."""
         if self.path.exists():
-            kept = [line for line in self.lines() if line["step"] <= step]
-            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+            kept_lines = [line for line in self.lines() if line["step"] <= step]
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept_lines))
 
-    def sample(self, most: int = 100) -> list[dict[str, Any]]:
-        """About ``most`` lines, evenly taken, and the last one."""
+    def sample(self, count: int = 100) -> list[dict[str, Any]]:
+        """About ``count`` lines, evenly taken, and the last one."""
         lines = self.lines()
-        thin = lines[:: max(1, math.ceil(len(lines) / most))]
+        thin = lines[:: max(1, math.ceil(len(lines) / count))]
         return thin if not lines or thin[-1] == lines[-1] else [*thin, lines[-1]]

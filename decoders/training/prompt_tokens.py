@@ -97,10 +97,10 @@ def label_weights(
     kinds = torch.cat([batch.kinds, torch.full((rows, distances + 1), IGNORED)], 1)
     following = torch.cat([weights, weights.new_zeros(rows, 1)], 1)[:, 1:]
     first, out = kinds[:, 1 : length + 1], []
-    same = first != IGNORED
+    same_answer = first != IGNORED
     for distance in range(1, distances + 1):
-        same = same & (kinds[:, distance + 1 : distance + 1 + length] == first)
-        out.append(following * same)
+        same_answer = same_answer & (kinds[:, distance + 1 : distance + 1 + length] == first)
+        out.append(following * same_answer)
     return torch.stack(out, -1)
 
 
@@ -122,29 +122,29 @@ def rank_shares(
     """Shares of ``count`` guesses per distance that hit by each rank, by the first, and by one of the first 5."""
     ranks = (hits / count.clamp_min(1)[:, None]).tolist()
     return {
-        **{f"top{most}": [round(sum(row[:most]), 4) for row in ranks] for most in (1, 5)},
+        **{f"top{top_k}": [round(sum(row[:top_k]), 4) for row in ranks] for top_k in (1, 5)},
         "ranks": [[round(share, 4) for share in row] for row in ranks],
     }
 
 
 def choose_points(
-    weights: Float[Tensor, "rows length distances"], most: int, chunk: int, generator: torch.Generator
+    weights: Float[Tensor, "rows length distances"], limit: int, chunk: int, generator: torch.Generator
 ) -> Points:
-    """At most ``most`` of the positions whose nearest guess counts, at random, in chunks of ``chunk`` points of one
+    """At most ``limit`` of the positions whose nearest guess counts, at random, in chunks of ``chunk`` points of one
     document each.
     """
     places = (weights[..., 0] > 0).nonzero()
-    if len(places) > most:
-        places = places[torch.randperm(len(places), generator=generator)[:most].sort().values]
-    batch, at, kept = [], [], []
+    if len(places) > limit:
+        places = places[torch.randperm(len(places), generator=generator)[:limit].sort().values]
+    batch, at, chunk_weights = [], [], []
     for row in places[:, 0].unique().tolist():
-        mine = places[places[:, 0] == row, 1]
-        filling = -len(mine) % chunk
-        mine_weights = F.pad(weights[row, mine], (0, 0, 0, filling))
-        batch += [row] * ((len(mine) + filling) // chunk)
-        at.append(F.pad(mine, (0, filling), value=int(mine[-1])).view(-1, chunk))
-        kept.append(mine_weights.view(-1, chunk, weights.shape[-1]))
-    return Points(torch.tensor(batch), torch.cat(at), torch.cat(kept))
+        row_places = places[places[:, 0] == row, 1]
+        filling = -len(row_places) % chunk
+        mine_weights = F.pad(weights[row, row_places], (0, 0, 0, filling))
+        batch += [row] * ((len(row_places) + filling) // chunk)
+        at.append(F.pad(row_places, (0, filling), value=int(row_places[-1])).view(-1, chunk))
+        chunk_weights.append(mine_weights.view(-1, chunk, weights.shape[-1]))
+    return Points(torch.tensor(batch), torch.cat(at), torch.cat(chunk_weights))
 
 
 def divergence(
@@ -156,9 +156,9 @@ def divergence(
     >>> round(float(divergence(labels, torch.tensor([0]), guesses)), 3)
     0.511
     """
-    told = labels.log_softmax(-1)
-    p = told.exp()
-    certainty = (p * told).sum(-1)
+    log_p = labels.log_softmax(-1)
+    p = log_p.exp()
+    certainty = (p * log_p).sum(-1)
     return certainty[index] - (p[index] * guesses.log_softmax(-1)).sum(-1)
 
 
@@ -176,17 +176,17 @@ class Run(PartRun):
         self.config = config_of(recipe, ModelShape.of(model.config))
         super().__init__(kind, folder, model, name, source, recipe, seed)
         self.target = FrozenTarget(model, fast=recipe.fast, dtype=torch.bfloat16 if recipe.half else None)
-        every = range(ModelShape.of(model.config).layers)
-        self.states = shelf.open(model, every) if shelf is not None and recipe.half else None
+        layers = range(ModelShape.of(model.config).layers)
+        self.states = shelf.open(model, layers) if shelf is not None and recipe.half else None
         self.trained = self.prompts = initial(self.config, self.target, seed)
         self.optimisers = Optimisers(adamw(self.prompts.parameters(), recipe.rate))
         self.kl = torch.compile(divergence, dynamic=True) if recipe.fast else divergence
         m, n = recipe.tokens, recipe.vectors
         self.chunk = max(1, CHUNK_ROWS // self.config.rows)  # points
         group = torch.from_numpy(visibility(self.config))
-        before = torch.eye(m, dtype=torch.bool).repeat_interleave(n, 0).repeat_interleave(recipe.prefix, 1)
-        own = torch.block_diag(*[group] * self.chunk).bool()
-        self.own = torch.cat([before.repeat(self.chunk, 1), own], 1).to(self.device)
+        prefix_mask = torch.eye(m, dtype=torch.bool).repeat_interleave(n, 0).repeat_interleave(recipe.prefix, 1)
+        group_mask = torch.block_diag(*[group] * self.chunk).bool()
+        self.own = torch.cat([prefix_mask.repeat(self.chunk, 1), group_mask], 1).to(self.device)
         self.offsets = torch.arange(1, m + 1).repeat_interleave(n).to(self.device)
         self.points = 0
 
@@ -194,17 +194,17 @@ class Run(PartRun):
     def facts(self) -> dict[str, Any]:
         return {"training_tokens": self.tokens, "points": self.points}
 
-    def second(self, done: float) -> bool:
+    def second(self, share: float) -> bool:
         """True once the second stage has begun, in which a head is learnt."""
-        return self.recipe.head == TWO_STAGES and done >= FIRST_STAGE
+        return self.recipe.head == TWO_STAGES and share >= FIRST_STAGE
 
-    def factor(self, done: float) -> float:
+    def factor(self, share: float) -> float:
         """A cosine over the budget, or over each of two stages."""
         if self.recipe.head != TWO_STAGES:
-            return cosine_factor(self.step, done, 1)
-        if not self.second(done):
-            return cosine_factor(self.step, done / FIRST_STAGE, 1)
-        return SECOND_RATE * cosine_factor(self.step, (done - FIRST_STAGE) / (1 - FIRST_STAGE), 1)
+            return cosine_factor(self.step, share, 1)
+        if not self.second(share):
+            return cosine_factor(self.step, share / FIRST_STAGE, 1)
+        return SECOND_RATE * cosine_factor(self.step, (share - FIRST_STAGE) / (1 - FIRST_STAGE), 1)
 
     # --- learning
 
@@ -221,22 +221,22 @@ class Run(PartRun):
         """The states that the head reads of the prompt tokens at the points in use, the text's positions (rows joined)
         behind which the target's own distributions are labels, and which of these belongs to each guess.
         """
-        used, m, n = points.mask, self.recipe.tokens, self.recipe.vectors
-        chunks, each = points.at.shape
-        x = self.prompts.embeddings.flatten(0, 1).expand(chunks, each, -1, -1).flatten(1, 2)
+        mask, m, n = points.mask, self.recipe.tokens, self.recipe.vectors
+        chunks, chunk_size = points.at.shape
+        x = self.prompts.embeddings.flatten(0, 1).expand(chunks, chunk_size, -1, -1).flatten(1, 2)
         parents = points.at[..., None].expand(-1, -1, len(self.offsets))
         places = Places(points.batch, parents.flatten(1), (parents + self.offsets).flatten(1))
         states = self.target.look(x, text, places, self.own, self.prompts.prefix, self.prompts.joining)
-        states = states.unflatten(1, (each, -1))[used].unflatten(1, (m, n))
+        states = states.unflatten(1, (chunk_size, -1))[mask].unflatten(1, (m, n))
         # a head is linear: it commutes with the sum over vectors
         if self.prompts.weights is None:
-            joined = states.mean(2)
+            head_inputs = states.mean(2)
         else:
-            joined = torch.einsum("pmnh,n->pmh", states, self.prompts.weights)
+            head_inputs = torch.einsum("pmnh,n->pmh", states, self.prompts.weights)
         length = text.states.shape[1]
-        spots = points.at[used][:, None] + torch.arange(1, m + 1, device=self.device)
+        spots = points.at[mask][:, None] + torch.arange(1, m + 1, device=self.device)
         spots = points.rows * length + spots.clamp_max(length - 1)
-        return joined, *spots.unique(return_inverse=True)
+        return head_inputs, *spots.unique(return_inverse=True)
 
     def guess(
         self, ids: Int[Tensor, "rows length"], points: Points, text: Text | None = None
@@ -245,10 +245,10 @@ class Run(PartRun):
         these belongs to each guess.
         """
         text = self.target.read(ids) if text is None else text
-        joined, told, index = self.look(text, points)
+        head_inputs, label_places, index = self.look(text, points)
         with torch.no_grad():
-            labels = self.target.head(text.states.flatten(0, 1)[told])
-        return self.target.head(joined, self.prompts.head), labels, index
+            labels = self.target.head(text.states.flatten(0, 1)[label_places])
+        return self.target.head(head_inputs, self.prompts.head), labels, index
 
     def losses(
         self, ids: Tensor, points: Points, hard: bool, text: Text | None = None
@@ -257,9 +257,9 @@ class Run(PartRun):
         guesses, labels, index = self.guess(ids, points, text)
         if not hard:
             return self.kl(labels, index.flatten(), guesses.flatten(0, 1)).view(index.shape)
-        after = points.at[points.mask][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
-        said = ids[points.rows, after.clamp_max(ids.shape[1] - 1)]
-        return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none")
+        positions = points.at[points.mask][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
+        target_ids = ids[points.rows, positions.clamp_max(ids.shape[1] - 1)]
+        return F.cross_entropy(guesses.transpose(1, 2), target_ids, reduction="none")
 
     def shares(self, points: Points) -> Float[Tensor, "used distances"]:
         """The weight of each loss in Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
@@ -267,13 +267,13 @@ class Run(PartRun):
         decay = self.recipe.alpha ** torch.arange(self.recipe.tokens, device=weights.device)
         return weights / weights.sum(0).clamp_min(1e-9) * decay / self.recipe.tokens
 
-    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
+    def forward(self, share: float) -> tuple[Batch, Tensor, Tensor]:
         batch, weights = next_labels(self.feed, self.recipe, self.recipe.tokens, self.seed, self.step)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-        most = max(1, self.recipe.rows // self.config.rows)
-        points = _move(choose_points(weights, most, self.chunk, generator), self.device)
+        limit = max(1, self.recipe.rows // self.config.rows)
+        points = _move(choose_points(weights, limit, self.chunk, generator), self.device)
         if self.prompts.head is not None:
-            self.prompts.head.requires_grad_(self.recipe.head == ONE_STAGE or self.second(done))
+            self.prompts.head.requires_grad_(self.recipe.head == ONE_STAGE or self.second(share))
         self.points += int(points.mask.sum())
         loss = self._loss(batch, self.read(batch), points)
         return batch, loss, loss
@@ -283,10 +283,10 @@ class Run(PartRun):
         if self.recipe.hard_labels or self.prompts.head is not None or head.bias is not None:
             losses = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels, text)
             return (losses * self.shares(points)).sum()
-        joined, told, index = self.look(text, points)
-        p, entropy, _ = distributions(self.target.head, text.states.flatten(0, 1)[told], self.target.dtype)
+        head_inputs, label_places, index = self.look(text, points)
+        p, entropy, _ = distributions(self.target.head, text.states.flatten(0, 1)[label_places], self.target.dtype)
         shares = self.shares(points).flatten()
-        states = joined.flatten(0, 1)
+        states = head_inputs.flatten(0, 1)
         return cast(Tensor, HeadDivergence.apply(states, head.weight, p, entropy, index.flatten(), shares))
 
     @torch.no_grad()
@@ -300,19 +300,21 @@ class Run(PartRun):
             weights = label_weights(batch, position_weights(batch, 0.0, 0.0, 0, 0), m)
             if not bool((weights[..., 0] > 0).any()):
                 continue
-            every = choose_points(weights, weights.numel(), self.chunk, torch.Generator())
+            all_points = choose_points(weights, weights.numel(), self.chunk, torch.Generator())
             text = self.read(batch)
             step = max(1, self.recipe.rows // (self.config.rows * self.chunk))
-            for start in range(0, len(every.batch), step):
+            for start in range(0, len(all_points.batch), step):
                 part = slice(start, start + step)
-                points = _move(Points(every.batch[part], every.at[part], every.weights[part]), self.device)
+                points = _move(
+                    Points(all_points.batch[part], all_points.at[part], all_points.weights[part]), self.device
+                )
                 losses, rank = self._compare(text, points)
-                counted = points.weights[points.mask] > 0
+                weight_mask = points.weights[points.mask] > 0
                 for i in range(m):
-                    chosen = counted[:, i]
-                    total[i] += losses[chosen, i].sum().cpu()
-                    count[i] += chosen.sum().cpu()
-                    hits[i] += torch.bincount(rank[chosen, i].clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
+                    counted_rows = weight_mask[:, i]
+                    total[i] += losses[counted_rows, i].sum().cpu()
+                    count[i] += counted_rows.sum().cpu()
+                    hits[i] += torch.bincount(rank[counted_rows, i].clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
         decay = self.recipe.alpha ** torch.arange(m)
         return {
             "held_out_loss": round(float((total / count.clamp_min(1) * decay).sum() / m), 4),
@@ -324,13 +326,15 @@ class Run(PartRun):
         self, text: Text, points: Points
     ) -> tuple[Float[Tensor, "used distances"], Int[Tensor, "used distances"]]:
         """KL(target ‖ guess) of each guess, and the rank it gives the target's first choice; a few rows at a time."""
-        joined, told, index = self.look(text, points)
-        p, entropy, first = distributions(self.target.head, text.states.flatten(0, 1)[told], torch.float32)
-        losses, ranks, most = list[Tensor](), list[Tensor](), rows_at_once(self.device)
-        for some, mine in zip(joined.flatten(0, 1).split(most), index.flatten().split(most), strict=True):
-            logits = self.target.head(some, self.prompts.head)
-            losses.append(logits.logsumexp(-1) - (p[mine] * logits).sum(-1) - entropy[mine])
-            ranks.append(rank_of(logits, first[mine]))
+        head_inputs, label_places, index = self.look(text, points)
+        p, entropy, first = distributions(self.target.head, text.states.flatten(0, 1)[label_places], torch.float32)
+        losses, ranks, batch_rows = list[Tensor](), list[Tensor](), rows_at_once(self.device)
+        for part_states, part_index in zip(
+            head_inputs.flatten(0, 1).split(batch_rows), index.flatten().split(batch_rows), strict=True
+        ):
+            logits = self.target.head(part_states, self.prompts.head)
+            losses.append(logits.logsumexp(-1) - (p[part_index] * logits).sum(-1) - entropy[part_index])
+            ranks.append(rank_of(logits, first[part_index]))
         return torch.cat(losses).view(index.shape), torch.cat(ranks).view(index.shape)
 
 
@@ -340,18 +344,18 @@ def initial(config: PromptConfig, target: FrozenTarget, seed: int) -> PromptToke
     token alone, at position 0, would leave in the cache; a head is the target's.
     """
     table = target.embedding
-    made = PromptTokens(config).to(table.device)
+    prompt_tokens = PromptTokens(config).to(table.device)
     generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randint(len(table), (config.tokens, config.vectors), generator=generator)
-    made.embeddings.copy_(table[chosen.to(table.device)].float())
-    if made.prefix is not None:
+    token_ids = torch.randint(len(table), (config.tokens, config.vectors), generator=generator)
+    prompt_tokens.embeddings.copy_(table[token_ids.to(table.device)].float())
+    if prompt_tokens.prefix is not None:
         ids = torch.randint(len(table), (config.tokens * config.prefix, 1), generator=generator)
         for layer, kv in enumerate(target.read(ids.to(table.device)).kvs):
-            for mine, theirs in zip(made.prefix, kv, strict=True):
-                mine[layer] = theirs[:, :, 0].transpose(0, 1)
-    if made.head is not None:
-        made.head.copy_(target.own_head.weight)
-    return made
+            for parameter, cache_part in zip(prompt_tokens.prefix, kv, strict=True):
+                parameter[layer] = cache_part[:, :, 0].transpose(0, 1)
+    if prompt_tokens.head is not None:
+        prompt_tokens.head.copy_(target.own_head.weight)
+    return prompt_tokens
 
 
 def _move(points: Points, device: torch.device) -> Points:

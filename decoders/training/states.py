@@ -86,21 +86,21 @@ class States:
         lengths = (batch.kinds != IGNORED).sum(1).tolist()
         documents = [row[:length] for row, length in zip(batch.ids, lengths, strict=True)]
         names = {*self._shapes(0, self.kv_layers)}
-        kept = [self._read(document, names) for document in documents]
-        new = [i for i, one in enumerate(kept) if not names <= {*one}]
+        entries = [self._read(document, names) for document in documents]
+        new = [i for i, record in enumerate(entries) if not names <= {*record}]
         if new:
             length = max(lengths[i] for i in new)
-            for i, one in zip(new, self._make(batch.ids[new, :length], [lengths[i] for i in new]), strict=True):
-                kept[i] = one
-                self._write(documents[i], {**self._read(documents[i]), **one})  # what other parts want of it stays
+            for i, entry in zip(new, self._make(batch.ids[new, :length], [lengths[i] for i in new]), strict=True):
+                entries[i] = entry
+                self._write(documents[i], {**self._read(documents[i]), **entry})  # what other parts want of it stays
         device, length = self.model.device, batch.ids.shape[1]
         out = {
-            name: torch.zeros(len(kept), *shape, dtype=self.dtype, device=device)
+            name: torch.zeros(len(entries), *shape, dtype=self.dtype, device=device)
             for name, shape in self._shapes(length, self.kv_layers).items()
         }
-        for i, one in enumerate(kept):
+        for i, entry in enumerate(entries):
             for name, tensor in out.items():
-                part = one[name].to(device, tensor.dtype)
+                part = entry[name].to(device, tensor.dtype)
                 tensor[i, ..., : part.shape[-2], :] = part
         return out
 
@@ -151,17 +151,17 @@ class States:
         except (OSError, SafetensorError):
             return {}
 
-    def _write(self, document: Tensor, one: dict[str, Tensor]) -> None:
+    def _write(self, document: Tensor, entry: dict[str, Tensor]) -> None:
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        self.bytes += sum(tensor.nbytes for tensor in one.values())
+        self.bytes += sum(tensor.nbytes for tensor in entry.values())
         if self.bytes > self.most_bytes:
             return
         place = self._place(document)
         new = place.with_suffix(".new")
         try:
-            save_file(one, new)
+            save_file(entry, new)
             new.replace(place)
         except (OSError, SafetensorError):
             if not self.whole:

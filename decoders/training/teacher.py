@@ -34,13 +34,13 @@ class Teacher(nn.Module):
         return self._run(ids, whole=False)[1:]
 
     def teach(
-        self, ids: Int[Tensor, "batch length"], wanted: Bool[Tensor, "batch before"]
+        self, ids: Int[Tensor, "batch length"], mask: Bool[Tensor, "batch before"]
     ) -> tuple[Float[Tensor, "chosen vocab"], list[KeysValues], tuple[Tensor, Tensor] | None]:
         """The target's logits after the wanted positions (of all but the last), and what ``forward`` gives."""
         if not self.kv_layers:
-            return self.model(input_ids=ids, use_cache=False).logits[:, :-1][wanted].float(), [], None
+            return self.model(input_ids=ids, use_cache=False).logits[:, :-1][mask].float(), [], None
         x, kvs, rotary = self._run(ids, whole=True)
-        states = self.model.model.norm(x)[:, :-1][wanted]
+        states = self.model.model.norm(x)[:, :-1][mask]
         return self.model.get_output_embeddings()(states).float(), kvs, rotary
 
     def _run(

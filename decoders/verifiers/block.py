@@ -64,9 +64,9 @@ def block_acceptance(joint: Float[Tensor, " nodes"], mass: Float[Tensor, " draft
     >>> block_acceptance(torch.tensor([1.0, 0.5, 0.75]), torch.tensor([0.3, 0.25])).tolist()
     [1.0, 0.3333333333333333, 0.75]
     """
-    before, mass = joint[:-1].double(), mass.double()
-    some = torch.where(before < 1, mass / (mass + 1 - before).clamp_min(1e-300), 1.0)
-    return torch.cat([some, joint[-1:].double()])
+    earlier_joint, mass = joint[:-1].double(), mass.double()
+    acceptances = torch.where(earlier_joint < 1, mass / (mass + 1 - earlier_joint).clamp_min(1e-300), 1.0)
+    return torch.cat([acceptances, joint[-1:].double()])
 
 
 class BlockVerifier(ResidualVerifier):
@@ -87,7 +87,7 @@ class BlockVerifier(ResidualVerifier):
             return self.match.chances(draft, scored)
         p, q = self.distributions(draft, scored)
         (tokens,) = send(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
-        joint = joint_ratios(*(one.gather(1, tokens[:, None])[:, 0] for one in (p[:-1], q)))
+        joint = joint_ratios(*(probs.gather(1, tokens[:, None])[:, 0] for probs in (p[:-1], q)))
         (ends,) = fetch(block_acceptance(joint, block_residual(joint[:-1], p[:-1], q).sum(-1)))
         return np.append(1.0, 1 - np.cumprod(1 - ends[:0:-1])[::-1])
 
@@ -98,14 +98,16 @@ class BlockVerifier(ResidualVerifier):
         tokens, points = send(
             p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64), np.full(count, random.random())
         )
-        joint = joint_ratios(*(one.gather(1, tokens[:, None])[:, 0] for one in (p[:-1], q)))
-        left = block_residual(joint[:-1], p[:-1], q)
-        mass = left.sum(-1)
-        rest = torch.cat([torch.where(mass[:, None] > 0, left, p[:-1]), p[-1:]])  # no mass: rounding alone ends there
-        both, shares, accepts, instead = fetch(
-            overlap(p[:-1], q), joint, block_acceptance(joint, mass), drawn_tokens(rest, points)
+        joint = joint_ratios(*(probs.gather(1, tokens[:, None])[:, 0] for probs in (p[:-1], q)))
+        residuals = block_residual(joint[:-1], p[:-1], q)
+        mass = residuals.sum(-1)
+        redraw_probs = torch.cat(
+            [torch.where(mass[:, None] > 0, residuals, p[:-1]), p[-1:]]
+        )  # no mass: rounding alone ends there
+        overlap_values, shares, accepts, instead = fetch(
+            overlap(p[:-1], q), joint, block_acceptance(joint, mass), drawn_tokens(redraw_probs, points)
         )
-        self.check_overlap(both)
+        self.check_overlap(overlap_values)
         stands = np.flatnonzero(draws < accepts)
         last = int(stands[-1]) if len(stands) else 0
         accepts[0] = np.nan  # of the root nothing is decided
@@ -118,7 +120,7 @@ class BlockVerifier(ResidualVerifier):
             elif node == last + 1:
                 words += ", and none behind it stands: redrawn from the residual"
             reasons.append(words)
-        terms = {"overlap": np.append(np.nan, both), "draw": draws, JOINT.key: shares, ACCEPT.key: accepts}
+        terms = {"overlap": np.append(np.nan, overlap_values), "draw": draws, JOINT.key: shares, ACCEPT.key: accepts}
         return replace(verdict, reasons=tuple(reasons), terms=terms)
 
 

@@ -72,8 +72,8 @@ class FlyVerifier(PointVerifier):
         if q is None:  # greedy
             bonus = int(scored.logits[accepted].argmax())
         else:
-            rest = p[accepted] if accepted == count - 1 else residual(p[accepted], q[accepted])
-            bonus = drawn_token(rest, float(random.random()))
+            remainder = p[accepted] if accepted == count - 1 else residual(p[accepted], q[accepted])
+            bonus = drawn_token(remainder, float(random.random()))
         verdict = judged(draft, path, bonus)
         reasons = [*verdict.reasons]
         for i in range(min(accepted + 1, count - 1)):
@@ -111,19 +111,19 @@ class FlyVerifier(PointVerifier):
         runs = np.zeros(window + 1)
         runs[0] = 1.0
         for i in range(len(accepts) - 1, -1, -1):
-            after = np.zeros_like(runs)
-            after[1:] += accepts[i] * runs[:-1]
-            after[-1] += accepts[i] * runs[-1]
+            next_runs = np.zeros_like(runs)
+            next_runs[1:] += accepts[i] * runs[:-1]
+            next_runs[-1] += accepts[i] * runs[-1]
             fails = (1 - accepts[i]) * runs
-            after[0] += fails.sum() if i >= last else fails[-1] * doubt[i]
-            runs = after
+            next_runs[0] += fails.sum() if i >= last else fails[-1] * doubt[i]
+            runs = next_runs
         return float(runs.sum())
 
     def _in_doubt(self, p: Tensor, entropy: np.ndarray, draft: Draft) -> Bool[np.ndarray, " drafted"]:
         tokens = torch.tensor(draft.tree.tokens[1:], device=p.device)
-        (own,) = fetch(p[: len(tokens)].gather(1, tokens[:, None])[:, 0])
-        behind = len(tokens) - 1 - np.arange(len(tokens))
-        return (entropy >= self.entropy) & (own > 0) & (behind >= self.window)
+        (token_probs,) = fetch(p[: len(tokens)].gather(1, tokens[:, None])[:, 0])
+        tail_lengths = len(tokens) - 1 - np.arange(len(tokens))
+        return (entropy >= self.entropy) & (token_probs > 0) & (tail_lengths >= self.window)
 
     def _read(self, draft: Draft, scored: Scored) -> tuple[Tensor, Tensor | None, np.ndarray, np.ndarray]:
         """p after every node, q (None in a greedy run), the entropies, and how likely each token passes by itself."""
@@ -135,8 +135,8 @@ class FlyVerifier(PointVerifier):
             p, q = self.distributions(draft, scored)
             accepts = (p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None]))[:, 0].nan_to_num(1.0)
         first = p[:-1].topk(min(self.top_k, p.shape[-1]), dim=-1).values
-        entropy, each = fetch(torch.special.entr(first).sum(-1), accepts.clamp_max(1))
-        return p, q, entropy, each
+        entropy, acceptances = fetch(torch.special.entr(first).sum(-1), accepts.clamp_max(1))
+        return p, q, entropy, acceptances
 
 
 VERIFIER = VerifierCard(

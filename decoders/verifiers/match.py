@@ -36,8 +36,8 @@ class MatchVerifier(Verifier):
             return super().chances(draft, scored)
         _, rows, tokens = before_nodes(draft, scored)
         inner = sorted(set(draft.tree.parents[1:]))
-        (own,) = fetch(self.chooser.probabilities(rows_of(scored.logits, inner))[rows, tokens].double())
-        return down_the_tree(draft, own)
+        (token_probs,) = fetch(self.chooser.probabilities(rows_of(scored.logits, inner))[rows, tokens].double())
+        return down_the_tree(draft, token_probs)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         children = draft.tree.children()
@@ -83,11 +83,11 @@ class LossyVerifier(Verifier):
         return None if passes is None else pass_or_fail(p, q, passes)
 
 
-def down_the_tree(draft: Draft, own: Float[np.ndarray, " drafted"]) -> Float[np.ndarray, " nodes"]:
+def down_the_tree(draft: Draft, acceptances: Float[np.ndarray, " drafted"]) -> Float[np.ndarray, " nodes"]:
     """The chance of each node to be accepted, from its chance once its parent is."""
     chances = np.ones(len(draft.tree))
     for node, parent in enumerate(draft.tree.parents[1:], start=1):
-        chances[node] = chances[parent] * own[node - 1]
+        chances[node] = chances[parent] * acceptances[node - 1]
     return chances
 
 
@@ -96,11 +96,11 @@ def judged(
 ) -> Verdict:
     """A verdict with one status and one reason per node, from the accepted path."""
     on_path = set(path)
-    why = {"root": "root", "accepted": accepted, "rejected": rejected, "unreached": "parent rejected"}
+    reasons = {"root": "root", "accepted": accepted, "rejected": rejected, "unreached": "parent rejected"}
     status = ["root"]
     for node, parent in enumerate(draft.tree.parents[1:], start=1):
         status.append("accepted" if node in on_path else "rejected" if parent in on_path else "unreached")
-    return Verdict(tuple(path), bonus, tuple(status), tuple(map(why.__getitem__, status)))
+    return Verdict(tuple(path), bonus, tuple(status), tuple(map(reasons.__getitem__, status)))
 
 
 def before_nodes(
@@ -124,10 +124,10 @@ def likely_path(
     ``likeliest`` the target's first choice after each.
     """
     parents, count, depths = draft.tree.parents, len(draft.tree), draft.tree.depths
-    passed, total, best = [True] * count, [0.0] * count, 0
+    passes, total, best = [True] * count, [0.0] * count, 0
     for node in range(1, count):
-        passed[node] = clauses[node][0] and passed[parents[node]]
-        if passed[node]:
+        passes[node] = clauses[node][0] and passes[parents[node]]
+        if passes[node]:
             total[node] = total[parents[node]] + math.log(p[node]) if p[node] > 0 else -math.inf
             if (depths[node], total[node]) > (depths[best], total[best]):
                 best = node
@@ -137,23 +137,25 @@ def likely_path(
     verdict = judged(draft, draft.tree.path(best), bonus)
     reasons = list(verdict.reasons)
     for node in range(1, count):
-        if passed[parents[node]]:
-            lost = passed[node] and verdict.status[node] != "accepted"
-            reasons[node] = "another path won" if lost else clauses[node][1]
+        if passes[parents[node]]:
+            is_lost = passes[node] and verdict.status[node] != "accepted"
+            reasons[node] = "another path won" if is_lost else clauses[node][1]
     return replace(verdict, reasons=tuple(reasons))
 
 
-def cut_behind(draft: Draft, verdict: Verdict, count: int, why: str) -> Verdict:
-    """The verdict with only the first ``count`` of the tokens that it emits; ``why`` is the reason of nodes behind."""
+def cut_behind(draft: Draft, verdict: Verdict, count: int, reason: str) -> Verdict:
+    """The verdict with only the first ``count`` of the tokens that it emits; ``reason`` is the reason of nodes
+    behind.
+    """
     if count > verdict.accepted:
         return verdict
     path, tree = verdict.path[: count + 1], draft.tree
     status, reasons = list(verdict.status), list(verdict.reasons)
-    behind = [False] * len(tree)
+    cut_flags = [False] * len(tree)
     for node, parent in enumerate(tree.parents[1:], start=1):
-        behind[node] = behind[parent] or parent == path[-1]
-        if behind[node]:
-            status[node], reasons[node] = "unreached", why
+        cut_flags[node] = cut_flags[parent] or parent == path[-1]
+        if cut_flags[node]:
+            status[node], reasons[node] = "unreached", reason
     return replace(verdict, path=path, bonus=None, status=tuple(status), reasons=tuple(reasons))
 
 

@@ -42,24 +42,24 @@ class RelaxedVerifier(LossyVerifier):
         self.chooser, self.top_k, self.delta = chooser, top_k, delta
 
     def passes(self, p: Float[Tensor, "rows vocab"]) -> Bool[Tensor, "rows vocab"]:
-        least = p.topk(min(self.top_k, p.shape[-1]), dim=-1).values[:, -1:]
-        return (p >= least) & (p >= p.amax(-1, keepdim=True) - self.delta)
+        threshold = p.topk(min(self.top_k, p.shape[-1]), dim=-1).values[:, -1:]
+        return (p >= threshold) & (p >= p.amax(-1, keepdim=True) - self.delta)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         logits, rows, tokens = before_nodes(draft, scored)
         logits = logits / (self.chooser.sampling.temperature or 1.0)
-        p, mine = logits.softmax(-1), logits[rows, tokens]
-        rank = (logits[rows] > mine[:, None]).sum(-1)
+        p, token_logits = logits.softmax(-1), logits[rows, tokens]
+        rank = (logits[rows] > token_logits[:, None]).sum(-1)
         read = fetch(p[rows, tokens], rank, p.amax(-1)[rows], scored.logits.argmax(-1))
-        own, ranks, highest, likeliest = (column.tolist() for column in read)
+        token_probs, ranks, highest, likeliest = (column.tolist() for column in read)
         clauses = [(True, "root")]
-        for chance, place, most in zip(own, ranks, highest, strict=True):
-            near = chance >= most - self.delta
-            words = f"p = {chance:.3g} {'≥' if near else '<'} {most:.3g} − δ"
+        for chance, place, top_prob in zip(token_probs, ranks, highest, strict=True):
+            near = chance >= top_prob - self.delta
+            words = f"p = {chance:.3g} {'≥' if near else '<'} {top_prob:.3g} − δ"
             within = place < self.top_k
             clauses.append((near and within, words if within else f"rank {place + 1}, not in the top {self.top_k}"))
-        verdict = likely_path(draft, scored, self.chooser, [float("nan"), *own], clauses, likeliest)
-        bounds = [float("nan"), *(max(0.0, most - self.delta) for most in highest)]
+        verdict = likely_path(draft, scored, self.chooser, [float("nan"), *token_probs], clauses, likeliest)
+        bounds = [float("nan"), *(max(0.0, peak - self.delta) for peak in highest)]
         return replace(verdict, terms={BOUND.key: np.asarray(bounds)})
 
 

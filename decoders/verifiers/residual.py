@@ -40,9 +40,9 @@ def residual(
     target: Float[Tensor, "*rows vocab"], drafter: Float[Tensor, "*rows vocab"]
 ) -> Float[Tensor, "*rows vocab"]:
     """The distribution that replaces a rejected token: the normalised positive part of p - q."""
-    left = (target.double() - drafter.double()).clamp_min(0)
-    total = left.sum(-1, keepdim=True)
-    return torch.where(total > 0, left / total, target.double())  # p = q: nothing is ever rejected
+    excess = (target.double() - drafter.double()).clamp_min(0)
+    total = excess.sum(-1, keepdim=True)
+    return torch.where(total > 0, excess / total, target.double())  # p = q: nothing is ever rejected
 
 
 class ResidualVerifier(Verifier):
@@ -69,8 +69,8 @@ class ResidualVerifier(Verifier):
         p, q = self.distributions(draft, scored)
         (tokens,) = send(p.device, np.asarray(draft.tree.tokens[1:], dtype=np.int64))
         ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
-        (own,) = fetch(self.stands(ratio[:, 0]).nan_to_num(1.0).clamp_max(1))
-        return down_the_tree(draft, own)
+        (acceptances,) = fetch(self.stands(ratio[:, 0]).nan_to_num(1.0).clamp_max(1))
+        return down_the_tree(draft, acceptances)
 
     def __init__(self, chooser: Chooser) -> None:
         self.chooser, self.match = chooser, MatchVerifier(chooser)
@@ -93,8 +93,8 @@ class ResidualVerifier(Verifier):
         """p after every node of a drawn chain, and q after all but the last, in fp64. Raises UserError where the draft
         is no chain, or its drafter's distributions are missing: without them nothing can be judged by ratio.
         """
-        said, drafted = draft.distributions or {}, draft.tree.drafted
-        missing = drafted - sum(node in said for node in range(drafted))
+        drafter_probs, drafted = draft.distributions or {}, draft.tree.drafted
+        missing = drafted - sum(node in drafter_probs for node in range(drafted))
         if missing or not draft.tree.is_chain:
             has = f"lacks {missing} of its {drafted} distributions" if missing else "is a tree"
             raise UserError(
@@ -102,13 +102,13 @@ class ResidualVerifier(Verifier):
                 "drawn from; a drafter that does not have them leaves drawn=False, and its drafts are matched"
             )
         p = self.chooser.probabilities(scored.logits).double()
-        return p, torch.stack([said[node].to(p) for node in range(drafted)])
+        return p, torch.stack([drafter_probs[node].to(p) for node in range(drafted)])
 
     @staticmethod
-    def check_overlap(both: Float[np.ndarray, " drafted"]) -> None:
+    def check_overlap(overlap_values: Float[np.ndarray, " drafted"]) -> None:
         """Raise UserError where a drafter's distributions are not finite, by their overlaps with the target's."""
-        if not np.isfinite(both).all():
-            node = int(np.flatnonzero(~np.isfinite(both))[0])
+        if not np.isfinite(overlap_values).all():
+            node = int(np.flatnonzero(~np.isfinite(overlap_values))[0])
             raise UserError(
                 f"the drafter's distribution after node {node} of a draft is not finite (NaN or infinity), so no token "
                 "can be verified by p/q: get the draft model's weights anew, or take another dtype"
@@ -118,16 +118,16 @@ class ResidualVerifier(Verifier):
         p, q = self.distributions(draft, scored)
         tree, random = draft.tree, self.chooser.random
         count, nan = len(tree), float("nan")
-        ahead = self.chooser.ahead(count + 1)  # a token that was tested first takes the one before
+        random_points = self.chooser.ahead(count + 1)  # a token that was tested first takes the one before
         drafted = np.asarray(tree.tokens[1:], dtype=np.int64)
-        tokens, points = send(p.device, drafted, np.append(ahead[1:count], ahead[count - 1]))
+        tokens, points = send(p.device, drafted, np.append(random_points[1:count], random_points[count - 1]))
         ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
-        rest = torch.cat([residual(p[:-1], q), p[-1:]])  # what follows a rejection at each node, or none
-        redrawn = drawn_tokens(rest, points)
-        both, ratios, instead = fetch(overlap(p[:-1], q), self.stands(ratio[:, 0]), redrawn)
-        self.check_overlap(both)
+        residuals = torch.cat([residual(p[:-1], q), p[-1:]])  # what follows a rejection at each node, or none
+        redrawn = drawn_tokens(residuals, points)
+        overlap_values, ratios, instead = fetch(overlap(p[:-1], q), self.stands(ratio[:, 0]), redrawn)
+        self.check_overlap(overlap_values)
         terms = {term.key: np.full(count, nan) for term in NODE_TERMS}
-        terms["overlap"][1:] = both
+        terms["overlap"][1:] = overlap_values
         path, reasons = [0], ["root"]
         for node in range(1, count):
             accept, draw = min(1.0, float(ratios[node - 1])), float(random.random())
@@ -172,16 +172,18 @@ class PointVerifier(ResidualVerifier):
 
 def overlaps(draft: Draft, scored: Scored) -> dict[str, np.ndarray]:
     """β after the nodes whose distribution a draft brings, at temperature 1, noted at their children."""
-    said = NodeDistributions.of(draft.distributions or {})
-    (both,) = fetch(overlaps_of(said, rows_of(scored.logits, list(said)).softmax(-1)))
-    shared = dict(zip(said, both.tolist(), strict=True))
+    distributions = NodeDistributions.of(draft.distributions or {})
+    (overlap_values,) = fetch(overlaps_of(distributions, rows_of(scored.logits, list(distributions)).softmax(-1)))
+    shared = dict(zip(distributions, overlap_values.tolist(), strict=True))
     return {"overlap": np.asarray([shared.get(parent, np.nan) for parent in draft.tree.parents])}
 
 
-def overlaps_of(said: NodeDistributions, target: Float[Tensor, "nodes vocab"]) -> Float[Tensor, " nodes"]:
-    """β after the nodes of ``said``, in their order; ``target`` has the target's distribution after each."""
-    own = said.probabilities[list(said.row.values())].to(target)
-    return overlap(target if said.vocab is None else target.index_select(-1, said.vocab.tokens), own)
+def overlaps_of(distributions: NodeDistributions, target: Float[Tensor, "nodes vocab"]) -> Float[Tensor, " nodes"]:
+    """β after the nodes of ``distributions``, in their order; ``target`` has the target's distribution after each."""
+    draft_probs = distributions.probabilities[list(distributions.row.values())].to(target)
+    return overlap(
+        target if distributions.vocab is None else target.index_select(-1, distributions.vocab.tokens), draft_probs
+    )
 
 
 VERIFIER = VerifierCard(

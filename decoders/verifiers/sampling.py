@@ -88,8 +88,8 @@ class Choices:
         if self.greedy:
             self.chosen = fetch(logits.argmax(-1))[0].tolist()
         elif logits.device.type != "cpu":
-            ahead = chooser.ahead(max(depths) + 1)[list(depths)]
-            points = ahead.tolist() if len(ahead) == 1 else send(logits.device, ahead)[0]
+            random_points = chooser.ahead(max(depths) + 1)[list(depths)]
+            points = random_points.tolist() if len(random_points) == 1 else send(logits.device, random_points)[0]
             self.chosen = fetch(drawn_tokens(chooser.probabilities(logits), points))[0].tolist()
 
     def after(self, node: int) -> int:

@@ -54,30 +54,30 @@ class ThresholdVerifier(Verifier):
         children, random = draft.tree.children(), self.chooser.random
         terms = {term.key: np.full(len(draft.tree), np.nan) for term in NODE_TERMS[1:]}
         reasons: dict[int, str] = {}
-        path, left = [0], None
+        path, distribution = [0], None
         while True:
-            left = self.chooser.probabilities(scored.logits[path[-1]][None])[0].double()
-            draw, summed, stands = float(random.random()), 0.0, None
+            distribution = self.chooser.probabilities(scored.logits[path[-1]][None])[0].double()
+            draw, mass, stands = float(random.random()), 0.0, None
             for token, child in children[path[-1]].items():
-                p = float(left[token])
-                summed += p
-                terms["accept_ratio"][child] = 1.0 if p >= self.single else min(1.0, summed / self.acc)
+                p = float(distribution[token])
+                mass += p
+                terms["accept_ratio"][child] = 1.0 if p >= self.single else min(1.0, mass / self.acc)
                 terms["draw"][child] = draw
                 if p >= self.single:
                     reasons[child], stands = f"p = {p:.3g} ≥ {self.single:g}", child
-                elif draw < summed / self.acc:
-                    reasons[child], stands = f"draw {draw:.3g} < {summed:.3g} / {self.acc:g}", child
+                elif draw < mass / self.acc:
+                    reasons[child], stands = f"draw {draw:.3g} < {mass:.3g} / {self.acc:g}", child
                 else:
-                    reasons[child] = f"p = {p:.3g} < {self.single:g} and draw {draw:.3g} ≥ {summed:.3g} / {self.acc:g}"
+                    reasons[child] = f"p = {p:.3g} < {self.single:g} and draw {draw:.3g} ≥ {mass:.3g} / {self.acc:g}"
                     continue
                 break
             if stands is None:
                 break
             path.append(stands)
-        tried = [*children[path[-1]]]
-        rest = left.clone()
-        rest[tried] = 0
-        bonus = drawn_token(rest if float(rest.sum()) > 0 else left, float(random.random()))
+        siblings = [*children[path[-1]]]
+        remainder = distribution.clone()
+        remainder[siblings] = 0
+        bonus = drawn_token(remainder if float(remainder.sum()) > 0 else distribution, float(random.random()))
         verdict = judged(draft, path, bonus)
         words = tuple(reasons.get(node, reason) for node, reason in enumerate(verdict.reasons))
         return replace(verdict, reasons=words, terms=terms)
@@ -85,15 +85,15 @@ class ThresholdVerifier(Verifier):
     def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         if self.chooser.sampling.greedy or not draft.tree.drafted:
             return self.match.chances(draft, scored)
-        own = np.zeros(draft.tree.drafted)
+        acceptances = np.zeros(draft.tree.drafted)
         (p,) = fetch(self.chooser.probabilities(scored.logits).double())
         for node, children in enumerate(draft.tree.children()):
-            summed = reached = 0.0
+            mass = covered_mass = 0.0
             for token, child in children.items():
-                summed += float(p[node, token])
-                upto = 1.0 if p[node, token] >= self.single else min(1.0, summed / self.acc)
-                own[child - 1], reached = max(0.0, upto - reached), max(reached, upto)
-        return down_the_tree(draft, own)
+                mass += float(p[node, token])
+                upto = 1.0 if p[node, token] >= self.single else min(1.0, mass / self.acc)
+                acceptances[child - 1], covered_mass = max(0.0, upto - covered_mass), max(covered_mass, upto)
+        return down_the_tree(draft, acceptances)
 
     def emits(self, p: Float[Tensor, "rows vocab"], q: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
         stands = (p / self.acc).clamp_max(1).where(p < self.single, 1.0)

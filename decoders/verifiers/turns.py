@@ -42,27 +42,27 @@ class TurnsVerifier(Verifier):
             return self.match(draft, scored)
         children = draft.tree.children()
         terms = {term.key: np.full(len(draft.tree), np.nan) for term in TERMS}
-        told: dict[int, str] = {}
+        draw_reasons: dict[int, str] = {}
         path = [0]
         while True:
-            (left,) = fetch(self.chooser.probabilities(scored.logits[path[-1]][None])[0].double())
-            left = left / left.sum()
+            (distribution,) = fetch(self.chooser.probabilities(scored.logits[path[-1]][None])[0].double())
+            distribution = distribution / distribution.sum()
             draw, stands = float(self.chooser.random.random()), None
             for token, child in children[path[-1]].items():
-                accept = float(left[token])
+                accept = float(distribution[token])
                 terms["accept_ratio"][child], terms["draw"][child] = accept, draw
                 if draw < accept:
-                    told[child], stands = f"draw {draw:.3g} < p = {accept:.3g}", child
+                    draw_reasons[child], stands = f"draw {draw:.3g} < p = {accept:.3g}", child
                     break
-                told[child] = f"draw {draw:.3g} ≥ p = {accept:.3g}"
-                left[token], draw = 0.0, (draw - accept) / max(1 - accept, 1e-300)
-                left /= max(left.sum(), 1e-300)
+                draw_reasons[child] = f"draw {draw:.3g} ≥ p = {accept:.3g}"
+                distribution[token], draw = 0.0, (draw - accept) / max(1 - accept, 1e-300)
+                distribution /= max(distribution.sum(), 1e-300)
             if stands is None:
-                cumulative = left.cumsum()
+                cumulative = distribution.cumsum()
                 bonus = int(np.searchsorted(cumulative, draw * cumulative[-1], side="right"))
-                bonus = min(bonus, int(np.flatnonzero(left)[-1]))
+                bonus = min(bonus, int(np.flatnonzero(distribution)[-1]))
                 verdict = judged(draft, path, bonus)
-                reasons = tuple(told.get(node, reason) for node, reason in enumerate(verdict.reasons))
+                reasons = tuple(draw_reasons.get(node, reason) for node, reason in enumerate(verdict.reasons))
                 if draft.distributions:
                     terms |= overlaps(draft, scored)
                 return replace(verdict, reasons=reasons, terms=terms)

@@ -31,9 +31,7 @@ FAST = param(
 )  # fmt: skip
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
-    Term(
-        "entropy", "entropy", "Entropy of the target's distribution here, at the run's temperature, in nats.", 0, 0
-    ),
+    Term("entropy", "entropy", "Entropy of the target's distribution here, at the run's temperature, in nats.", 0, 0),
 )
 
 
@@ -64,8 +62,10 @@ class TypicalVerifier(LossyVerifier):
         *columns, likeliest = (column.tolist() for column in read)
         p, bounds, entropies = ([float("nan"), *column] for column in columns)  # the root has none
         clauses = [(True, "root")]
-        for mine, limit in zip(p[1:], bounds[1:], strict=True):
-            clauses.append((mine > limit, f"p = {mine:.3g} {'>' if mine > limit else '≤'} {limit:.3g}"))
+        for token_prob, limit in zip(p[1:], bounds[1:], strict=True):
+            clauses.append(
+                (token_prob > limit, f"p = {token_prob:.3g} {'>' if token_prob > limit else '≤'} {limit:.3g}")
+            )
         verdict = likely_path(draft, scored, self.chooser, p, clauses, likeliest)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 
@@ -91,12 +91,12 @@ class DrawnTypicalVerifier(MatchVerifier):
 
     def __init__(self, chooser: Chooser, *, epsilon: float = 0.09, alpha: float = 0.3) -> None:
         self.epsilon, self.alpha = epsilon, alpha
-        warped = copy.copy(chooser)  # which draws of the same random numbers
+        typical_chooser = copy.copy(chooser)  # which draws of the same random numbers
         if not chooser.sampling.greedy:
             at = int(chooser.sampling.temperature != 1)  # behind the temperature, before top-k and top-p
-            warped.warpers = LogitsProcessorList(chooser.warpers)
-            warped.warpers.insert(at, TypicalWarper(epsilon, alpha))
-        super().__init__(warped)
+            typical_chooser.warpers = LogitsProcessorList(chooser.warpers)
+            typical_chooser.warpers.insert(at, TypicalWarper(epsilon, alpha))
+        super().__init__(typical_chooser)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         verdict = super().__call__(draft, scored)
@@ -104,7 +104,7 @@ class DrawnTypicalVerifier(MatchVerifier):
             return verdict
         logits, rows, _ = before_nodes(draft, scored)
         bounds = typical_bound(logits / self.chooser.sampling.temperature, self.epsilon, self.alpha)
-        read = fetch(*(one[rows] for one in bounds))
+        read = fetch(*(bound_rows[rows] for bound_rows in bounds))
         bounds, entropies = ([float("nan"), *column.tolist()] for column in read)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 

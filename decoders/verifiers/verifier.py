@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from .sampling import Chooser
 
 TRIALS = 200  # of a verifier that does not say its chances
-DISTANCE = Term(
-    "tv", "TV from p", "½ Σ |p′ − p| at this position: p′ is what the lossy verifier writes from.", 0, 1
-)
+DISTANCE = Term("tv", "TV from p", "½ Σ |p′ − p| at this position: p′ is what the lossy verifier writes from.", 0, 1)
 
 
 class Verifier(ABC):
@@ -76,14 +74,16 @@ class Verifier(ABC):
         """``emits``, where the rule reads more of the target than ``p``, which top-k and top-p have cut."""
         return self.emits(p, q)
 
-    def distances(self, draft: Draft, scored: Scored, decided: int | None = None) -> Float[np.ndarray, " nodes"] | None:
+    def distances(
+        self, draft: Draft, scored: Scored, decided_count: int | None = None
+    ) -> Float[np.ndarray, " nodes"] | None:
         """TV of the next token's distribution (``emits``) from the target's own at each drafted node's position, of the
-        first ``decided`` ones (None: all): nan behind them and for the root. None in a greedy run, of a tree, and where
-        ``emits`` does not say.
+        first ``decided_count`` ones (None: all): nan behind them and for the root. None in a greedy run, of a tree, and
+        where ``emits`` does not say.
         """
         if self.chooser.sampling.greedy or not draft.tree.is_chain or not draft.tree.drafted:
             return None
-        count = draft.tree.drafted if decided is None else min(decided, draft.tree.drafted)
+        count = draft.tree.drafted if decided_count is None else min(decided_count, draft.tree.drafted)
         logits = rows_of(scored.logits, [*range(count)])
         p = self.chooser.probabilities(logits).double()
         if draft.drawn and draft.distributions:
@@ -93,9 +93,9 @@ class Verifier(ABC):
             q = torch.zeros_like(p).scatter_(1, tokens[:, None], 1.0)
         if (emitted := self.emits_after(logits, p, q)) is None:
             return None
-        made = np.full(len(draft.tree), np.nan)
-        (made[1 : count + 1],) = fetch((emitted - p).abs().sum(-1) / 2)
-        return made
+        distances = np.full(len(draft.tree), np.nan)
+        (distances[1 : count + 1],) = fetch((emitted - p).abs().sum(-1) / 2)
+        return distances
 
 
 @dataclass(frozen=True)

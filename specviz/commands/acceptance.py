@@ -31,33 +31,40 @@ def run(args: argparse.Namespace) -> int:
 
     runs, rates = list[RunCounts](), list[tuple[ImportResult, UserError]]()
     for path in args.traces:
-        traces, opened = common.read_runs(path)
-        if opened is None:
+        traces, log = common.read_runs(path)
+        if log is None:
             runs += [RunCounts.of(trace, args.by) for trace in traces]
             continue
         try:
-            runs += counts_of_log(opened, args.by)
+            runs += counts_of_log(log, args.by)
         except UserError as problem:
-            rates.append((opened, problem))
+            rates.append((log, problem))
     sets = pooled_by_method(runs)
     if args.json:
         return common.print_json(sets, indent=1)
-    for opened, problem in rates:
+    for log, problem in rates:
         common.say(f"{problem}:")
-        common.show_numbers(opened)
-    for one in sets:
+        common.show_numbers(log)
+    for summary in sets:
         rows = [
-            (d.label, d.formula, *(_text_of(one[how][d.key], d.unit) for how in ("pooled", "means")), d.used)
+            (
+                d.label,
+                d.formula,
+                *(_text_of(summary[pooling][d.key], d.unit) for pooling in ("pooled", "means")),
+                d.used,
+            )
             for d in DEFINITIONS
         ]
         heads = "definition", "formula", "pooled", "mean of runs", "who uses it"
-        common.show_table(heads, rows, f"{one['title']}, {plural(one['runs'], 'run')}")
-        if one["calibration"]:
-            told = [
+        common.show_table(heads, rows, f"{summary['title']}, {plural(summary['runs'], 'run')}")
+        if summary["calibration"]:
+            calibration_rows = [
                 (c["label"], str(c["count"]), *(decimals(c[key], 3) for key in ("rate", "ece", "brier", "auroc")))
-                for c in one["calibration"]
+                for c in summary["calibration"]
             ]
-            common.show_table(("confidence", "predicted", "correct", "ECE", "Brier", "AUROC"), told, right=1)
+            common.show_table(
+                ("confidence", "predicted", "correct", "ECE", "Brier", "AUROC"), calibration_rows, right=1
+            )
     return 0
 
 

@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backends", metavar="KIND:N",
         help="do the runs in N backends, each with a model of its own: "
-        + "; ".join(f"{name}:N, {what}" for name, what in BACKENDS.items()) + " (docs/scale.md)",
+        + "; ".join(f"{name}:N, {meaning}" for name, meaning in BACKENDS.items()) + " (docs/scale.md)",
     )  # fmt: skip
     options.flag(parser, "--read-only", "show recorded runs alone: no model is loaded, and nobody runs anything")
     options.flag(parser, "--mcp", "assistants may call its tools, at /mcp (docs/commands.md)")
@@ -93,15 +93,15 @@ def run(args: argparse.Namespace) -> int:
     read_only = args.read_only or (SPACE in os.environ and not args.model and DEFAULT not in os.environ)
     if args.read_only and (args.model or args.backends or args.drafter):
         raise common.UserError("--read-only loads no model: leave --model, --drafter and --backends out")
-    behind = backends(args)
+    backend_list = backends(args)
     with nothing_collected():
         from specviz.app import serve
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    for ours in ("specviz", "decoders"):
-        logging.getLogger(ours).setLevel(logging.INFO)
+    for package in ("specviz", "decoders"):
+        logging.getLogger(package).setLevel(logging.INFO)
     serve(
-        args.model, args.host, args.port, args.trace, args.open, drafter=args.drafter, backends=behind,
+        args.model, args.host, args.port, args.trace, args.open, drafter=args.drafter, backends=backend_list,
         assistants=args.mcp, read_only=read_only, **options.model_arguments(args), **sharing_options(args),
     )  # fmt: skip
     return 0

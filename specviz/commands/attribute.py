@@ -34,9 +34,9 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    what = options.add_prompt(parser)
-    options.file(what, "--trace", "a recorded run (.spectrace); no model is loaded", "FILE")
-    what.add_argument(
+    prompt_group = options.add_prompt(parser)
+    options.file(prompt_group, "--trace", "a recorded run (.spectrace); no model is loaded", "FILE")
+    prompt_group.add_argument(
         "--score", metavar="SET", help="answers with known quotes: a QuoteSum file, demo, or demo+brief (short answers)"
     )
     options.add_reading(parser)
@@ -85,10 +85,10 @@ def run(args: argparse.Namespace) -> int:
     return _show(args, trace)
 
 
-def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], why: str = "") -> None:
+def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], reason: str = "") -> None:
     """Raise UserError for the first of these options that is set."""
     if option := common.first_set(args, *names):
-        raise UserError(f"--{option} {why or f'is of no use with {by}'}")
+        raise UserError(f"--{option} {reason or f'is of no use with {by}'}")
 
 
 # --- one answer -------------------------------------------------------------------------------------------------------
@@ -172,16 +172,16 @@ def _sources(
 
     data = attribution_export.to_json(trace, links)
     length = data["output_tokens"]
-    sources, rest = data["sources"], length - data["copied_tokens"]
-    copied = [*(source["copied_tokens"] for source in sources), rest]
-    of_answer = column_texts("share", [ratio(tokens, length) for tokens in copied])
+    sources, remainder = data["sources"], length - data["copied_tokens"]
+    token_counts = [*(source["copied_tokens"] for source in sources), remainder]
+    of_answer = column_texts("share", [ratio(tokens, length) for tokens in token_counts])
     of_source = column_texts("share", [ratio(source["used_tokens"], source["tokens"]) for source in sources])
     marks = [numbers.get((source["kind"], source["passage"]), "") for source in sources]
     rows: list[tuple[object, ...]] = [
         (mark, source["name"], source["links"], *shares, source["longest"])
-        for mark, source, *shares in zip(marks, sources, copied, of_answer, of_source, strict=False)
+        for mark, source, *shares in zip(marks, sources, token_counts, of_answer, of_source, strict=False)
     ]
-    rows.append(("", "copied by nobody", "", rest, of_answer[-1], "", ""))
+    rows.append(("", "copied by nobody", "", remainder, of_answer[-1], "", ""))
     heads = ("", "source", "links", "tokens copied", "of the answer (%)", "of the source (%)", "longest")
     common.show_table(heads, rows, error=True)
     wrong = sum(not link["verbatim"] for link in data["links"])
@@ -216,28 +216,28 @@ def _score(args: argparse.Namespace) -> int:
         raise UserError(f"{args.score} is neither a file nor one of {', '.join(DEMOS)}")
     target = common.open_target(args)
     gold, too_long = _fitting(target, gold, args.max_new_tokens if args.generated else 0)
-    prompts = [one.record().prompt(target.tokenizer) for one in gold]
+    prompts = [item.record().prompt(target.tokenizer) for item in gold]
     methods, missing = common.chosen_methods(target, args.methods or [METHOD], args.set, prompts)
     notes += [*([too_long] if too_long else []), *missing.values()]
     rows: list[tuple[str, str, SweepRow]] = []
     min_runs = args.min_run or (2, 5, 8)
     with common.progress_bar("attributing") as progress:
-        done = 0
+        scored_count = 0
         for name, params in methods.items():
             runs = []
-            for one, prompt in zip(gold, prompts, strict=True):
+            for example, prompt in zip(gold, prompts, strict=True):
                 if args.generated:
                     trace = record(target, prompt, name, params, max_new_tokens=args.max_new_tokens)
                 else:
-                    trace = forced_trace(target, prompt, answer_ids(target, one.answer), name, params)
-                runs.append((trace, one))
-                done += 1
-                progress(done, len(gold) * len(methods))
+                    trace = forced_trace(target, prompt, answer_ids(target, example.answer), name, params)
+                runs.append((trace, example))
+                scored_count += 1
+                progress(scored_count, len(gold) * len(methods))
             for whole, way in COUNTED.items():
                 rows += [(name, way, row) for row in sweep(runs, min_runs, whole=whole)]
-    for name, lost in {name: len(gold) - row.examples for name, _, row in rows}.items():
-        if lost:
-            notes.append(f"{lost} of {plural(len(gold), 'answer')} by {name} do not hold the known quotes")
+    for name, lost_count in {name: len(gold) - row.examples for name, _, row in rows}.items():
+        if lost_count:
+            notes.append(f"{lost_count} of {plural(len(gold), 'answer')} by {name} do not hold the known quotes")
     _print_scores(args, target, rows, notes)
     return 0
 
@@ -246,24 +246,26 @@ def _fitting(target: Target, gold: Sequence[QuotedAnswer], new: int) -> tuple[li
     """Those that leave room for their answer (or ``new`` tokens), and one sentence about the others ("" if none)."""
     from specviz.pages.attribution.scoring import fits
 
-    kept = [one for one in gold if fits(target, one, new)]
-    if not kept:
+    fitting_gold = [example for example in gold if fits(target, example, new)]
+    if not fitting_gold:
         raise UserError(f"no prompt leaves room for its answer in {target.name}'s context of {target.context_length}")
-    lost = len(gold) - len(kept)
-    note = f"{lost} of {len(gold)} prompts leave no room for their answer in {target.name}'s context and were left out"
-    return kept, note if lost else ""
+    lost_count = len(gold) - len(fitting_gold)
+    note = (
+        f"{lost_count} of {len(gold)} prompts leave no room for their answer in {target.name}'s context and were left out"
+    )
+    return fitting_gold, note if lost_count else ""
 
 
 def _print_scores(
     args: argparse.Namespace, target: Target, rows: Sequence[tuple[str, str, SweepRow]], notes: Sequence[str]
 ) -> None:
-    written = "generated" if args.generated else "given"
+    origin = "generated" if args.generated else "given"
     if args.json:
         flat = [
             {"method": name, "counted": way, "min_run": row.min_run, "examples": row.examples, **asdict(row.score)}
             for name, way, row in rows
         ]
-        data = {"schema": SCHEMA, "model": target.info, "set": args.score, "answers": written}
+        data = {"schema": SCHEMA, "model": target.info, "set": args.score, "answers": origin}
         common.print_json({**data, "notes": list(notes), "rows": flat})
     names = ("method", "counted", "min run", "answers", "precision", "recall", "F1", "right passage")
     lines = [
@@ -278,5 +280,5 @@ def _print_scores(
         write_text(args.markdown, "\n".join([*body, "", *(f"{note}  " for note in notes)]) + "\n")
     if args.json:
         return
-    common.show_table(names, lines, f"{args.score}: {written} answers, {target.name}")
+    common.show_table(names, lines, f"{args.score}: {origin} answers, {target.name}")
     common.say(*notes)

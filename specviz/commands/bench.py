@@ -38,8 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_verifier(parser)
     options.add_prompts(parser, 8)
     options.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
-    drawn = "above 0 tokens are drawn, from the same seed in all methods"
-    options.add_settings(parser, Sampling, "temperature", temperature=drawn)
+    drawing_note = "above 0 tokens are drawn, from the same seed in all methods"
+    options.add_settings(parser, Sampling, "temperature", temperature=drawing_note)
     options.add_settings(parser, Lengths)
     options.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
     options.flag(parser, "--peers", "also what you could use instead: transformers' generate(), llama.cpp")
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
     from decoders.sweep.bench import bench, lengthen
 
-    sampling, further = options.settings_of(args, Sampling), ""
+    sampling, turns_note = options.settings_of(args, Sampling), ""
     from specviz.experiments.tables import describe
 
     if args.context:
@@ -82,42 +82,42 @@ def run(args: argparse.Namespace) -> int:
                 f"{target.context_length} tokens {target.name} can read"
             )
         first = [record.prompt(target.tokenizer) for record in records]
-        prompts, kept, note = lengthen(first, args.context), records, turns.first_turns(first)
+        prompts, kept_records, note = lengthen(first, args.context), records, turns.first_turns(first)
     else:
-        prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
+        prompts, kept_records, note = common.fitting(target, records, args.max_new_tokens)
         if not over_workers.worker_count(args):  # which decode them unit by unit
             settings = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
-            prompts, kept, further = turns.every_turn(target, prompts, kept, **settings)
-            note = "; ".join(filter(None, (note, further)))
+            prompts, kept_records, turns_note = turns.every_turn(target, prompts, kept_records, **settings)
+            note = "; ".join(filter(None, (note, turns_note)))
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts, verifier=args.verifier)
-    prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
+    prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept_records, strict=True)]
     if over_workers.worker_count(args):
-        return _over_workers(args, target, methods, prompts, kept, [note, *missing.values()])
+        return _over_workers(args, target, methods, prompts, kept_records, [note, *missing.values()])
     peers, no_peer = _peers(args, target, methods, prompts) if args.peers else ([], [])
-    ledger, results, folder = _ledger(args, target, methods, prompts, kept)
-    started = time.perf_counter()
+    ledger, results, folder = _ledger(args, target, methods, prompts, kept_records)
+    start_s = time.perf_counter()
     with common.progress_bar("measuring") as progress:
         report = bench(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, repeats=args.repeats,
-            traced=not args.no_trace, peers=peers, sampling=sampling, progress=progress,
+            with_traces=not args.no_trace, peers=peers, sampling=sampling, progress=progress,
             ledger=ledger, length=args.length,
         )  # fmt: skip
     _show(report)
-    lost = [f"{name}: {why}" for name, why in report.settings["lost"].items()]
-    common.say(note, *missing.values(), *no_peer, *lost)
+    lost_notes = [f"{name}: {reason}" for name, reason in report.settings["lost"].items()]
+    common.say(note, *missing.values(), *no_peer, *lost_notes)
     results.about |= {
-        "state": "complete", "seconds": round(time.perf_counter() - started, 1), "notes": [note] if note else [],
+        "state": "complete", "seconds": round(time.perf_counter() - start_s, 1), "notes": [note] if note else [],
         "runs": len(ledger.samples),
     }  # fmt: skip
     if folder:
         results.save(folder)
-    several = len({record.category for record in kept}) > 1
+    several = len({record.category for record in kept_records}) > 1
     if several or args.out or args.save or args.table or args.format:
         _show_tables(results, args)
     data = report.to_json()
     data["settings"] |= {
         "prompt_file": args.prompts.name, "context": args.context, "note": note,
-        "prompt_ids": [record.id for record in kept], "turn_numbers": [prompt.turn for prompt in prompts],
+        "prompt_ids": [record.id for record in kept_records], "turn_numbers": [prompt.turn for prompt in prompts],
     }  # fmt: skip
     data["tables"] = describe(results)["tables"]
     if args.json:
@@ -146,8 +146,10 @@ def _check(args: argparse.Namespace) -> None:
         raise common.UserError("--peers is for greedy runs, as generate() draws otherwise: leave --temperature out")
     for path in args.out:
         if path.suffix.lower()[1:] not in FORMATS:
-            listed = ", ".join(f".{form}" for form in FORMATS)
-            raise common.UserError(f"--out {path} does not say what to write: the file's name ends in one of {listed}")
+            suffixes = ", ".join(f".{form}" for form in FORMATS)
+            raise common.UserError(
+                f"--out {path} does not say what to write: the file's name ends in one of {suffixes}"
+            )
     if over_workers.worker_count(args) and (args.peers or args.no_trace or args.html):
         raise common.UserError("--peers, --no-trace and --html are for runs in one process: leave --workers out")
     columns = [key for key, quantity in QUANTITIES.items() if isinstance(quantity, Quantity)]
@@ -169,17 +171,17 @@ def _peers(
     from decoders.study.measure.llama_cpp import missing_llama_cpp
     from decoders.study.measure.peers import peers_of
 
-    said, length, gguf = [], 0, gguf_file(Path(common.model_source(args)))
+    peer_notes, length, gguf = [], 0, gguf_file(Path(common.model_source(args)))
     if compiler() is None:
-        said.append("generate() with a static cache takes no part: no C++ compiler was found to compile it with")
+        peer_notes.append("generate() with a static cache takes no part: no C++ compiler was found to compile it with")
     else:
         length = max(len(prompt.tokens) for prompt in prompts) + args.max_new_tokens
         common.say("generate() with a static cache is compiled in the warm-up, which may take minutes", error=True)
     if gguf is not None and (reason := missing_llama_cpp()):
-        said.append(reason)
+        peer_notes.append(reason)
         gguf = None
     stock = common.stock_model(args, target)
-    return peers_of(target, stock, methods, compiled_length=length, gguf=gguf), said
+    return peers_of(target, stock, methods, compiled_length=length, gguf=gguf), peer_notes
 
 
 def batch_of(
@@ -201,7 +203,7 @@ def batch_of(
 
 def _over_workers(
     args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: Sequence[Prompt], ids: Sequence[Any],
-    said: Sequence[str],
+    peer_notes: Sequence[str],
 ) -> int:  # fmt: skip
     """The same with workers: every method on a prompt is timed by the same one, beside plain decoding."""
     from specviz.experiments import plan
@@ -209,7 +211,7 @@ def _over_workers(
 
     experiment, cases = batch_of(args, methods, prompts, ids)
     results = over_workers.spread_out(args, target, plan(target, experiment, cases))
-    common.say(*said)
+    common.say(*peer_notes)
     _show_tables(results, args)
     if args.json:
         write_json(args.json, describe(results))
@@ -248,8 +250,8 @@ def _ledger(
             save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")
 
     names = {name: name for name in (PLAIN, *methods, *NAMES)}
-    filed, sampling = batch.filed_with(keep), Sampling(args.temperature)
-    return Ledger(target, cases, names, lossy, filed, sampling=sampling, rows=results.rows), results, folder
+    recorder, sampling = batch.filed_with(keep), Sampling(args.temperature)
+    return Ledger(target, cases, names, lossy, recorder, sampling=sampling, rows=results.rows), results, folder
 
 
 def spread(value: Spread | None, form: Callable[[float], str]) -> str:
@@ -269,11 +271,11 @@ def _show(report: Report) -> None:
     from decoders.sweep.bench import COLUMNS, Spread
 
     model, machine, settings = report.model, report.machine, report.settings
-    where = (
+    processor = (
         machine.get("gpu") if model["device"] != "cpu" else f"{machine['cores']} cores, {machine['torch_threads']} used"
     )
     common.say(
-        f"{model['name']} · {model['parameters'] / 1e6:,.1f} M parameters · {model['dtype']} · {where} · "
+        f"{model['name']} · {model['parameters'] / 1e6:,.1f} M parameters · {model['dtype']} · {processor} · "
         f"torch {machine['torch']}"
     )
     length = settings["prompt_tokens"]
@@ -285,12 +287,14 @@ def _show(report: Report) -> None:
     )
     rows = [row for row in report.rows if row.kind != "traced"]
     columns = {"": [row.name for row in rows]}
-    for key, shown in COLUMNS.items():
+    for key, column_spec in COLUMNS.items():
         values = [row.values[key] for row in rows]
-        if shown.head and any(isinstance(value, Spread) for value in values):
-            columns[shown.head] = spreads(shown.unit, values)
-        elif shown.head:
-            columns[shown.head] = column_texts(shown.unit, values) if shown.unit else [value or "" for value in values]
+        if column_spec.head and any(isinstance(value, Spread) for value in values):
+            columns[column_spec.head] = spreads(column_spec.unit, values)
+        elif column_spec.head:
+            columns[column_spec.head] = (
+                column_texts(column_spec.unit, values) if column_spec.unit else [value or "" for value in values]
+            )
     common.show_table([*columns], zip(*columns.values(), strict=True))
     common.say(
         "tokens/s and speedup are of decoding: reading the prompt and preparing to draft are in neither (end to end "
@@ -300,12 +304,12 @@ def _show(report: Report) -> None:
         quiet = f"{settings['disturbed']} still are" if settings["disturbed"] else "none is any more"
         common.say(f"Some measurements were disturbed and made again ({settings['repeated']} runs more): {quiet}.")
     exact = partial(decimals, digits=3)  # what recording costs is a small difference from 1
-    recorded = {name.removesuffix(COST): ratio for ratio in report.ratios if (name := ratio.name).endswith(COST)}
-    others = [ratio for ratio in report.ratios if COST not in ratio.name]
-    common.say(*(f"{ratio.name}: {spread(ratio.value, exact)}  [{ratio.help}]" for ratio in others))
-    if recorded:  # --json has each with its quartiles, and end to end
-        costs = ", ".join(f"{name} {exact(ratio.value.median)}" for name, ratio in recorded.items())
-        common.say(f"{COST.strip(': ')}: {costs}  [{next(iter(recorded.values())).help}]")
+    cost_ratios = {name.removesuffix(COST): ratio for ratio in report.ratios if (name := ratio.name).endswith(COST)}
+    other_ratios = [ratio for ratio in report.ratios if COST not in ratio.name]
+    common.say(*(f"{ratio.name}: {spread(ratio.value, exact)}  [{ratio.help}]" for ratio in other_ratios))
+    if cost_ratios:  # --json has each with its quartiles, and end to end
+        costs = ", ".join(f"{name} {exact(ratio.value.median)}" for name, ratio in cost_ratios.items())
+        common.say(f"{COST.strip(': ')}: {costs}  [{next(iter(cost_ratios.values())).help}]")
 
 
 def _in_field_form(results: Results, args: argparse.Namespace) -> bool:
@@ -334,6 +338,6 @@ def _show_tables(results: Results, args: argparse.Namespace) -> None:
     for table in grids(results, field=field):
         heads, *rows = table.lines(TERMINAL)
         common.show_table(heads, rows, table.title, right=1 if field else 2, last_apart=True)
-    more = field_notes(results) if field else ()
+    extra_notes = field_notes(results) if field else ()
     best = f"* is the best of its {'column' if field else 'row'}."
-    common.say(*warnings(results), best, *notes(results), *more)
+    common.say(*warnings(results), best, *notes(results), *extra_notes)

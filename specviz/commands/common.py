@@ -47,13 +47,13 @@ def prompt_records(args: argparse.Namespace) -> list[PromptRecord]:
     return read_prompts(args.prompts, args.limit)
 
 
-def _set_records(named: Path, count: int, args: argparse.Namespace) -> list[PromptRecord] | None:
+def _set_records(source: Path, count: int, args: argparse.Namespace) -> list[PromptRecord] | None:
     """The first prompts of the set that is named; None where a file is."""
-    if named.suffix or named.exists():
+    if source.suffix or source.exists():
         return None
     from specviz.experiments.prompts import is_set, records
 
-    return records(str(named), count, toy=wants_toy(args)) if is_set(str(named)) else None
+    return records(str(source), count, toy=wants_toy(args)) if is_set(str(source)) else None
 
 
 def prompt_record(args: argparse.Namespace) -> PromptRecord:
@@ -88,12 +88,12 @@ def open_target(args: argparse.Namespace) -> Target:
     from decoders import load_target
     from decoders.model.target_model.size import check_room
 
-    source, chosen = model_source(args), options.model_arguments(args)
-    chosen.pop("threads", None)
+    source, model_options = model_source(args), options.model_arguments(args)
+    model_options.pop("threads", None)
     if Path(source).exists():  # a hub id is fetched first
-        check_room(source, **chosen)
+        check_room(source, **model_options)
     with opening() as progress:
-        target = load_target(source, progress=progress, **chosen)
+        target = load_target(source, progress=progress, **model_options)
     remember(source, target)
     from decoders.model.target_model.passed_over import passed_over, passed_over_words
 
@@ -131,12 +131,14 @@ def chosen_methods(
     from decoders import find_method, methods
     from decoders.draft.params import make_params
 
-    wanted = split(["all"] if names is None else names)
-    if not wanted:
+    requested_names = split(["all"] if names is None else names)
+    if not requested_names:
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
-    everything = "all" in wanted
-    every = [name for name, method in methods().items() if not method.null or name in wanted]
-    entries = {name: find_method(name) for name in under_verifiers(every if everything else wanted, verifier)}
+    takes_all = "all" in requested_names
+    all_names = [name for name, method in methods().items() if not method.null or name in requested_names]
+    entries = {
+        name: find_method(name) for name in under_verifiers(all_names if takes_all else requested_names, verifier)
+    }
     values = sets_of(sets, list(entries))
     params = {name: make_params(entry.params, values[name]) for name, entry in entries.items()}
     left_out: dict[str, str] = {}
@@ -146,7 +148,7 @@ def chosen_methods(
         if not missing and not unfit:
             continue
         reason = missing or f"{len(unfit)} of {plural(len(prompts), 'prompt')} will not do: {unfit[0]}"
-        if not everything:
+        if not takes_all:
             raise UserError(missing or f"{name} cannot run: {reason}")
         left_out[name] = f"{name} was left out: {reason}"
         del params[name]
@@ -157,25 +159,27 @@ def fitting(
     target: Target, records: Sequence[PromptRecord], max_new_tokens: int
 ) -> tuple[list[Prompt], list[PromptRecord], str]:
     """Prompts that leave room for the answer, their records, and one sentence about those that do not ("" if none)."""
-    kept, sources, too_long = [], [], []
+    fitting_prompts, sources, too_long = [], [], []
     for record in records:
         prompt = record.prompt(target.tokenizer)
         if len(prompt.tokens) + max_new_tokens > target.context_length:
             too_long.append(len(prompt.tokens))
         else:
-            kept.append(prompt)
+            fitting_prompts.append(prompt)
             sources.append(record)
     note = ""
     if too_long:
-        one = len(too_long) == 1
+        is_single = len(too_long) == 1
         note = (
-            f"{len(too_long)} of {len(records)} prompts {'was' if one else 'were'} left out: with {max_new_tokens} new "
-            f"tokens {'it does' if one else 'they do'} not fit {target.name}'s context of {target.context_length} "
+            f"{len(too_long)} of {len(records)} prompts {'was' if is_single else 'were'} left out: with "
+            f"{max_new_tokens} new "
+            f"tokens {'it does' if is_single else 'they do'} not fit {target.name}'s context of "
+            f"{target.context_length} "
             f"(the longest has {max(too_long)} tokens)"
         )
-    if not kept:
+    if not fitting_prompts:
         raise UserError(f"no prompt can be used: {note}")
-    return kept, sources, note
+    return fitting_prompts, sources, note
 
 
 def console(*, error: bool = False) -> Console:
@@ -199,13 +203,13 @@ def say(*texts: str, error: bool = False) -> None:
 
 def show_table(
     heads: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "", *, bold: object = None,
-    right: int | None = None, ruled: bool = False, last_apart: bool = False, error: bool = False,
+    right: int | None = None, row_lines: bool = False, last_apart: bool = False, error: bool = False,
 ) -> None:  # fmt: skip
     """Print a table; no text in it is taken for markup, cells of rich keep their look.
 
     ``bold``: the row that begins with this cell; ``right``: the columns from this one on are numbers: they stand at the
-    right and are never cut, so a table that is too wide is printed in parts; ``ruled``: lines between rows, or above
-    the last one (``last_apart``).
+    right and are never cut, so a table that is too wide is printed in parts; ``row_lines``: lines between rows, or
+    above the last one (``last_apart``).
     """
     from rich.cells import cell_len
     from rich.markup import escape
@@ -216,17 +220,17 @@ def show_table(
     out, numbers = console(error=error), len(heads) if right is None else right
     words = [max(map(cell_len, head.split()), default=0) for head in heads]  # headings may be wrapped
     widths = [max(words[n], *(line[n].cell_len for line in lines), 0) for n in range(len(heads))]
-    for chosen in _parts(widths, numbers, out.width):
+    for part in _parts(widths, numbers, out.width):
         columns = (
             Column(escape(heads[n]))
             if n < numbers
             else Column(escape(heads[n]), justify="right", min_width=min(widths[n], out.width // 2))
-            for n in chosen
+            for n in part
         )
-        table = Table(*columns, title=escape(visible(title)) or None, title_justify="left", show_lines=ruled)
+        table = Table(*columns, title=escape(visible(title)) or None, title_justify="left", show_lines=row_lines)
         for n, line in enumerate(lines, 1):
             style = "bold" if bold is not None and line[0].plain == str(bold) else ""
-            table.add_row(*(line[k] for k in chosen), style=style, end_section=last_apart and n == len(lines) - 1)
+            table.add_row(*(line[k] for k in part), style=style, end_section=last_apart and n == len(lines) - 1)
         out.print(table)
 
 
@@ -236,13 +240,13 @@ def _parts(widths: Sequence[int], numbers: int, room: int) -> Iterator[list[int]
     """
     first = [*range(numbers)]
     begun = 1 + sum(min(width, 12) + 3 for width in widths[:numbers])
-    part, used = [*first], begun
+    part, used_width = [*first], begun
     for n in range(numbers, len(widths)):
-        if part != first and used + widths[n] + 3 > room:
+        if part != first and used_width + widths[n] + 3 > room:
             yield part
-            part, used = [*first], begun
+            part, used_width = [*first], begun
         part.append(n)
-        used += widths[n] + 3
+        used_width += widths[n] + 3
     yield part
 
 
@@ -253,18 +257,18 @@ def progress_bar(label: str, *, lines: bool = True, told_now: bool = False) -> I
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    shown, told = sys.stderr.isatty(), time.monotonic()
+    is_terminal, line_time = sys.stderr.isatty(), time.monotonic()
     last = TextColumn("{task.fields[now]}") if told_now else TimeRemainingColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), last)
-    with Progress(*columns, console=console(error=True), transient=True, disable=not shown) as bar:
+    with Progress(*columns, console=console(error=True), transient=True, disable=not is_terminal) as bar:
         task = bar.add_task(label, total=None, now="")
 
-        def progress(done: int, total: int, now: str = "") -> None:
-            nonlocal told
-            bar.update(task, completed=done, total=total, now=now)
-            if lines and not shown and time.monotonic() - told >= LINE_SECONDS:
-                say(f"{label}: {done:,} of {total:,}{now and f' units · {now}'}", error=True)
-                told = time.monotonic()
+        def progress(count: int, total: int, detail: str = "") -> None:
+            nonlocal line_time
+            bar.update(task, completed=count, total=total, now=detail)
+            if lines and not is_terminal and time.monotonic() - line_time >= LINE_SECONDS:
+                say(f"{label}: {count:,} of {total:,}{detail and f' units · {detail}'}", error=True)
+                line_time = time.monotonic()
 
         yield progress
 
@@ -333,15 +337,15 @@ def read_runs(path: Path) -> tuple[list[Trace], ImportResult | None]:
         if not path.is_file() or path.suffix == ".spectrace":
             raise
         try:
-            opened = open_log(read_log(path), path.name)
-            return opened.traces, opened
+            log = open_log(read_log(path), path.name)
+            return log.traces, log
         except NotALog:
             raise fault from None
 
 
-def show_numbers(opened: ImportResult, totals: bool = False) -> None:
+def show_numbers(log: ImportResult, totals: bool = False) -> None:
     """Print what a server says of many requests, a table each; with ``totals`` only those that count no tokens."""
-    for numbers in opened.numbers:
+    for numbers in log.numbers:
         rows = [(visible(name), _plain(value)) for name, value in numbers.values.items()]
         if not totals or not numbers.totals:
             show_table(("number", "value"), rows, visible(numbers.title), right=1)

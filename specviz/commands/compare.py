@@ -50,11 +50,11 @@ def run(args: argparse.Namespace) -> int:
     from specviz.pages.compare.outcome import check_output, is_plain, lane_numbers, lane_title, outcome, own_reference
     from specviz.pages.compare.stretches import stretches
 
-    asked = args.prompt is not None or args.prompt_file is not None
-    if bool(args.traces) == asked:
+    has_prompt = args.prompt is not None or args.prompt_file is not None
+    if bool(args.traces) == has_prompt:
         raise UserError(
-            "recorded runs and a prompt are given: leave one out" if asked else "nothing to compare: give --prompt "
-            "TEXT or --prompt-file F with --methods A B, or recorded runs of one prompt"
+            "recorded runs and a prompt are given: leave one out" if has_prompt else "nothing to compare: give "
+            "--prompt TEXT or --prompt-file F with --methods A B, or recorded runs of one prompt"
         )  # fmt: skip
     traces, notes, target = (_load_runs(args), [], None) if args.traces else _decode(args)
     base = next((key for key, trace in traces.items() if is_plain(trace)), None)
@@ -69,10 +69,15 @@ def run(args: argparse.Namespace) -> int:
             check = check_output(trace, reference, judge)
         lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **lane_numbers(trace, plain),
                       "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
-    named = {BASELINE if key == base else key: (lane["title"], lane) for key, lane in lanes.items()}
-    words, won = outcome(named), stretches(traces, BASELINE)
+    lane_by_name = {BASELINE if key == base else key: (lane["title"], lane) for key, lane in lanes.items()}
+    words, stretch_rows = outcome(lane_by_name), stretches(traces, BASELINE)
     if args.json:
-        data = {"outcome": words, "lanes": list(lanes.values()), "stretches": _by_title(won, lanes), "notes": notes}
+        data = {
+            "outcome": words,
+            "lanes": list(lanes.values()),
+            "stretches": _by_title(stretch_rows, lanes),
+            "notes": notes,
+        }
         common.print_json(data)
     else:
         _show(lanes, words, notes)
@@ -83,8 +88,8 @@ def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
     """The runs in the files, each once. Raises UserError for runs that cannot stand beside one another."""
     from decoders.trace.baseline import asked_prompt
 
-    if given := common.first_set(args, "methods", "verifier", "set", "out", "pool", "model"):
-        raise UserError(f"--{given} is for runs that are made now: leave it out, or give a prompt and no TRACE")
+    if option := common.first_set(args, "methods", "verifier", "set", "out", "pool", "model"):
+        raise UserError(f"--{option} is for runs that are made now: leave it out, or give a prompt and no TRACE")
     read = [(path, common.read_traces(path)) for path in args.traces]
     traces = {
         str(path) if len(runs) == 1 else f"{path}, run {number}": trace
@@ -93,8 +98,8 @@ def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
     }
     if not 2 <= len(traces) <= MOST + 1:
         raise UserError(f"{plural(len(traces), 'run')} given: a comparison has 2 to {MOST + 1} of one prompt")
-    first, *others = traces.items()
-    for path, trace in others:
+    first, *other_traces = traces.items()
+    for path, trace in other_traces:
         if asked_prompt(trace) != asked_prompt(first[1]):
             raise UserError(f"{path} is of another prompt than {first[0]}: compare runs of one prompt")
     return traces
@@ -127,8 +132,8 @@ def _decode(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Targ
         run = partial(_run, target, name, values, **settings)
         contenders.append(Contender(name, "traced", True, run))
     with common.progress_bar("comparing") as progress:
-        for done, (turn, run) in enumerate(execute(in_order(contenders, [prompt])), 1):
-            progress(done, len(contenders))
+        for count, (turn, run) in enumerate(execute(in_order(contenders, [prompt])), 1):
+            progress(count, len(contenders))
             name = turn.contender.name
             if isinstance(run, Failure):
                 notes.append(f"{name} failed: {run.reason}")
@@ -145,18 +150,18 @@ def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **se
     """A recorded run, after a short one to warm up."""
     from decoders import record
 
-    most = min(WARM_UP, settings["max_new_tokens"])
-    record(target, prompt, name, values, **{**settings, "max_new_tokens": most})
+    limit = min(WARM_UP, settings["max_new_tokens"])
+    record(target, prompt, name, values, **{**settings, "max_new_tokens": limit})
     trace = record(target, prompt, name, values, **settings)
     return Measurement(Sample.without_time(name, trace.output_ids), trace.output_ids, trace)
 
 
-def _by_title(won: list[dict[str, Any]], lanes: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _by_title(stretch_rows: list[dict[str, Any]], lanes: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Stretches with the lanes' titles; tokens counted from 1."""
     return [
-        {"winner": lanes[one["run"]]["title"], "tokens": [one["from"] + 1, one["to"]], "gain": one["gain"],
-         "forwards": {lanes[key]["title"]: count for key, count in one["forwards"].items()}}
-        for one in won
+        {"winner": lanes[stretch["run"]]["title"], "tokens": [stretch["from"] + 1, stretch["to"]],
+         "gain": stretch["gain"], "forwards": {lanes[key]["title"]: count for key, count in stretch["forwards"].items()}}
+        for stretch in stretch_rows
     ]  # fmt: skip
 
 
@@ -166,8 +171,8 @@ def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> 
     from specviz.pages.compare.outcome import sort_by_speedup
 
     first = [lanes[key] for key in sort_by_speedup(lanes)]
-    others = [lane for lane in lanes.values() if lane not in first]
-    order = [*first, *sorted(others, key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))]
+    other_lanes = [lane for lane in lanes.values() if lane not in first]
+    order = [*first, *sorted(other_lanes, key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))]
     by_key = {metric.key: metric for metric in METRICS}
     columns = {"method": [lane["title"] for lane in order]}
     columns["output"] = [
@@ -180,9 +185,9 @@ def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> 
         columns[f"{metric.label}{unit}"] = [form(value) + mark for value, mark in zip(values, marks, strict=True)]
     common.say(words)
     common.show_table([*columns], zip(*columns.values(), strict=True), right=2)
-    why = {lane["notes"]["speedup"]: lane["title"] for lane in order if "speedup" in lane["notes"]}
+    reasons = {lane["notes"]["speedup"]: lane["title"] for lane in order if "speedup" in lane["notes"]}
     common.say(*(f"‡ {lane['title']}: {doubt}" for lane in order for doubt in lane["doubts"].values()))
-    common.say(*(f"{title}: {reason}" for reason, title in why.items()), *notes)
+    common.say(*(f"{title}: {reason}" for reason, title in reasons.items()), *notes)
 
 
 def _check_words(check: Mapping[str, Any]) -> str:

@@ -35,21 +35,21 @@ def run(args: argparse.Namespace) -> int:
     missing = {name: part for name, part in parts.items() if WORKSHOP.open(part) is None}
     if missing and compiler() is None:
         raise UserError(f"{NO_COMPILER}: install one, then call specviz compile again")
-    there = len(parts) - len(missing)
+    compiled_count = len(parts) - len(missing)
     common.say(
-        f"{target.name}: {there} of {len(parts)} parts are compiled"
+        f"{target.name}: {compiled_count} of {len(parts)} parts are compiled"
         + (f"; the others take up to {SOME_S} s each on an idle machine, and what is done stays" if missing else "")
     )
     failed = 0
     with common.progress_bar("compiling", lines=False, told_now=True) as progress:
-        for done, (name, part) in enumerate(missing.items()):
-            progress(done, len(missing), name)
-            started = time.monotonic()
+        for position, (name, part) in enumerate(missing.items()):
+            progress(position, len(missing), name)
+            start_time = time.monotonic()
             WORKSHOP.make([part])
-            made = WORKSHOP.wait([part])
-            failed += not made
-            outcome = f"{time.monotonic() - started:.0f} s" if made else WORKSHOP.failed[part.package]
-            common.say(f"{done + 1} of {len(missing)}: {name}, {outcome}")
+            is_compiled = WORKSHOP.wait([part])
+            failed += not is_compiled
+            outcome = f"{time.monotonic() - start_time:.0f} s" if is_compiled else WORKSHOP.failed[part.package]
+            common.say(f"{position + 1} of {len(missing)}: {name}, {outcome}")
     if KERNELS.usable("compiled"):  # else the log says why
         common.say("the kernels for rounded weights are there")
     return 1 if failed else 0

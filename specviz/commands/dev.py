@@ -33,10 +33,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="recorded runs of the model (default: the gallery's, as far as the model made them; else some made now)",
     )  # fmt: skip
     parser.add_argument("--against", metavar="NAME", help="another method to compare with, drafted once")
-    options.add_methods(parser, "which method of the file, where it has several", one=True, sets=False)
-    shown = parser.add_mutually_exclusive_group()
-    options.flag(shown, "--once", "draft once and end; exit 1 where a step raises")
-    options.flag(shown, "--open", "in the browser: checked, drafted and run at every save, on this machine alone")
+    options.add_methods(parser, "which method of the file, where it has several", is_single=True, sets=False)
+    mode_group = parser.add_mutually_exclusive_group()
+    options.flag(mode_group, "--once", "draft once and end; exit 1 where a step raises")
+    options.flag(mode_group, "--open", "in the browser: checked, drafted and run at every save, on this machine alone")
     options.count(parser, "--port", "with --open: where the page is", 7860, low=0, high=65535)
     options.add_model(parser)
 
@@ -51,20 +51,27 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         return _page(args)
     runs = _runs(args, common.open_target(args))
-    other = [one.draft_with(against) for one in runs] if against else None
-    before: Sequence[LiveDrafts] | None = None
-    for seen in digests(args.file, once=args.once):
+    other_drafts = [live_run.draft_with(against) for live_run in runs] if against else None
+    earlier_drafts: Sequence[LiveDrafts] | None = None
+    for digest in digests(args.file, one_shot=args.once):
         save = draft_save(args.file, runs, options.one_method(args))
-        now = save.drafts
+        saved_drafts = save.drafts
         if save.problem:
             common.say(save.problem)
         else:
-            _show(args, rows(now, before, other), now, before, other, save.ms)
-            before = now
+            _show(
+                args,
+                rows(saved_drafts, earlier_drafts, other_drafts),
+                saved_drafts,
+                earlier_drafts,
+                other_drafts,
+                save.ms,
+            )
+            earlier_drafts = saved_drafts
         if args.once:
-            failed = save.problem or any(step.error for drafts in now for step in drafts.steps)
+            failed = save.problem or any(step.error for drafts in saved_drafts for step in drafts.steps)
             return 1 if failed else 0
-        common.say(f"watching {args.file} ({seen[:8]}); Ctrl-C ends", error=True)
+        common.say(f"watching {args.file} ({digest[:8]}); Ctrl-C ends", error=True)
     return 0
 
 
@@ -98,14 +105,15 @@ def _runs(args: argparse.Namespace, target: Any) -> list[LiveRun]:
 
 
 def _show(
-    args: argparse.Namespace, all_rows: list[Row], now: Sequence[LiveDrafts], before: Sequence[LiveDrafts] | None,
-    other: Sequence[LiveDrafts] | None, ms: float,
+    args: argparse.Namespace, all_rows: list[Row], saved_drafts: Sequence[LiveDrafts],
+    earlier_drafts: Sequence[LiveDrafts] | None,
+    other_drafts: Sequence[LiveDrafts] | None, ms: float,
 ) -> None:  # fmt: skip
     """The worst steps, and all of them in one line."""
     from decoders.study.look.saves import changes, mean
 
-    listed = [row for row in all_rows if row.step.error or row.change][:SHOWN]
-    if listed:
+    shown_rows = [row for row in all_rows if row.step.error or row.change][:SHOWN]
+    if shown_rows:
         heads = ("run", "step", "recorded", args.against or "–", "last save", "now", "±", "why")
         cells = [
             (
@@ -113,20 +121,20 @@ def _show(
                 "error" if row.step.error else row.step.accepted, "" if row.step.error else f"{row.change:+d}",
                 visible(row.step.error.partition(" failed in ")[2] or row.step.error or row.step.reason),
             )
-            for row in listed
+            for row in shown_rows
         ]  # fmt: skip
         common.show_table(heads, cells)
-    won, lost = changes(all_rows)
-    base = "the last save" if before is not None else args.against or "the record"
+    win_count, loss_count = changes(all_rows)
+    base = "the last save" if earlier_drafts is not None else args.against or "the record"
     parts = [
-        f"{decimals(mean(now), 2)} tokens per step",
-        *([f"last save {decimals(mean(before), 2)}"] if before is not None else []),
-        *([f"{args.against} {decimals(mean(other), 2)}"] if other is not None else []),
-        f"{won} won and {lost} lost against {base}",
+        f"{decimals(mean(saved_drafts), 2)} tokens per step",
+        *([f"last save {decimals(mean(earlier_drafts), 2)}"] if earlier_drafts is not None else []),
+        *([f"{args.against} {decimals(mean(other_drafts), 2)}"] if other_drafts is not None else []),
+        f"{win_count} won and {loss_count} lost against {base}",
         f"{plural(len(all_rows), 'step')} in {ms:.0f} ms",
     ]
     common.say(" · ".join(parts))
-    if any(drafts.scored for drafts in now):
+    if any(drafts.scored for drafts in saved_drafts):
         common.say("It learns or accepts in its own way, so the model scored every draft: that takes its time.")
     for details in list(dict.fromkeys(row.step.details for row in all_rows if row.step.details))[:2]:
         common.say("", details.rstrip())

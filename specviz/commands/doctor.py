@@ -72,22 +72,22 @@ def _examine(args: argparse.Namespace, target: Target, records: Any, server: Any
     from decoders.study.doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 
     drafting = drafting_of(target, args.part)
-    prompts, kept, note = common.fitting(target, records, args.max_new_tokens + 64)
+    prompts, kept_records, note = common.fitting(target, records, args.max_new_tokens + 64)
     if args.raw:
-        prompts = prompts_of(target.tokenizer, kept, True)
-    forms = forms_of(target.tokenizer, kept, prompts, args.raw)
-    skipped = skip_reasons(target, forms, server is not None)
+        prompts = prompts_of(target.tokenizer, kept_records, True)
+    forms = forms_of(target.tokenizer, kept_records, prompts, args.raw)
+    skips = skip_reasons(target, forms, server is not None)
 
     def whole() -> Any:
         """The same drafter beside the target in float32."""
-        named = argparse.Namespace(**{**vars(args), "dtype": "float32", "weights": None})
-        return drafting_of(common.open_target(named), args.part)
+        arguments = argparse.Namespace(**{**vars(args), "dtype": "float32", "weights": None})
+        return drafting_of(common.open_target(arguments), args.part)
 
     exact = whole if is_rounded(target) else None
     with common.progress_bar("examining") as progress:
         report = examine(
             drafting, prompts, part=args.part, max_new_tokens=args.max_new_tokens, places=args.places,
-            temperature=args.temperature, forms=forms, exact=exact, server=server, skipped=skipped, progress=progress,
+            temperature=args.temperature, forms=forms, exact=exact, server=server, skipped=skips, progress=progress,
         )  # fmt: skip
     return report, note
 
@@ -100,12 +100,22 @@ def _show(report: Report) -> None:
         f"{plural(report.texts, 'answer')})"
     )
     rows = [
-        (one.cause, one.words, f"{one.length:.2f}", f"{one.gain:+.2f} {one.unit}", f"{one.z:+.1f}")
-        for one in report.controls
+        (
+            control.cause,
+            control.words,
+            f"{control.length:.2f}",
+            f"{control.gain:+.2f} {control.unit}",
+            f"{control.z:+.1f}",
+        )
+        for control in report.controls
     ]
     heads = ("cause", "with this changed", "acceptance length", "gain", "z")
     common.show_table(heads, rows, "controls: a gain is a fault", right=2)
-    for place, one in enumerate(report.findings, 1):
-        common.say(f"{place}. {one.level}: {one.cause}: {one.number}", f"   control: {one.control}", f"   {one.advice}")
-    common.say(*(f"not examined: {why}" for why in report.skipped))
+    for place, finding in enumerate(report.findings, 1):
+        common.say(
+            f"{place}. {finding.level}: {finding.cause}: {finding.number}",
+            f"   control: {finding.control}",
+            f"   {finding.advice}",
+        )
+    common.say(*(f"not examined: {reason}" for reason in report.skipped))
     common.say(f"ok: {report.verdict}" if report.state == "ok" else report.verdict)

@@ -27,9 +27,11 @@ def run(args: argparse.Namespace) -> int:
     if args.html is None and args.perfetto is None:
         raise UserError("say what to write: --html F, --perfetto F, or both")
     common.check_writable(args.html, args.perfetto)
-    trace, *more = common.read_traces(args.trace)
-    if more:
-        raise UserError(f"{args.trace} holds {plural(len(more) + 1, 'run')}, and a page shows one: name a file of one")
+    trace, *extra_traces = common.read_traces(args.trace)
+    if extra_traces:
+        raise UserError(
+            f"{args.trace} holds {plural(len(extra_traces) + 1, 'run')}, and a page shows one: name a file of one"
+        )
     step, steps = common.step_number(args.step, trace), plural(trace.rows("steps"), "step")
     if args.html is not None:
         from specviz.views.export import standalone_html

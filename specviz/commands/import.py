@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", metavar="NAME", help="how the file is read (default: by its content)")
     options.file(parser, "--out", "the trace file (several requests: -1, -2, … before its suffix)")
     parser.add_argument("--target", metavar="MODEL", help="read the text again with this model: a folder or hub id")
-    options.add_methods(parser, "draft every step again with this method (with --target)", one=True)
+    options.add_methods(parser, "draft every step again with this method (with --target)", is_single=True)
     parser.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     options.flag(parser, "--json", "print what was read as one JSON object")
@@ -44,26 +44,26 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--set belongs to --methods: name the method")
     if args.log.suffix == SUFFIX:
         trace = load(args.log)
-        if (imported := trace.run.get("imported")) is None:
+        if (import_info := trace.run.get("imported")) is None:
             raise UserError(f"{args.log.name} is a run of this engine: open it with specviz view")
-        opened = ImportResult(imported["source"], imported["title"], [trace], [], [])
+        log = ImportResult(import_info["source"], import_info["title"], [trace], [], [])
     else:
-        opened = open_log(common.read_log(args.log), args.log.name, args.kind)
-    traces = _read_again(args, opened.traces) if args.target else opened.traces
+        log = open_log(common.read_log(args.log), args.log.name, args.kind)
+    traces = _read_again(args, log.traces) if args.target else log.traces
     out: Path = args.out or Path(args.log.stem + ("-read" if args.log.suffix == SUFFIX else "") + SUFFIX)
     names = [f"-{place}" for place in range(1, len(traces) + 1)] if len(traces) > 1 else [""]
     paths = [out.with_name(f"{out.stem}{name}{out.suffix or SUFFIX}") for name in names[: len(traces)]]
     for trace, path in zip(traces, paths, strict=True):
         save(trace, path)
     result = {
-        "kind": opened.importer, "notes": opened.notes,
-        "numbers": [{"title": one.title, "values": one.values} for one in opened.numbers],
+        "kind": log.importer, "notes": log.notes,
+        "numbers": [{"title": entry.title, "values": entry.values} for entry in log.numbers],
         "runs": [_about(trace, path) for trace, path in zip(traces, paths, strict=True)],
     }  # fmt: skip
     if args.json:
         return common.print_json(result)
-    common.say(f"{args.log.name}: {opened.title}")
-    common.show_numbers(opened)
+    common.say(f"{args.log.name}: {log.title}")
+    common.show_numbers(log)
     for row in result["runs"]:
         drafts = "" if row["accepted"] is None else f", {row['accepted']} of them drafted and accepted"
         common.say(f"{row['file']}: {plural(row['tokens'], 'token')} in {row['steps_words']}{drafts}")
@@ -74,12 +74,13 @@ def run(args: argparse.Namespace) -> int:
         if row["unknown"]:
             common.say(f"  not recorded: {', '.join(row['unknown'])}")
         if row["redrafted"]:
-            told = row["redrafted"]
-            words = f"{told['differing']} of {plural(told['compared'], 'step')} with a draft differ from the server's"
-            words += f"; {told['longer']} drafts are longer here" if told["longer"] else ""
-            common.say(f"  drafted again with {told['method']}: {words}")
+            redraft_info = row["redrafted"]
+            steps = plural(redraft_info["compared"], "step")
+            words = f"{redraft_info['differing']} of {steps} with a draft differ from the server's"
+            words += f"; {redraft_info['longer']} drafts are longer here" if redraft_info["longer"] else ""
+            common.say(f"  drafted again with {redraft_info['method']}: {words}")
         common.say(*(f"  {note}" for note in row["notes"]))
-    common.say(*opened.notes)
+    common.say(*log.notes)
     return 0
 
 
@@ -90,37 +91,37 @@ def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
 
     with common.opening() as progress:
         target = load_target(args.target, dtype=args.dtype, device=args.device, progress=progress)
-    method, made = options.one_method(args), []
+    method, new_traces = options.one_method(args), []
     params = options.sets_of(args.set, [method])[method] if method else {}
     for trace in traces:
         try:
-            again = read_again(target, trace)
+            new_trace = read_again(target, trace)
             if method:
                 with common.progress_bar("drafting again") as bar:
-                    again = redraft(target, again, method, params, bar)
+                    new_trace = redraft(target, new_trace, method, params, bar)
         except UserError as problem:
             if len(traces) == 1:
                 raise
             trace.run["imported"]["notes"].append(f"it was not read again: {problem}")
-            again = trace
-        made.append(again)
-    return made
+            new_trace = trace
+        new_traces.append(new_trace)
+    return new_traces
 
 
 def _about(trace: Trace, path: Path) -> dict[str, Any]:
     run = trace.run
-    unknown, imported = run.get("unknown", []), run.get("imported")
-    assert imported is not None  # every run that was opened is of a server
+    unknown, import_info = run.get("unknown", []), run.get("imported")
+    assert import_info is not None  # every run that was opened is of a server
     steps = trace.rows("steps")
     return {
         "file": str(path), "title": run.get("title", ""), "model": run["model"].get("name"),
         "tokens": len(trace.output_ids),
         "steps": None if "steps" in unknown else steps,
         "steps_words": "steps that are not recorded" if "steps" in unknown else plural(steps, "step"),
-        "accepted": run.get("metrics", {}).get("accepted"), "unknown": unknown, "said": imported["said"],
-        "totals": imported.get("totals", {}),
+        "accepted": run.get("metrics", {}).get("accepted"), "unknown": unknown, "said": import_info["said"],
+        "totals": import_info.get("totals", {}),
         "redrafted": run.get("redrafted"),
-        "notes": [*imported.get("warnings", ()), *imported["notes"]],
+        "notes": [*import_info.get("warnings", ()), *import_info["notes"]],
     }  # fmt: skip
 
 

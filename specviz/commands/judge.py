@@ -43,23 +43,23 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--step is of one run, and {len(args.traces)} are given: leave all but one out")
     rules = chosen_rules(options.split(args.verifier or ()), _sets(args.set, options.split(args.verifier or ())))
     sums: dict[str, Total] = {name: Total() for name in rules}
-    runs, left_out, rest = [], [], 0.0
+    runs, left_out, open_share = [], [], 0.0
     for path in args.traces:
         trace = load(path)
         if problem := fault(trace):
             left_out.append(f"{path} was left out: {problem}")
             continue
-        picked = None if args.step is None else [_check(trace, args.step)]
-        steps = list(judge_steps(trace, rules, sampled=True if args.sampled else None, steps=picked))
+        step_choice = None if args.step is None else [_check(trace, args.step)]
+        steps = list(judge_steps(trace, rules, sampled=True if args.sampled else None, steps=step_choice))
         for name, total in totals(steps).items():
             sums[name] += total
-        rest = max([rest, *(max(step.rest) for step in steps)])
+        open_share = max([open_share, *(max(step.rest) for step in steps)])
         runs.append((path, trace, steps))
     if not any(steps for _, _, steps in runs):
         raise UserError("; ".join(left_out) or "there is no step whose draft can be judged")
     if args.json:
-        listed = [{"run": str(path), "steps": [step.to_json() for step in steps]} for path, _, steps in runs]
-        data = {"totals": {name: total.to_json() for name, total in sums.items()}, "runs": listed, "bias": VISITED}
+        entries = [{"run": str(path), "steps": [step.to_json() for step in steps]} for path, _, steps in runs]
+        data = {"totals": {name: total.to_json() for name, total in sums.items()}, "runs": entries, "bias": VISITED}
         return common.print_json({**data, "left_out": left_out})
     if args.step is not None:
         _show_step(runs[0][1], runs[0][2][0])
@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
         "by the same draws for all; other tokens: how many the target would have written otherwise (– where a rule "
         "does not say).",
         f"{VISITED} (specviz run --again TRACE --verifier NAME)",
-        f"Up to {100 * rest:.0f} % of p or q is not recorded at a position: ranges are what that leaves open."
-        if rest > 0.01 else "", *left_out,
+        f"Up to {100 * open_share:.0f} % of p or q is not recorded at a position: ranges are what that leaves open."
+        if open_share > 0.01 else "", *left_out,
     )  # fmt: skip
     return 0
 
@@ -107,16 +107,16 @@ def _row(name: str, lossless: bool, total: object) -> tuple[str, ...]:
     share = data["other_share"]
     return (
         name, "lossless" if lossless else "lossy", _range(data["tokens_per_step"], 2), str(data["accepted"]),
-        "0" if lossless else "–" if share is None else _range([100 * one for one in share], 1) + " %",
+        "0" if lossless else "–" if share is None else _range([100 * bound for bound in share], 1) + " %",
         str(data["differs"]), str(data["open"]),
     )  # fmt: skip
 
 
-def _range(both: Sequence[float] | Range | None, digits: int) -> str:
+def _range(bounds: Sequence[float] | Range | None, digits: int) -> str:
     """One number, or two where they differ."""
-    if both is None:
+    if bounds is None:
         return "–"
-    low, high = (decimals(one, digits) for one in both)
+    low, high = (decimals(bound, digits) for bound in bounds)
     return low if low == high else f"{low} to {high}"
 
 
@@ -124,16 +124,16 @@ def _show_step(trace: Trace, step: StepJudged) -> None:
     """Node by node, what each rule did and why."""
     from specviz.figures.words import rows_of
 
-    mine = rows_of(trace, "nodes", step.step)
+    node_rows = rows_of(trace, "nodes", step.step)
     words = {"accepted": "✓", "rejected": "✗", "unreached": "·"}
-    drafted = range(1, len(mine))
-    for name, one in step.rules.items():
+    drafted = range(1, len(node_rows))
+    for name, ruling in step.rules.items():
         rows = [
-            (str(node), repr(trace.text([mine[node]["token"]])), words[one.status[node]],
-             f"{one.chances[node]:.2f}", one.reasons[node])
-            for node in drafted if one.status[node] != "unreached"
+            (str(node), repr(trace.text([node_rows[node]["token"]])), words[ruling.status[node]],
+             f"{ruling.chances[node]:.2f}", ruling.reasons[node])
+            for node in drafted if ruling.status[node] != "unreached"
         ]  # fmt: skip
-        title = f"{name}: {plural(one.accepted, 'token')} accepted, {_range(one.expected, 2)} expected"
-        if differs := one.differing(step.status):
+        title = f"{name}: {plural(ruling.accepted, 'token')} accepted, {_range(ruling.expected, 2)} expected"
+        if differs := ruling.differing(step.status):
             title += "; not as the run: " + ", ".join(str(node) for node, _ in differs)
         common.show_table(("node", "token", "stands", "chance", "why"), rows, title, right=3)

@@ -26,8 +26,8 @@ DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --meth
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
     options.flag(parser, "--recorded", "show the recipe's example result, recorded with SmolLM2; nothing is run")
-    recipes, own = "the recipe's", "the recipe's; of a sweep: examples"
-    options.add_settings(parser, Experiment, "prompts", usual=own)
+    recipes, prompt_source = "the recipe's", "the recipe's; of a sweep: examples"
+    options.add_settings(parser, Experiment, "prompts", usual=prompt_source)
     options.add_settings(parser, Experiment, "count", "max_new_tokens", "length", usual=recipes)
     options.alias(parser, "--count", "--limit")
     options.several(parser, "--metric", "KEY", "measured; may be repeated")
@@ -72,11 +72,11 @@ def run(args: argparse.Namespace) -> int:
     experiment.check(methods())
     prompts = [] if experiment.measure else records(experiment.prompts, experiment.count, toy=common.wants_toy(args))
     target = common.open_target(args)
-    planned = plan(target, experiment, cases(target.tokenizer, prompts))
-    if not _confirm(planned, pace(target) / max(1, workers), args.yes):
+    run_plan = plan(target, experiment, cases(target.tokenizer, prompts))
+    if not _confirm(run_plan, pace(target) / max(1, workers), args.yes):
         return 1
-    results = over_workers.spread_out(args, target, planned) if workers else _here(target, planned)
-    return _finish(args, results, 0 if workers else planned.runs)
+    results = over_workers.spread_out(args, target, run_plan) if workers else _here(target, run_plan)
+    return _finish(args, results, 0 if workers else run_plan.runs)
 
 
 def _finish(args: argparse.Namespace, results: Results, runs: int = 0) -> int:
@@ -117,18 +117,18 @@ def _example(recipe: str | None) -> Results:
     return example(SHIPPED / f"{recipe}.zip")
 
 
-def _here(target: Target, planned: Plan) -> Results:
+def _here(target: Target, run_plan: Plan) -> Results:
     """Run a plan in this process."""
     from specviz.experiments import run_experiment
 
     tell = over_workers.training_teller()
-    with common.progress_bar(planned.experiment.title) as bar:
+    with common.progress_bar(run_plan.experiment.title) as bar:
 
         def show(progress: Standing) -> None:
             bar(progress.done, progress.total)
             tell(progress)
 
-        return run_experiment(target, planned, progress=show)
+        return run_experiment(target, run_plan, progress=show)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -170,9 +170,9 @@ def _experiment(args: argparse.Namespace) -> Experiment:
         experiment = find_recipe(args.recipe).fixing(options.parse_sets(args.set))
     else:
         metrics = args.metric or ("tokens_per_step",)
-        varied = options.parse_sets(args.vary, "--vary", "name=values, as in k=5,10,20 or theta=0..1 step 0.1")
-        swept = free(options.split(args.methods), options.parse_sets(args.set), varied, metrics)
-        experiment = replace(swept, prompts="examples")
+        axes = options.parse_sets(args.vary, "--vary", "name=values, as in k=5,10,20 or theta=0..1 step 0.1")
+        sweep = free(options.split(args.methods), options.parse_sets(args.set), axes, metrics)
+        experiment = replace(sweep, prompts="examples")
     option = common.first_set(args, "training_steps", "data")
     if option and not experiment.trains:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
@@ -185,10 +185,10 @@ def _experiment(args: argparse.Namespace) -> Experiment:
     )  # fmt: skip
 
 
-def _confirm(planned: Plan, per_token: float, yes: bool) -> bool:
+def _confirm(run_plan: Plan, per_token: float, yes: bool) -> bool:
     """Ask whether to go on: long experiments are started only with --yes or after a question."""
-    common.say(*planned.notes, error=True)
-    question = planned.asks(per_token)
+    common.say(*run_plan.notes, error=True)
+    question = run_plan.asks(per_token)
     if not question or yes:
         return True
     if not sys.stdin.isatty():
@@ -212,9 +212,9 @@ def _show(results: Results) -> None:
         common.say(f"{quantity.label} = {quantity.formula}")
     common.say(caption(results))
     for series in about["papers"]:
-        listed = ", ".join(f"{x}: {y:g}" if x != "" else f"{y:g}" for x, y in series["points"])
+        point_text = ", ".join(f"{x}: {y:g}" if x != "" else f"{y:g}" for x, y in series["points"])
         label = results.quantity(series["metric"]).label
-        common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {listed}")
+        common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {point_text}")
     common.say(about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"])
     common.say(f"Beside the paper: {about['compared']}" if about.get("compared") else "")
     common.say(*(f"failed: {error}" for error in results.reasons))

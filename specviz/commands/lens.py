@@ -33,40 +33,48 @@ def run(args: argparse.Namespace) -> int:
 
     trace = load(args.trace)
     step = common.step_number(args.step, trace)
-    seen = lens(ReadRun(common.open_target(args), trace, Needs()), step, args.node)
+    view = lens(ReadRun(common.open_target(args), trace, Needs()), step, args.node)
     if args.json:
-        return common.print_json({**seen.to_json(), "step": args.step})
-    _table(seen)
-    common.say(_sentence(seen), LIMITS)
+        return common.print_json({**view.to_json(), "step": args.step})
+    _table(view)
+    common.say(_sentence(view), LIMITS)
     return 0
 
 
-def _text(seen: Lens, token: int) -> str:
-    return visible(repr(seen.text(token)))
+def _text(view: Lens, token: int) -> str:
+    return visible(repr(view.text(token)))
 
 
-def _table(seen: Lens) -> None:
-    pair = [seen.drafted] if seen.own.token == seen.drafted.token else [seen.drafted, seen.own]
+def _table(view: Lens) -> None:
+    pair = [view.drafted] if view.own.token == view.drafted.token else [view.drafted, view.own]
     names = ("drafted", "target's own")
     heads = ["layer", "first choice", "p"]
     for name, course in zip(names, pair, strict=False):
-        heads += [f"{name} {_text(seen, course.token)}", "rank"]
+        heads += [f"{name} {_text(view, course.token)}", "rank"]
     rows = []
-    for layer, (token, prob) in enumerate(seen.tops):
-        numbers = [cell for one in pair for cell in (decimals(one.probs[layer], 3), f"#{one.ranks[layer] + 1}")]
-        rows.append([str(layer) if layer else "embedding", _text(seen, token), decimals(prob, 3), *numbers])
-    title = f"step {seen.step + 1}, node {seen.node}: what the layers say (computed now, teacher-forced)"
+    for layer, (token, prob) in enumerate(view.tops):
+        numbers = [
+            cell
+            for token_course in pair
+            for cell in (decimals(token_course.probs[layer], 3), f"#{token_course.ranks[layer] + 1}")
+        ]
+        rows.append([str(layer) if layer else "embedding", _text(view, token), decimals(prob, 3), *numbers])
+    title = f"step {view.step + 1}, node {view.node}: what the layers say (computed now, teacher-forced)"
     common.show_table(heads, rows, title, right=2)
 
 
-def _sentence(seen: Lens) -> str:
-    own = _text(seen, seen.own.token)
-    if seen.own.token == seen.drafted.token:
-        return f"{own} is the first choice {_from(seen.settled)}." if seen.settled is not None else f"{own} was drawn."
-    if seen.decided is None:
-        return f"The drafted token ranks above {own} in the end, which was drawn."
-    first = "" if seen.settled is None else f", and is the first choice {_from(seen.settled)}"
-    return f"Of {seen.layers} layers, {own} ranks above the drafted token {_from(seen.decided)}{first}."
+def _sentence(view: Lens) -> str:
+    own_text = _text(view, view.own.token)
+    if view.own.token == view.drafted.token:
+        return (
+            f"{own_text} is the first choice {_from(view.settled)}."
+            if view.settled is not None
+            else f"{own_text} was drawn."
+        )
+    if view.decided is None:
+        return f"The drafted token ranks above {own_text} in the end, which was drawn."
+    first = "" if view.settled is None else f", and is the first choice {_from(view.settled)}"
+    return f"Of {view.layers} layers, {own_text} ranks above the drafted token {_from(view.decided)}{first}."
 
 
 def _from(layer: int | None) -> str:

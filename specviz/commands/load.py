@@ -63,7 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_model(at, plugins=False)
     at.set_defaults(run=run_at)
     check = parts.add_parser("check", help="the model of a batch against batches that really run")
-    options.add_methods(check, "one that reads tokens and cache alone (default: pld)", one=True)
+    options.add_methods(check, "one that reads tokens and cache alone (default: pld)", is_single=True)
     options.add_prompt(check, required=False)
     options.add_reading(check)
     options.count(check, "--max-new-tokens", "tokens per run", 64)
@@ -118,22 +118,22 @@ def run_table(args: argparse.Namespace) -> int:
     common.check_writable(args.vllm, args.sglang, args.html)
     target = common.open_target(args)
     load = _load_of(target)
-    table = model.tiers(load, args.acceptance, args.cost, most=args.most, batches=args.batches)
-    written = {"vllm": model.for_vllm(table), "sglang": model.for_sglang(table)}
+    table = model.tiers(load, args.acceptance, args.cost, max_length=args.most, batches=args.batches)
+    exports = {"vllm": model.for_vllm(table), "sglang": model.for_sglang(table)}
     for path, name in ((args.vllm, "vllm"), (args.sglang, "sglang")):
         if path:
-            write_text(path, written[name] + "\n")
+            write_text(path, exports[name] + "\n")
     data = {
         "model": load.model, "acceptance": args.acceptance, "cost": args.cost, "measured_to": load.batches[-1],
         "tiers": [asdict(tier) for tier in table],
-        "curve": model.break_even_curve(load, args.cost, most=args.most, batches=args.batches),
+        "curve": model.break_even_curve(load, args.cost, max_length=args.most, batches=args.batches),
     }  # fmt: skip
     if args.html:
         from specviz.views.charts import load_charts, write_page
 
         write_page(args.html, "specviz load", load_charts(data))
     if args.json:
-        return common.print_json({**data, **{k: json.loads(v) for k, v in written.items()}})
+        return common.print_json({**data, **{k: json.loads(v) for k, v in exports.items()}})
     rows = [
         (str(t.batch), str(t.length), f"{decimals(t.speedup, 2)}×", _share(t.break_even_one), _share(t.break_even))
         for t in table
@@ -141,7 +141,7 @@ def run_table(args: argparse.Namespace) -> int:
     heads = "batch", "best length", "expected speedup", "break-even α, 1 token", "break-even α, this length"
     common.show_table(heads, rows, f"{load.model}, α = {args.acceptance:g}, c = {args.cost:g}", right=0)
     common.say(
-        f"{MODEL}; measured up to batch {load.batches[-1]}", f"vLLM: {written['vllm']}", f"SGLang: {written['sglang']}"
+        f"{MODEL}; measured up to batch {load.batches[-1]}", f"vLLM: {exports['vllm']}", f"SGLang: {exports['sglang']}"
     )
     return 0
 
@@ -156,7 +156,7 @@ def run_at(args: argparse.Namespace) -> int:
 
     target = common.open_target(args)
     load = _load_of(target)
-    made: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for path in args.traces:
         trace = opened(path)
         if (name := trace.run["model"]["name"]) != load.model:
@@ -165,13 +165,14 @@ def run_at(args: argparse.Namespace) -> int:
             table = at_batches(trace, load, args.batches)
         except ValueError as problem:
             raise UserError(f"{path}: {problem}") from None
-        made += [{"run": str(path), **asdict(one)} for one in table]
+        entries += [{"run": str(path), **asdict(point)} for point in table]
     if args.json:
-        return common.print_json({"model": MODEL, "measured_to": load.batches[-1], "runs": made})
+        return common.print_json({"model": MODEL, "measured_to": load.batches[-1], "runs": entries})
     rows = [
-        (Path(one["run"]).name, str(one["batch"]) + ("" if one["measured"] else " *"), decimals(one["tokens_per_s"], 1),
-         decimals(one["plain_tokens_per_s"], 1), f"{decimals(one['speedup'], 2)}×")
-        for one in made
+        (Path(entry["run"]).name, str(entry["batch"]) + ("" if entry["measured"] else " *"),
+         decimals(entry["tokens_per_s"], 1),
+         decimals(entry["plain_tokens_per_s"], 1), f"{decimals(entry['speedup'], 2)}×")
+        for entry in entries
     ]  # fmt: skip
     common.show_table(("run", "batch", "tokens/s", "plain", "expected speedup"), rows, right=1)
     common.say(f"{MODEL}; *: beyond the measured batches, on their last slope")
@@ -188,18 +189,24 @@ def run_check(args: argparse.Namespace) -> int:
     if args.prompt is None and args.prompt_file is None:
         args.prompt_file = Path("examples")
     prompt = common.prompt_record(args).prompt(target.tokenizer, chat=args.chat)
-    most = args.max_new_tokens
-    runs = {BASELINE: record(target, prompt, BASELINE, max_new_tokens=most)}
+    limit = args.max_new_tokens
+    runs = {BASELINE: record(target, prompt, BASELINE, max_new_tokens=limit)}
     if method.name != BASELINE:
-        record(target, prompt, method, params, max_new_tokens=min(8, most))  # to warm up
-        runs[method.name] = record(target, prompt, method, params, max_new_tokens=most)
-    made = check_load(target, prompt, runs, params, batches=args.batches, rows=args.rows, repeats=args.repeats)
+        record(target, prompt, method, params, max_new_tokens=min(8, limit))  # to warm up
+        runs[method.name] = record(target, prompt, method, params, max_new_tokens=limit)
+    checks = check_load(target, prompt, runs, params, batches=args.batches, rows=args.rows, repeats=args.repeats)
     rows = [
-        (one.method, str(one.batch), decimals(one.predicted, 1), decimals(one.measured, 1), f"{one.error:+.1%}")
-        for one in made
+        (
+            check.method,
+            str(check.batch),
+            decimals(check.predicted, 1),
+            decimals(check.measured, 1),
+            f"{check.error:+.1%}",
+        )
+        for check in checks
     ]
     common.show_table(("method", "batch", "model, tokens/s", "measured", "error"), rows, right=1)
-    common.say(f"largest error: {max(abs(one.error) for one in made):.1%} ({MODEL})")
+    common.say(f"largest error: {max(abs(check.error) for check in checks):.1%} ({MODEL})")
     return 0
 
 
@@ -217,14 +224,14 @@ def run_policies(args: argparse.Namespace) -> int:
         except ValueError as problem:
             raise UserError(f"{path}: {problem}") from None
         runs.append((offers_of(trace), costs))
-    made = compare(runs, args.batch)
+    outcomes = compare(runs, args.batch)
     if args.json:
-        return common.print_json([asdict(one) for one in made])
+        return common.print_json([asdict(outcome) for outcome in outcomes])
     rows = [
-        (one.policy, "–" if one.steps is None else str(one.steps), decimals(one.mean_length, 2), decimals(one.ms, 0),
-         "–" if one.speedup is None else f"{decimals(one.speedup, 2)}×",
-         "–" if one.regret is None else f"{one.regret:.1%}", one.why)
-        for one in made
+        (outcome.policy, "–" if outcome.steps is None else str(outcome.steps), decimals(outcome.mean_length, 2),
+         decimals(outcome.ms, 0), "–" if outcome.speedup is None else f"{decimals(outcome.speedup, 2)}×",
+         "–" if outcome.regret is None else f"{outcome.regret:.1%}", outcome.why)
+        for outcome in outcomes
     ]  # fmt: skip
     heads = "policy", "steps", "mean length", "ms", "× one-row forwards", "regret", ""
     title = f"{plural(len(runs), 'run')}, replayed: regret = cost ÷ the oracle's − 1"

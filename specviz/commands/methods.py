@@ -25,8 +25,8 @@ DESCRIPTION = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    named = "only this method or verifier, with its parameters"
-    parser.add_argument("name", nargs="?", metavar="NAME|new|check", help=named)
+    help_text = "only this method or verifier, with its parameters"
+    parser.add_argument("name", nargs="?", metavar="NAME|new|check", help=help_text)
     parser.add_argument(
         "what", nargs="?", metavar="NAME|FILE", help="of new: the new method's name; of check: its file"
     )
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.name in verifiers() and args.name not in methods():
         _explain(rule := verifiers()[args.name], f"Source: {rule.source}")
         return 0
-    chosen = [find_method(args.name)] if args.name else list(methods().values())
+    entries = [find_method(args.name)] if args.name else list(methods().values())
     try:
         target = common.open_target(args)
     except UserError as error:  # methods can be listed without a model, unless one was asked for
@@ -56,30 +56,30 @@ def run(args: argparse.Namespace) -> int:
             raise
         lacks, unknown = None, str(error)
     else:
-        lacks, unknown = {method.name: method.missing(target) for method in chosen}, ""
+        lacks, unknown = {method.name: method.missing(target) for method in entries}, ""
     if args.name:
-        [one] = chosen
-        missing = f"Missing: {reason}" if lacks and (reason := lacks[one.name]) else ""
-        _explain(one, one.paper and f"Paper: {one.paper}", missing, place=plugin_place(one.name))
+        [entry] = entries
+        missing = f"Missing: {reason}" if lacks and (reason := lacks[entry.name]) else ""
+        _explain(entry, entry.paper and f"Paper: {entry.paper}", missing, place=plugin_place(entry.name))
     else:
-        _list(chosen, lacks)
+        _list(entries, lacks)
     if unknown:
         common.say(f"Which parts are missing is not known: {unknown}")
     return 0
 
 
-def _list(chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
+def _list(entries: list[Method], lacks: Mapping[str, str | None] | None) -> None:
     """All methods as a table, below it what is missing, and all verifiers. ``lacks`` says it per method (None:
     nothing); None: unknown.
     """
     from decoders.drafters import plugin_place, verifier_place, verifiers
 
-    parts = {one.name: "?" if lacks is None else MISSING if lacks[one.name] else READY for one in chosen}
-    rows = [(*_row(one, one.paper, plugin_place(one.name)), parts[one.name]) for one in chosen]
-    common.show_table(("method", "what it does, and the paper", "output", "parts"), rows, ruled=True)
+    parts = {entry.name: "?" if lacks is None else MISSING if lacks[entry.name] else READY for entry in entries}
+    rows = [(*_row(entry, entry.paper, plugin_place(entry.name)), parts[entry.name]) for entry in entries]
+    common.show_table(("method", "what it does, and the paper", "output", "parts"), rows, row_lines=True)
     common.say(*(f"{name}: {reason}" for name, reason in (lacks or {}).items() if reason))
-    rules = [_row(one, one.source, verifier_place(one.name)) for one in verifiers().values()]
-    common.show_table(("verifier", "which drafted tokens stand, and the source", "output"), rules, ruled=True)
+    rules = [_row(verifier, verifier.source, verifier_place(verifier.name)) for verifier in verifiers().values()]
+    common.show_table(("verifier", "which drafted tokens stand, and the source", "output"), rules, row_lines=True)
     common.say("specviz methods NAME explains the parameters of one; --verifier has it judge the drafts of any method.")
 
 
@@ -93,12 +93,12 @@ def _row(card: Method | VerifierCard, source: str, place: object) -> tuple[Any, 
     return card.name, about, _output(card)
 
 
-def _explain(card: Method | VerifierCard, *further: str, place: object = None) -> None:
+def _explain(card: Method | VerifierCard, *extra_lines: str, place: object = None) -> None:
     """One method or verifier with its parameters."""
     from decoders.draft.params import controls
 
     origin = f"From the plug-in {place}" if place else ""
-    common.say(f"{card.name}: {card.title} ({_output(card)})", origin, card.summary, *further)
+    common.say(f"{card.name}: {card.title} ({_output(card)})", origin, card.summary, *extra_lines)
     if rows := [(c.name, _default(c), c.range_in_words(), c.help) for c in controls(card.params)]:
         common.show_table(("parameter", "default", "allowed", "what it does"), rows)
 

@@ -30,17 +30,17 @@ def run(args: argparse.Namespace) -> int:
     from rich.text import Text
 
     rows = []
-    for one in models:
-        about = Text(f"{one.name}\n{one.kind}")
-        for note in one.notes:
+    for entry in models:
+        about = Text(f"{entry.name}\n{entry.kind}")
+        for note in entry.notes:
             about.append(f"\n{note}", "italic")
-        parts = UNKNOWN if one.parts is None else ", ".join(one.parts) or "none"
-        count = "–" if one.parameters is None else short_number(one.parameters)
-        rows.append((one.model, about, count, _size(one.size_bytes), _size(one.memory_bytes), one.dtype, parts))
+        parts = UNKNOWN if entry.parts is None else ", ".join(entry.parts) or "none"
+        count = "–" if entry.parameters is None else short_number(entry.parameters)
+        rows.append((entry.model, about, count, _size(entry.size_bytes), _size(entry.memory_bytes), entry.dtype, parts))
     heads = ("--model", "what it is", "parameters", "on disk", "memory", "dtype", "trained parts")
-    common.show_table(heads, rows, ruled=True)
-    named = f"{default_model()} is opened where no --model is given."
-    common.say(*([f"{absent}."] if absent else []), named)
+    common.show_table(heads, rows, row_lines=True)
+    default_note = f"{default_model()} is opened where no --model is given."
+    common.say(*([f"{absent}."] if absent else []), default_note)
     return 0
 
 

@@ -17,14 +17,14 @@ WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or i
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
 
-def _type_of(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
+def _type_of(kind: type, rule: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
     def convert(text: str) -> Any:
         try:
             value = kind(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {allowed}") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {rule}") from None
         if not fits(value):
-            raise argparse.ArgumentTypeError(f"{text} is out of range: {allowed}")
+            raise argparse.ArgumentTypeError(f"{text} is out of range: {rule}")
         return value
 
     return convert
@@ -32,8 +32,8 @@ def _type_of(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[
 
 def whole(low: int, high: int | None = None) -> Callable[[str], int]:
     """An argparse type: a whole number in a range."""
-    allowed = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
-    return _type_of(int, allowed, lambda value: value >= low and (high is None or value <= high))
+    rule = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+    return _type_of(int, rule, lambda value: value >= low and (high is None or value <= high))
 
 
 positive = _type_of(float, "a number above 0", lambda value: 0 < value < float("inf"))
@@ -88,9 +88,9 @@ def model_arguments(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in names if hasattr(args, name)}
 
 
-def add_plugin(parser: argparse.ArgumentParser, what: str = "method") -> None:
+def add_plugin(parser: argparse.ArgumentParser, kind: str = "method") -> None:
     """Files with methods or verifiers of the user's own: ``specviz.cli`` names them to the registry."""
-    several(parser, "--plugin", "FILE", f"a Python file with a {what} of your own; may be repeated", type=Path)
+    several(parser, "--plugin", "FILE", f"a Python file with a {kind} of your own; may be repeated", type=Path)
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
@@ -104,14 +104,18 @@ def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
 
 
 def add_methods(
-    parser: argparse._ActionsContainer, help: str = "names, or all (default)", *, one: bool = False, sets: bool = True
+    parser: argparse._ActionsContainer,
+    help: str = "names, or all (default)",
+    *,
+    is_single: bool = False,
+    sets: bool = True,
 ) -> None:
-    """``--methods`` (in old spelling ``--method``) and ``--set``; ``one``: only one method makes sense."""
-    parser.add_argument("--methods", nargs=1 if one else "+", metavar="NAME", action="extend", help=help)
+    """``--methods`` (in old spelling ``--method``) and ``--set``; ``is_single``: only one method makes sense."""
+    parser.add_argument("--methods", nargs=1 if is_single else "+", metavar="NAME", action="extend", help=help)
     alias(parser, "--method", "--methods")
     if sets:
         wide = "a parameter; of several methods K=V is for those that have it, METHOD.K=V for one; may be repeated"
-        several(parser, "--set", "K=V", "a parameter of the method; may be repeated" if one else wide)
+        several(parser, "--set", "K=V", "a parameter of the method; may be repeated" if is_single else wide)
 
 
 def alias(parser: argparse._ActionsContainer, older: str, option: str) -> None:
@@ -119,11 +123,13 @@ def alias(parser: argparse._ActionsContainer, older: str, option: str) -> None:
     parser._option_string_actions[older] = parser._option_string_actions[option]
 
 
-def add_verifier(parser: argparse._ActionsContainer, *, one: bool = False) -> None:
+def add_verifier(parser: argparse._ActionsContainer, *, is_single: bool = False) -> None:
     """``--verifier``: the rule by which the methods' drafts are judged."""
     help = "judge the drafts by another rule than the method's own (specviz methods lists them)"
     several = "; of several each in turn, own: the method's"
-    parser.add_argument("--verifier", nargs=None if one else "+", metavar="NAME", help=help if one else help + several)
+    parser.add_argument(
+        "--verifier", nargs=None if is_single else "+", metavar="NAME", help=help if is_single else help + several
+    )
 
 
 def under_verifiers(names: Sequence[str], verifier: str | Sequence[str] | None) -> list[str]:
@@ -221,13 +227,14 @@ def sets_of(pairs: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, s
         if dot and method not in values:
             raise UserError(f"--set {key}={value} is of the method {method!r}, and these run: {', '.join(values)}")
         having = [method] if dot else [
-            one for one in values if name in {control.name for control in controls(find_method(one).params)}
+            candidate for candidate in values
+            if name in {control.name for control in controls(find_method(candidate).params)}
         ]  # fmt: skip
         if not having and len(values) > 1:
             raise UserError(f"--set {key}={value} is of no use: none of {', '.join(values)} has a parameter {name!r}")
-        for one in having or values:
-            if dot or f"{one}.{name}" not in pairs_of:  # a method's own wins
-                values[one][name] = value
+        for owner in having or values:
+            if dot or f"{owner}.{name}" not in pairs_of:  # a method's own wins
+                values[owner][name] = value
     return values
 
 
@@ -268,11 +275,13 @@ def add_settings(
             )
 
 
-def settings_of(args: argparse.Namespace, settings: type, **own: Any) -> Any:
-    """An instance of the dataclass from its options, and from fields that are ``own`` to the command."""
-    given = vars(args)
+def settings_of(args: argparse.Namespace, settings: type, **extra_fields: Any) -> Any:
+    """An instance of the dataclass from its options, and from fields that are ``extra_fields`` to the command."""
+    arguments = vars(args)
     options = {control.name: control.option or control.name for control in controls(settings)}
-    return settings(**{name: given[option] for name, option in options.items() if option in given} | own)
+    return settings(
+        **{name: arguments[option] for name, option in options.items() if option in arguments} | extra_fields
+    )
 
 
 def _parser_of(control: Control) -> Callable[[str], Any]:

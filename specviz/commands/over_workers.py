@@ -26,13 +26,13 @@ OWN = ("on", "results", "resume", "ray_address", "slurm")  # options that make n
 
 def add(
     parser: argparse.ArgumentParser, title: str = "workers (docs/scale.md)",
-    each: str = "do the runs with so many workers, each with a model of its own",
+    workers_help: str = "do the runs with so many workers, each with a model of its own",
     results: str = "a folder that all workers see, or an address as s3://… (default: the Lab's)",
 ) -> argparse._ArgumentGroup:  # fmt: skip
     """Options of workers."""
     group = parser.add_argument_group(title)
-    options.count(group, "--workers", each)
-    kinds = "; ".join(f"{name}: {what}" for name, what in KINDS.items())
+    options.count(group, "--workers", workers_help)
+    kinds = "; ".join(f"{name}: {meaning}" for name, meaning in KINDS.items())
     group.add_argument("--on", choices=tuple(KINDS), default="", metavar="KIND", help=f"{kinds} (default: processes)")
     group.add_argument("--results", metavar="FOLDER", help=results)
     group.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
@@ -58,7 +58,7 @@ def workers_of(args: argparse.Namespace) -> Workers:
     return Workers(args.workers or 1, kind, args.threads or 0, args.ray_address or "", tuple(args.slurm))
 
 
-def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Results:
+def spread_out(args: argparse.Namespace, target: Target, plan: Plan) -> Results:
     """Do a plan with workers; told on stderr as it goes on. The results are listed in the Lab."""
     from specviz.experiments.running import begin
     from specviz.experiments.spread import list_in_lab, spread
@@ -67,23 +67,23 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
 
     workers = workers_of(args)
     opening = Opening(common.model_source(args), args.dtype, args.device, args.engine, args.weights)
-    results = begin(planned, target)
+    results = begin(plan, target)
     place = args.results or str(home() / "lab" / results.id)
     ready = spread(
-        target, planned, workers, opening, place, resume=args.resume, results=results, progress=training_teller()
+        target, plan, workers, opening, place, resume=args.resume, results=results, progress=training_teller()
     )
     if target.device.type == "cuda":  # its memory is the workers' from here on
         target.model.to("cpu")
     keys = {unit.key for unit in ready.units}
     try:
-        with progress(planned.experiment.title) as told:
-            results = ready.run(told)
+        with progress(plan.experiment.title) as report:
+            results = ready.run(report)
     finally:
         list_in_lab(ready)
     if results.about["state"] == "cancelled":
-        done = len(ready.folder.list_units()[0] & keys)
+        finished_count = len(ready.folder.list_units()[0] & keys)
         common.say(
-            f"stopped: {done} of {plural(len(keys), 'unit')} finished. To go on, give the same command with "
+            f"stopped: {finished_count} of {plural(len(keys), 'unit')} finished. To go on, give the same command with "
             f"--results {ready.folder.place} --resume",
             error=True,
         )
@@ -118,8 +118,8 @@ def line_of(standing: Standing) -> str:
     if standing.rate is not None and standing.left_s is not None:
         parts.append(f"{standing.rate:.2g} units/s, {duration(standing.left_s)} left")
     if len(standing.workers) <= NAMED:
-        now = time.monotonic()
-        parts += [f"{worker.name} {worker.state}, {now - worker.since:.0f} s" for worker in standing.workers]
+        moment = time.monotonic()
+        parts += [f"{worker.name} {worker.state}, {moment - worker.since:.0f} s" for worker in standing.workers]
         if standing.failures:
             parts.append(f"{len(standing.failures)} failed")
     else:

@@ -73,13 +73,13 @@ def _check(method: Method, target: Target, prompts: list[Prompt]) -> bool:
     from decoders.study.judge.contract import check as broken
 
     findings = broken(method, target, prompts)
-    left = {finding.rule for finding in findings}
+    failed_rules = {finding.rule for finding in findings}
     common.say(f"{method.name}: {method.title}, on {target.name} and {plural(len(prompts), 'prompt')}")
     for rule in rules_of(findings):
-        common.say(f"  {'✗' if rule in left else '✓'} {MEANINGS[rule]}")
-        for finding in (one for one in findings if one.rule == rule):
-            where = "" if finding.prompt is None else f" (prompt {finding.prompt + 1})"
-            common.say(f"      {finding.words}{where}")
+        common.say(f"  {'✗' if rule in failed_rules else '✓'} {MEANINGS[rule]}")
+        for finding in (entry for entry in findings if entry.rule == rule):
+            place = "" if finding.prompt is None else f" (prompt {finding.prompt + 1})"
+            common.say(f"      {finding.words}{place}")
     for error in dict.fromkeys(finding.error for finding in findings if finding.error):
         common.say("", error.rstrip())
     if findings:

@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.action == "shrink":
         for folder in args.folder:
-            before, after = shrink_part(folder, args.bits)
-            common.say(f"{folder}: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+            old_size, new_size = shrink_part(folder, args.bits)
+            common.say(f"{folder}: {old_size / 1e6:.1f} MB before, {new_size / 1e6:.1f} MB now")
         return 0
     target = common.open_target(args)
     if args.action == "export":
@@ -80,9 +80,9 @@ def _export(args: argparse.Namespace, target: Target) -> int:
 
     dtype = getattr(torch, args.store) if args.store else target.dtype
     verifier = args.verifier or upstream(target.key) or target.name
-    part, made = export_part(target, args.part, args.format, args.out, verifier=verifier, dtype=dtype)
+    part, export = export_part(target, args.part, args.format, args.out, verifier=verifier, dtype=dtype)
     size = (args.out / "model.safetensors").stat().st_size
-    stored = str(dtype).removeprefix("torch.")
-    common.say(f"{args.out}: a part of {verifier} ({part.kind}, {args.format}), {size / 1e6:.1f} MB in {stored}")
-    common.say(*made.notes)
+    precision = str(dtype).removeprefix("torch.")
+    common.say(f"{args.out}: a part of {verifier} ({part.kind}, {args.format}), {size / 1e6:.1f} MB in {precision}")
+    common.say(*export.notes)
     return 0

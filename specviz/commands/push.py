@@ -28,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
 
     paths = trace_files(args.traces)
     traces = (trace for path in paths for trace in common.read_traces(path))
-    pushed = push(args.dataset, traces, private=not args.public)
-    there = f", {plural(pushed.there, 'run')} there already" if pushed.there else ""
-    common.say(f"{pushed.place}: {plural(pushed.added, 'run')} added{there}")
+    upload = push(args.dataset, traces, private=not args.public)
+    known_runs = f", {plural(upload.there, 'run')} there already" if upload.there else ""
+    common.say(f"{upload.place}: {plural(upload.added, 'run')} added{known_runs}")
     return 0
 
 
@@ -38,11 +38,11 @@ def trace_files(paths: list[Path]) -> list[Path]:
     """The trace files that were named, and those in folders that were. Raises UserError where there is none."""
     from decoders.trace.files import SUFFIX
 
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if not path.exists():
             raise UserError(f"there is no {path}: give {SUFFIX} files, or folders of them")
-        found += sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
-    if not found:
+        files += sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not files:
         raise UserError(f"there is no {SUFFIX} file in {', '.join(map(str, paths))}: `specviz run --out` records one")
-    return found
+    return files

@@ -26,8 +26,8 @@ DESCRIPTION = "Decode one prompt with one method; further user turns follow the 
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    options.add_methods(parser, f"see specviz methods (default: {METHOD})", one=True)
-    options.add_verifier(parser, one=True)
+    options.add_methods(parser, f"see specviz methods (default: {METHOD})", is_single=True)
+    options.add_verifier(parser, is_single=True)
     prompt = options.add_prompt(parser)
     options.file(
         prompt, "--again", "a recorded run: decode it anew and compare; exit 1 where it differs. With --verifier under "
@@ -42,12 +42,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
     )
     options.flag(
-        parser, "--forced",
+        parser,
+        "--forced",
         "write the answer hoped for, not the model's own: drafted tokens stand while they are its next ones (LLMA's "
         "forced decoding)",
     )
     options.flag(
-        parser, "--compare",
+        parser,
+        "--compare",
         "also run plain decoding by the same sampling, and say how many tokens differ and the speedup",
     )
     options.count(
@@ -91,17 +93,18 @@ def _pool(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     def seconds(speeds: Sequence[float | None]) -> float | None:
         """Of as many tokens at these speeds."""
-        known = [turn["tokens"] / speed for turn, speed in zip(turns, speeds, strict=True) if speed]
-        return sum(known) if len(known) == len(turns) else None
+        durations = [turn["tokens"] / speed for turn, speed in zip(turns, speeds, strict=True) if speed]
+        return sum(durations) if len(durations) == len(turns) else None
 
     steps, accepted, tokens = (sum(each(name)) for name in ("steps", "accepted", "tokens"))
-    own = seconds([turn["tokens_per_s"] for turn in turns])
+    pool_seconds = seconds([turn["tokens_per_s"] for turn in turns])
     plain = seconds([t["speedup"] and t["tokens_per_s"] and t["tokens_per_s"] / t["speedup"] for t in turns])
     differing = {name: sum(each(name)) if each(name) else None for name in ("differs", "differs_from_plain")}
     return {
         **{name: turns[0][name] for name in ("method", "lossless")}, "tokens": tokens, "steps": steps,
         "accepted": accepted, "tokens_per_step": accepted / steps + 1 if steps else None,
-        "tokens_per_s": tokens / own if own else None, **differing, "speedup": plain / own if plain and own else None,
+        "tokens_per_s": tokens / pool_seconds if pool_seconds else None, **differing,
+        "speedup": plain / pool_seconds if plain and pool_seconds else None,
         **{key: sum(each(key)) / len(each(key)) if each(key) else None for key in QUALITY},
         "output_ids": [token for turn in turns for token in turn["output_ids"]],
         "text": "\n\n".join(turn["text"] for turn in turns), "turns": list(turns),
@@ -139,9 +142,9 @@ def _summarise(args: argparse.Namespace, result: dict[str, Any]) -> None:
     elif not result["lossless"]:
         common.say(f"lossy: {_how_lossy(result)}", error=True)
     elif result["differs_from_plain"] is not None:
-        same = "identical to" if not result["differs_from_plain"] else "not identical to"
-        drawn = ": other draws, which is no fault" if args.temperature and result["differs_from_plain"] else ""
-        common.say(f"{same} plain decoding{drawn}", error=True)
+        verdict = "identical to" if not result["differs_from_plain"] else "not identical to"
+        draw_note = ": other draws, which is no fault" if args.temperature and result["differs_from_plain"] else ""
+        common.say(f"{verdict} plain decoding{draw_note}", error=True)
     if args.out:
         out = _turn_file(args.out, result["turn"])
         common.say(f"trace: {out} (open it with specviz view {out})", error=True)
@@ -163,39 +166,39 @@ def _again(args: argparse.Namespace) -> int:
     from decoders.study.look.run_settings import check_model, own_params, sampling_of
     from decoders.trace.metrics import first_difference
 
-    if settled := common.first_set(args, *OF_THE_RUN):
-        raise UserError(f"--{settled} is settled by the recorded run: leave it out")
-    before = load(args.again)
-    if pool_is_partial(before):
+    if option := common.first_set(args, *OF_THE_RUN):
+        raise UserError(f"--{option} is settled by the recorded run: leave it out")
+    old_trace = load(args.again)
+    if pool_is_partial(old_trace):
         raise UserError(f"{args.again} holds parts only of the text it drafted from: run it with --pool instead")
-    name = str(before.run["method"]["name"])
-    own = find_method(name)
-    method = find_method(str(options.one_method(args, name.partition(UNDER)[0]))) if args.verifier else own
-    kept = {control.name for control in controls(method.params)}
-    params = {key: value for key, value in own_params(before, own).items() if key in kept}
+    name = str(old_trace.run["method"]["name"])
+    old_method = find_method(name)
+    method = find_method(str(options.one_method(args, name.partition(UNDER)[0]))) if args.verifier else old_method
+    param_names = {control.name for control in controls(method.params)}
+    params = {key: value for key, value in own_params(old_trace, old_method).items() if key in param_names}
     target = common.open_target(args)
-    check_model(target, before.run, exact=True)
+    check_model(target, old_trace.run, exact=True)
     trace = record(
-        target, of_trace(before), method.name, params, title=before.run.get("title") or "",
-        sampling=sampling_of(before.run), max_new_tokens=before.run["max_new_tokens"],
-        stop_ids=before.run.get("stop_ids"), keep_prompt=True,
+        target, of_trace(old_trace), method.name, params, title=old_trace.run.get("title") or "",
+        sampling=sampling_of(old_trace.run), max_new_tokens=old_trace.run["max_new_tokens"],
+        stop_ids=old_trace.run.get("stop_ids"), keep_prompt=True,
     )  # fmt: skip
     if args.out:
         save(trace, args.out)
-    old, new = before.output_ids, trace.output_ids
-    same = old == new
-    steps = [one.rows("steps") for one in (before, trace)]
-    other_rule = method.name != own.name
+    old, new = old_trace.output_ids, trace.output_ids
+    is_same = old == new
+    steps = [run_trace.rows("steps") for run_trace in (old_trace, trace)]
+    other_rule = method.name != old_method.name
     if args.json:
         numbers = {"method": method.name, "tokens": [len(old), len(new)], "steps": steps}
-        common.print_json({"same": same, **numbers, "output_ids": list(new)})
-        return 0 if same or other_rule else 1
+        common.print_json({"same": is_same, **numbers, "output_ids": list(new)})
+        return 0 if is_same or other_rule else 1
     print(visible(trace.text(new)))
-    apart = first_difference(old, new) + 1
-    verdict = f"the same {plural(len(new), 'token')}" if same else f"different from output token {apart} on"
+    position = first_difference(old, new) + 1
+    verdict = f"the same {plural(len(new), 'token')}" if is_same else f"different from output token {position} on"
     rule = f"{method.name}: " if other_rule else ""
     common.say(f"\n{rule}{verdict}, in {plural(steps[1], 'step')} (recorded: {steps[0]})", error=True)
-    return 0 if same or other_rule else 1
+    return 0 if is_same or other_rule else 1
 
 
 def _how_lossy(result: dict[str, Any]) -> str:
@@ -269,7 +272,7 @@ def _turn(
     if args.forced:
         trace = _force(args, target, prompt, method, params, record.id)
         blank = dict.fromkeys(("differs_from_plain", "differs", "speedup", *QUALITY))
-        more: dict[str, Any] = {"lossless": False, "forced": True, **blank}
+        extra_fields: dict[str, Any] = {"lossless": False, "forced": True, **blank}
     elif args.out or args.compare or prompt.reference or not method.lossless:
         from decoders import record as traced
         from decoders import save
@@ -280,7 +283,7 @@ def _turn(
         if args.out:
             save(trace, _turn_file(args.out, prompt.turn))
         plain = trace.tables["plain"]["id"] or None
-        more = {
+        extra_fields = {
             "lossless": trace.run["method"]["lossless"],
             "differs_from_plain": None if plain is None else _differing(trace.output_ids, plain),
             **{key: trace.run["metrics"][key] for key in ("differs", "speedup", *QUALITY)},
@@ -288,17 +291,17 @@ def _turn(
     else:
         from decoders.sweep.contenders import timer
 
-        trace, made = None, timer(target, method.name, params, **settings)(prompt)
-        output, per_s = made.output, made.sample.tokens_per_s
-        steps, accepted = made.sample.steps or 0, made.sample.accepted or 0
-        more = {"lossless": True, "differs": 0 if args.temperature == 0 else None}
-        more |= dict.fromkeys(("differs_from_plain", "speedup", *QUALITY))
+        trace, measurement = None, timer(target, method.name, params, **settings)(prompt)
+        output, per_s = measurement.output, measurement.sample.tokens_per_s
+        steps, accepted = measurement.sample.steps or 0, measurement.sample.accepted or 0
+        extra_fields = {"lossless": True, "differs": 0 if args.temperature == 0 else None}
+        extra_fields |= dict.fromkeys(("differs_from_plain", "speedup", *QUALITY))
     if trace is not None:
         output, steps, per_s = trace.output_ids, trace.rows("steps"), trace.run["metrics"]["tokens_per_s"]
         accepted = sum(trace.tables["steps"]["accepted"])
     result = {
         "method": method.name, "tokens": len(output), "steps": steps, "accepted": accepted,
-        "tokens_per_step": accepted / steps + 1 if steps else None, "tokens_per_s": per_s, **more,
+        "tokens_per_step": accepted / steps + 1 if steps else None, "tokens_per_s": per_s, **extra_fields,
         "output_ids": list(output),
     }  # fmt: skip
     return {**result, "text": target.tokenizer.decode(output, skip_special_tokens=True)}

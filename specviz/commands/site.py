@@ -64,8 +64,8 @@ def _entries(paths: Sequence[Path]) -> tuple[list[Entry], list[str]]:
             continue
         about = path.with_suffix(".json")  # an imported file is JSON itself, and has no tags
         try:
-            beside = json.loads(about.read_text("utf-8")) if about.is_file() else {}
-            tags, gold = tuple(str(tag) for tag in beside.get("tags", ())), beside.get("gold")
+            metadata = json.loads(about.read_text("utf-8")) if about.is_file() else {}
+            tags, gold = tuple(str(tag) for tag in metadata.get("tags", ())), metadata.get("gold")
         except (ValueError, AttributeError, TypeError):
             tags, gold = (), None
         entries += [Entry(trace, tags, gold) for trace in traces]

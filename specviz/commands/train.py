@@ -54,15 +54,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         training = training_of(name)
         adds[training.family](_add_part(parts, name, training.summary, training.about, training.minutes), kind)
     _add_several(parts)
-    every = "every part for a target, as far as the time goes"
-    train_all.add(parts.add_parser("all", help=every, description=f"Train {every}. {AGAIN}"))
+    scope = "every part for a target, as far as the time goes"
+    train_all.add(parts.add_parser("all", help=scope, description=f"Train {scope}. {AGAIN}"))
 
 
 def _of_others(kind: Kind) -> set[str]:
     """The settings of a family's recipe that other kinds alone have."""
-    mine = training_of(kind.name)
-    alike = [training for name in trainable() if (training := training_of(name)).family == mine.family]
-    return {setting for training in alike for setting in training.own} - {*mine.own}
+    own_training = training_of(kind.name)
+    alike = [training for name in trainable() if (training := training_of(name)).family == own_training.family]
+    return {setting for training in alike for setting in training.own} - {*own_training.own}
 
 
 def _add_drafter(parser: argparse.ArgumentParser, kind: Kind) -> None:
@@ -102,19 +102,19 @@ def _add_several(parts: Any) -> None:
 def open_trainings(about: Mapping[str, Any]) -> Work:
     """The work of a worker that trains parts."""
 
-    def train(part: str, told: dict[str, Any]) -> None:
+    def train(part: str, overrides: dict[str, Any]) -> None:
         parser = argparse.ArgumentParser()
         add(parser)
         args = parser.parse_args([part])
-        vars(args).update(told)
+        vars(args).update(overrides)
         args.run(args)
 
     return train_units.work_of(about, train)
 
 
-def _add_part(parts: Any, kind: str, short: str, what: str, minutes: float = MINUTES) -> argparse.ArgumentParser:
+def _add_part(parts: Any, kind: str, short: str, purpose: str, minutes: float = MINUTES) -> argparse.ArgumentParser:
     """The options that every trained part has."""
-    about = f"Train {what}. {AGAIN}"
+    about = f"Train {purpose}. {AGAIN}"
     parser = parts.add_parser(kind, help=short, description=about)
     parser.add_argument(
         "--data", nargs="+", default=["demo"], metavar="FILE",
@@ -156,24 +156,33 @@ def _train_drafter(kind: Kind, args: argparse.Namespace) -> int:
     shared = None if args.embeddings is None else args.embeddings == "target"
     recipe = options.settings_of(args, DraftModelRecipe, shared=shared, fast=args.fast)
     run_of = partial(Run, states=args.states)
-    return _train_for(kind, args, run_of, recipe, _learnt, lambda drawn: drawn.training_charts)
+    return _train_for(kind, args, run_of, recipe, _learnt, lambda charts_module: charts_module.training_charts)
 
 
 def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
     from decoders.training.prompt_tokens import Run
 
     recipe = options.settings_of(args, PromptTokenRecipe, fast=args.fast)
-    return _train_for(kind, args, Run, recipe, _guess_line, lambda drawn: partial(drawn.guess_charts, counted="points"))
+    return _train_for(
+        kind,
+        args,
+        Run,
+        recipe,
+        _guess_line,
+        lambda charts_module: partial(charts_module.guess_charts, counted="points"),
+    )
 
 
 def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
     from decoders.training.head_kinds import lesson_of
     from decoders.training.heads import run_of
 
-    ours = args.recipe == "ours"
-    recipe = options.settings_of(args, HeadRecipe, muon=ours, own_states=ours, fast=args.fast)
+    own_recipe = args.recipe == "ours"
+    recipe = options.settings_of(args, HeadRecipe, muon=own_recipe, own_states=own_recipe, fast=args.fast)
     run = run_of(lesson_of(kind.name), args.states)
-    return _train_for(kind, args, run, recipe, _foresaw, lambda drawn: partial(drawn.guess_charts, counted="tokens"))
+    return _train_for(
+        kind, args, run, recipe, _foresaw, lambda charts_module: partial(charts_module.guess_charts, counted="tokens")
+    )
 
 
 def _train_for(
@@ -206,61 +215,63 @@ def _train_for(
     recipe = replace(recipe, bf16=not args.fp32 and has_bf16_products(model.device))
     begun = run_of(kind.name, out, model, name, source, recipe, args.seed)
     begun.origin = args.from_part
-    tracked = trackers.tracker(args.log_to, title, begun.settings, out)
-    with tracked as send, common.progress_bar(f"training the {kind.name}") as bar:
+    tracking = trackers.tracker(args.log_to, title, begun.settings, out)
+    with tracking as send, common.progress_bar(f"training the {kind.name}") as bar:
 
-        def show(now: Any) -> None:
-            bar(round(now.done * 1000), 1000)
-            if now.warning:
-                common.say(now.warning, error=True)
-            if now.logged:
-                send(now.logged, now.step)
-                common.say(sentence(now), error=True)
+        def show(report: Any) -> None:
+            bar(round(report.done * 1000), 1000)
+            if report.warning:
+                common.say(report.warning, error=True)
+            if report.logged:
+                send(report.logged, report.step)
+                common.say(sentence(report), error=True)
                 _draw(out, title, charts)
 
-        kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show, keep=not args.apart,
+        part_folder = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show, keep=not args.apart,
                      best=args.best)  # fmt: skip
     common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
-        f"{kept} is where methods find it for this model"
+        f"{part_folder} is where methods find it for this model"
     )
     return 0
 
 
-def _learnt(now: Any) -> str:
+def _learnt(report: Any) -> str:
     """One line on how far a draft model has come."""
-    line = now.logged
+    line = report.logged
     return (
-        f"step {now.step:,}: {now.tokens / 1e6:.2f} M tokens, {line['seconds'] / 60:.1f} min, loss {line['loss']:.3f} "
+        f"step {report.step:,}: {report.tokens / 1e6:.2f} M tokens, {line['seconds'] / 60:.1f} min, loss "
+        f"{line['loss']:.3f} "
         f"(held-out {line['held_out_loss']:.3f}), acceptance {line['acceptance']:.3f} sampled and "
         f"{line['agreement']:.3f} greedy, expected speedup {line['expected_speedup']:.2f}× "
-        f"(γ = 5, c = {line['cost']:.3f} of transformers' forwards), {now.tokens_per_second:,.0f} tokens/s"
+        f"(γ = 5, c = {line['cost']:.3f} of transformers' forwards), {report.tokens_per_second:,.0f} tokens/s"
     )
 
 
-def _guess_line(now: Any) -> str:
+def _guess_line(report: Any) -> str:
     """One line on how far prompt tokens have come."""
-    line = now.logged
+    line = report.logged
 
     def shares(key: str) -> str:
         return "/".join(f"{share:.3f}" for share in line[key])
 
     distances = "/".join(str(i + 1) for i in range(len(line["top1"])))
     return (
-        f"step {now.step:,}: {line['points'] / 1e6:.2f} M insertion points, {line['seconds'] / 60:.1f} min, loss "
+        f"step {report.step:,}: {line['points'] / 1e6:.2f} M insertion points, {line['seconds'] / 60:.1f} min, loss "
         f"{line['loss']:.3f} (held-out {line['held_out_loss']:.3f}), held-out accuracy at distance {distances}: top-1 "
         f"{shares('top1')}, top-5 {shares('top5')}; {line['points_per_second']:,} points/s"
     )
 
 
-def _foresaw(now: Any) -> str:
+def _foresaw(report: Any) -> str:
     """One line on how far heads have come."""
-    line = now.logged
+    line = report.logged
     shares = {key: "/".join(f"{share:.3f}" for share in line[key]) for key in ("top1", "top5")}
     return (
-        f"step {now.step:,}: {now.tokens / 1e6:.2f} M tokens, {line['seconds'] / 60:.1f} min, loss {line['loss']:.3f} "
+        f"step {report.step:,}: {report.tokens / 1e6:.2f} M tokens, {line['seconds'] / 60:.1f} min, loss "
+        f"{line['loss']:.3f} "
         f"(held-out {line['held_out_loss']:.3f}), held-out accuracy by distance: top-1 {shares['top1']}, top-5 "
-        f"{shares['top5']}; {now.tokens_per_second:,.0f} tokens/s"
+        f"{shares['top5']}; {report.tokens_per_second:,.0f} tokens/s"
     )
 
 
@@ -293,12 +304,12 @@ def _train(args: argparse.Namespace) -> int:
         options["recipe"] = Recipe(fast=True)
     with common.progress_bar("training") as bar:
 
-        def show(now: Any) -> None:
-            bar(round(now.done * 1000), 1000)
-            if now.step % 100 == 0:
+        def show(report: Any) -> None:
+            bar(round(report.done * 1000), 1000)
+            if report.step % 100 == 0:
                 common.say(
-                    f"step {now.step:,}: {now.tokens / 1e6:.2f} M tokens, {now.seconds / 60:.1f} min, "
-                    f"loss {now.loss:.3f}, {now.tokens_per_second:,.0f} tokens/s",
+                    f"step {report.step:,}: {report.tokens / 1e6:.2f} M tokens, {report.seconds / 60:.1f} min, "
+                    f"loss {report.loss:.3f}, {report.tokens_per_second:,.0f} tokens/s",
                     error=True,
                 )
 

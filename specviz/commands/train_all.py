@@ -61,7 +61,7 @@ def seconds_of(text: str) -> float:
 def worths() -> dict[str, float]:
     """Kinds of parts that are trained here, with what each is worth of a budget; the worthiest first."""
     trained = {name: kind.training.worth for name, kind in kinds().items() if kind.training is not None}
-    return dict(sorted(trained.items(), key=lambda one: -one[1]))
+    return dict(sorted(trained.items(), key=lambda item: -item[1]))
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +105,7 @@ def share(part: str, waiting: Sequence[str], left_s: float) -> Share:
     >>> share("medusa", ["medusa", "drafter"], 100.0).seconds
     50.0
     """
-    seconds = left_s * worths()[part] / sum(worths()[one] for one in waiting)
+    seconds = left_s * worths()[part] / sum(worths()[waiting_part] for waiting_part in waiting)
     return Share(part, seconds, seconds * COMPUTING / 60)
 
 
@@ -114,38 +114,42 @@ def run(args: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     parts = [part for part in worths() if part in (args.parts or worths())]
     state = _state(out, args)
-    began, spent = time.monotonic(), float(state["seconds"])
-    failed, tried = list[str](), set[str]()
+    began, past_seconds = time.monotonic(), float(state["seconds"])
+    failed, attempts = list[str](), set[str]()
     try:
         for part in parts:
-            waiting = [one for one in parts if not state["done"].get(one) and one not in tried]
-            left = args.budget - spent - (time.monotonic() - began)
+            waiting = [
+                candidate for candidate in parts if not state["done"].get(candidate) and candidate not in attempts
+            ]
+            seconds_left = args.budget - past_seconds - (time.monotonic() - began)
             if part not in waiting:
                 continue
-            if left <= 0:
+            if seconds_left <= 0:
                 break
-            given = share(part, waiting, left)
-            minutes = state["minutes"].setdefault(part, given.minutes)  # the schedule of one that goes on stays
+            allotment = share(part, waiting, seconds_left)
+            minutes = state["minutes"].setdefault(part, allotment.minutes)  # the schedule of one that goes on stays
             write_json(out / STATE, state)
             common.say(f"{part}: {minutes:.1f} min of computing", error=True)
-            ended = _train(args, out, part, minutes, given.seconds + GRACE_S)
-            state["done"][part] = ended is None  # one that failed is tried again by the next command
-            if ended is not None:
-                failed.append(f"{part}: {ended}")
-                tried.add(part)
-            state["seconds"] = spent + time.monotonic() - began
+            problem = _train(args, out, part, minutes, allotment.seconds + GRACE_S)
+            state["done"][part] = problem is None  # one that failed is tried again by the next command
+            if problem is not None:
+                failed.append(f"{part}: {problem}")
+                attempts.add(part)
+            state["seconds"] = past_seconds + time.monotonic() - began
             write_json(out / STATE, state)
             _tell(out, parts)
     except KeyboardInterrupt:
-        state["seconds"] = spent + time.monotonic() - began
+        state["seconds"] = past_seconds + time.monotonic() - began
         write_json(out / STATE, state)
         _tell(out, parts)
         common.say(f"stopped: give the same command again to go on; {out} holds the checkpoints", error=True)
         return 130
     _show(out, parts)
-    none = [part for part in parts if not state["done"].get(part) and part not in tried]
-    if none:
-        common.say(f"no time was left for {', '.join(none)}: give the same command with a larger --budget to go on")
+    untrained_parts = [part for part in parts if not state["done"].get(part) and part not in attempts]
+    if untrained_parts:
+        common.say(
+            f"no time was left for {', '.join(untrained_parts)}: give the same command with a larger --budget to go on"
+        )
     common.say(*(f"failed: {words}" for words in failed), error=True)
     return 1 if failed else 0
 
@@ -161,9 +165,10 @@ def _state(out: Path, args: argparse.Namespace) -> dict[str, Any]:
     except ValueError:
         raise UserError(f"{out / STATE} is damaged: give another folder with --out") from None
     if state["settings"] != settings:
-        other = next(name for name in names if state["settings"].get(name) != settings[name])
+        setting = next(name for name in names if state["settings"].get(name) != settings[name])
         raise UserError(
-            f"the trainings in {out} have {other} {state['settings'].get(other)!r}, not {settings[other]!r}: give the "
+            f"the trainings in {out} have {setting} {state['settings'].get(setting)!r}, not {settings[setting]!r}: "
+            "give the "
             "same again, or another folder with --out"
         )
     if state["seconds"] >= args.budget:
@@ -177,26 +182,26 @@ def command(args: argparse.Namespace, out: Path, part: str, minutes: float) -> l
 
     training = training_of(part)
     family = training.family
-    made = [*args.program, "train", part, "--out", str(out / part), "--best"]
-    made += ["--minutes", f"{minutes:.6g}", "--seed", str(args.seed), "--data", *args.data]
-    made += [] if args.model is None else ["--model", args.model]
-    made += [] if args.device is None else ["--device", args.device]
-    made += [] if args.threads is None else ["--threads", str(args.threads)]
+    arguments = [*args.program, "train", part, "--out", str(out / part), "--best"]
+    arguments += ["--minutes", f"{minutes:.6g}", "--seed", str(args.seed), "--data", *args.data]
+    arguments += [] if args.model is None else ["--model", args.model]
+    arguments += [] if args.device is None else ["--device", args.device]
+    arguments += [] if args.threads is None else ["--threads", str(args.threads)]
     flags = {"--distill": args.distill, "--fast": args.fast, "--fp32": args.fp32, "--apart": not args.keep}
-    made += [flag for flag, given in flags.items() if given]
+    arguments += [flag for flag, is_given in flags.items() if is_given]
     if family in (DRAFT_MODELS, HEADS):
-        made += ["--states", str(out / "states")]
-        made += ["--draft-vocab", str(args.draft_vocab)] if args.draft_vocab else []
+        arguments += ["--states", str(out / "states")]
+        arguments += ["--draft-vocab", str(args.draft_vocab)] if args.draft_vocab else []
     if family == DRAFT_MODELS:
-        made += ["--soft-labels"]
+        arguments += ["--soft-labels"]
     if "kv_layer" in training.own and args.kv_layer is not None:
-        made += ["--kv-layer", str(args.kv_layer)]
+        arguments += ["--kv-layer", str(args.kv_layer)]
     if family == HEADS and args.rate is not None:
-        made += ["--rate", f"{args.rate:g}"]
+        arguments += ["--rate", f"{args.rate:g}"]
     if chosen_device(args.device).startswith("cuda"):
         sizes = {name: size for name, size in ON_GPU[family].items() if name not in training.defaults}
-        made += [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", str(size))]
-    return made
+        arguments += [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", str(size))]
+    return arguments
 
 
 def _train(args: argparse.Namespace, out: Path, part: str, minutes: float, most_s: float) -> str | None:
@@ -204,8 +209,8 @@ def _train(args: argparse.Namespace, out: Path, part: str, minutes: float, most_
     its folder even where it was stopped.
     """
     (out / part).mkdir(parents=True, exist_ok=True)
-    with (out / part / "said.txt").open("a", encoding="utf-8") as said:
-        child = subprocess.Popen(command(args, out, part, minutes), stdout=said, stderr=said, env={**os.environ})
+    with (out / part / "said.txt").open("a", encoding="utf-8") as log:
+        child = subprocess.Popen(command(args, out, part, minutes), stdout=log, stderr=log, env={**os.environ})
         try:
             code = child.wait(most_s)
         except subprocess.TimeoutExpired:
@@ -239,9 +244,9 @@ def _gather(out: Path, part: str) -> None:
     with replacing(place) as new:
         shutil.copytree(out / part / "part", new, dirs_exist_ok=True)
     if (place / WEIGHTS).stat().st_size > MOST_BYTES:
-        before, after = shrink_part(place)
-        larger = "" if after <= MOST_BYTES else f", more than {MOST_BYTES / 1e6:.0f} MB"
-        common.say(f"{part}: {before / 1e6:.1f} MB stored in int8 are {after / 1e6:.1f} MB{larger}", error=True)
+        old_size, new_size = shrink_part(place)
+        larger = "" if new_size <= MOST_BYTES else f", more than {MOST_BYTES / 1e6:.0f} MB"
+        common.say(f"{part}: {old_size / 1e6:.1f} MB stored in int8 are {new_size / 1e6:.1f} MB{larger}", error=True)
 
 
 def curve(out: Path, parts: Sequence[str]) -> list[dict[str, Any]]:
@@ -286,9 +291,9 @@ def _show(out: Path, parts: Sequence[str]) -> None:
 
     rows, table = curve(out, parts), []
     for part in parts:
-        mine, file = [row for row in rows if row["part"] == part], out / "parts" / part / WEIGHTS
-        if mine and file.is_file():
-            best = min(mine, key=lambda row: row["held_out_loss"])
+        part_rows, file = [row for row in rows if row["part"] == part], out / "parts" / part / WEIGHTS
+        if part_rows and file.is_file():
+            best = min(part_rows, key=lambda row: row["held_out_loss"])
             numbers = (f"{best['tokens'] or 0:,}", decimal(best["acceptance"]), decimal(best["held_out_loss"]))
             table.append((part, *numbers, f"{file.stat().st_size / 1e6:.1f}"))
     if table:

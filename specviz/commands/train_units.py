@@ -36,9 +36,9 @@ COLUMNS: tuple[str, ...] = ("part", "seed", "step", "seconds", "loss", "held_out
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of trainings that are units."""
-    where = f"where all of them go, which all workers see; asked again, it goes on (default: {RESULTS})"
-    each = "so many trainings at a time (default: 1)"
-    group = over_workers.add(parser, "several trainings (docs/scale.md)", each, where)
+    folder_help = f"where all of them go, which all workers see; asked again, it goes on (default: {RESULTS})"
+    workers_help = "so many trainings at a time (default: 1)"
+    group = over_workers.add(parser, "several trainings (docs/scale.md)", workers_help, folder_help)
     group.add_argument("--seeds", nargs="+", type=options.whole(0), metavar="N", help="train with each of these seeds")
 
 
@@ -62,20 +62,20 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     from decoders.model.target_model.load import chosen_device
 
     kind = chosen_device(args.device).split(":")[0]
-    device, gpus = worker_device(kind, args.device, apart=workers.on != "processes")
+    device, gpus = worker_device(kind, args.device, is_scheduled=workers.on != "processes")
     shared = {"code": code_of(("decoders",)), "model": model_place(args.model or BUNDLED), "data": _contents(args.data)}
     units = [Unit.of(shared, {"part": part, "seed": seed, "options": _options(args, part)})
              for part in dict.fromkeys(parts) for seed in seeds]  # fmt: skip
     about = {"shared": shared, "device": device, "place": str(folder.path)}
     pool = workers.pool(Job(opens, about, folder.place, folder.open(), workers.threads_each, gpus))
-    stopped = False
+    was_stopped = False
     try:
-        with over_workers.progress("trainings") as told:
-            standing = sweep(units, pool, folder, told=_Validations(folder.path, units, told))
+        with over_workers.progress("trainings") as report:
+            standing = sweep(units, pool, folder, told=_Validations(folder.path, units, report))
     except KeyboardInterrupt:
-        stopped, standing = True, None
+        was_stopped, standing = True, None
     failed = _show(folder, units)
-    if stopped:
+    if was_stopped:
         common.say(f"stopped: give the same command again to go on; {folder.place} holds the checkpoints", error=True)
         return 130
     _keep_best(folder, units)
@@ -85,8 +85,8 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
 def _options(args: argparse.Namespace, part: str) -> dict[str, Any]:
     """Settings that determine a training but for its seed, as plain JSON."""
     names = [name for name in vars(args) if name not in NOT_TOLD and (args.part == part or name in COMMON)]
-    told = {name: getattr(args, name) for name in names if name not in ("device", "threads", "resume")}
-    return {name: str(value) if isinstance(value, Path) else value for name, value in told.items()}
+    values = {name: getattr(args, name) for name in names if name not in ("device", "threads", "resume")}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
 
 
 def _contents(data: Sequence[str]) -> list[str]:
@@ -106,14 +106,20 @@ def work_of(about: Mapping[str, Any], train: Callable[[str, dict[str, Any]], Non
 
     def work(payload: Mapping[str, Any]) -> UnitResult:
         out = _place(Path(about["place"]), payload)
-        told = {**payload["options"], "seed": payload["seed"], "out": out, "device": about["device"], "apart": True}
+        train_options = {
+            **payload["options"],
+            "seed": payload["seed"],
+            "out": out,
+            "device": about["device"],
+            "apart": True,
+        }
         for name in ("states", "from_part"):
-            if told.get(name) is not None:
-                told[name] = Path(told[name])
+            if train_options.get(name) is not None:
+                train_options[name] = Path(train_options[name])
         out.mkdir(parents=True, exist_ok=True)
         file = (out / SAID).open("a", encoding="utf-8")
         with file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-            train(payload["part"], {**told, "threads": about["threads"]})
+            train(payload["part"], {**train_options, "threads": about["threads"]})
         return UnitResult(
             [{**_last_validation(out), "part": payload["part"], "seed": payload["seed"], "path": str(out / PART)}]
         )
@@ -144,20 +150,21 @@ def _last_validation(out: Path) -> dict[str, Any]:
 class _Validations:
     """Tells each validation of each training once, beside what the workers do."""
 
-    def __init__(self, folder: Path, units: Sequence[Unit], told: Callable[[Standing], None]) -> None:
+    def __init__(self, folder: Path, units: Sequence[Unit], report: Callable[[Standing], None]) -> None:
         self.places = {f"{u.payload['part']} seed {u.payload['seed']}": _place(folder, u.payload) for u in units}
         self.steps = {name: _last_validation(place).get("step") for name, place in self.places.items()}
-        self.told = told
+        self.told = report
 
     def __call__(self, standing: Standing, key: str | None) -> None:
         self.told(standing)
         for name, place in self.places.items():
-            now = _last_validation(place)
-            if now and now["step"] != self.steps[name]:
-                self.steps[name] = now["step"]
+            validation = _last_validation(place)
+            if validation and validation["step"] != self.steps[name]:
+                self.steps[name] = validation["step"]
                 common.say(
-                    f"{name}: step {now['step']:,}, loss {now['loss']:.3f} (held-out {now['held_out_loss']:.3f}), "
-                    f"first choice {decimal(now['first_choice'])}", error=True,
+                    f"{name}: step {validation['step']:,}, loss {validation['loss']:.3f} (held-out "
+                    f"{validation['held_out_loss']:.3f}), "
+                    f"first choice {decimal(validation['first_choice'])}", error=True,
                 )  # fmt: skip
 
 

@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.prompts import records
 
     common.check_writable(args.out)
-    every = records(args.prompts, args.limit + CHECKED * args.check, toy=common.wants_toy(args))
-    measured, further = every[: args.limit], every[args.limit :]
+    all_records = records(args.prompts, args.limit + CHECKED * args.check, toy=common.wants_toy(args))
+    test_prompts, check_records = all_records[: args.limit], all_records[args.limit :]
     target = common.open_target(args)
 
     from decoders.parts import find_part, load_part
@@ -103,29 +103,29 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(out_file)
     m, ensemble = tokens.config.tokens, tokens.config.vectors
     design.check_size(args.size or args.max_size, m, ensemble)
-    most = max(args.size or 0, args.max_size)
-    prompts, _, note = common.fitting(target, measured, args.max_new_tokens)
+    size_limit = max(args.size or 0, args.max_size)
+    prompts, _, note = common.fitting(target, test_prompts, args.max_new_tokens)
     with common.progress_bar("measuring acceptance") as progress:
         table = measure_acceptance(target, tokens, prompts, max_new_tokens=args.max_new_tokens, progress=progress)
     with common.progress_bar("measuring latency") as progress:
-        latency = latency_for(target, most, progress=progress)
-    sizes: list[int] = sorted({args.size or most, *design.sizes_up_to(most, m, ensemble)})
+        latency = latency_for(target, size_limit, progress=progress)
+    sizes: list[int] = sorted({args.size or size_limit, *design.sizes_up_to(size_limit, m, ensemble)})
     points = design.compare_sizes(table, sizes, ensemble, latency)
-    designed = {point.size: point.trees for point in points}
-    best = design.best_size(designed, latency)
+    trees_by_size = {point.size: point.trees for point in points}
+    best = design.best_size(trees_by_size, latency)
     size = args.size or best
     _show_acceptance(target, table, prompts)
     _show_sizes(points, best)
     makers = {
-        DESIGNED: lambda *_: designed[size],
+        DESIGNED: lambda *_: trees_by_size[size],
         "wide": design.wide_trees, "naive": design.naive_trees, "random": design.random_trees,
     }  # fmt: skip
     trees = makers[args.kind](table, size, ensemble)
     save_trees(trees, out_file)
-    why = "as asked for" if size != best else f"the best size for {latency.setup.device}"
-    common.say(note, turns.first_turns(prompts), latency.note, _choice(trees, latency, why), f"kept in {out_file}")
+    reason = "as asked for" if size != best else f"the best size for {latency.setup.device}"
+    common.say(note, turns.first_turns(prompts), latency.note, _choice(trees, latency, reason), f"kept in {out_file}")
     if args.check:
-        prompts, _, _ = common.fitting(target, further or measured[-CHECKED:], args.max_new_tokens)
+        prompts, _, _ = common.fitting(target, check_records or test_prompts[-CHECKED:], args.max_new_tokens)
         points = [point for point in points if point.size <= max(MOST_CHECKED, best)]
         _check(target, tokens, points, best, prompts, args.max_new_tokens)
     return 0
@@ -137,19 +137,19 @@ def _check(
     """Decode with every size, print both, and say how far apart the best sizes are."""
     from decoders.sweep.tree_trial import steps_apart, try_trees
 
-    designed = {point.size: point.trees for point in points}
+    trees_by_size = {point.size: point.trees for point in points}
     with common.progress_bar("decoding with every size") as progress:
-        trials = try_trees(target, tokens, designed, prompts, max_new_tokens=max_new_tokens, progress=progress)
+        trials = try_trees(target, tokens, trees_by_size, prompts, max_new_tokens=max_new_tokens, progress=progress)
     fastest = max(sorted(trials), key=lambda size: trials[size].speedup)
     rows = []
     for point in points:
         trial = trials[point.size]
-        taus = [decimals(one.tokens_per_step, 3) for one in (point.trees, trial)]
-        rows.append((point.size, *taus, *(f"{decimals(one.speedup, 2)}×" for one in (point, trial))))
+        taus = [decimals(result.tokens_per_step, 3) for result in (point.trees, trial)]
+        rows.append((point.size, *taus, *(f"{decimals(result.speedup, 2)}×" for result in (point, trial))))
     heads = ("size", "τ predicted", "τ measured", "speedup predicted", "speedup measured")
     common.show_table(heads, rows, f"Predicted and measured, {plural(len(prompts), 'prompt')}", bold=fastest)
-    apart = steps_apart(list(trials), best, fastest)
-    verdict = "within one step" if apart <= 1 else f"{apart} sizes apart; was the machine idle?"
+    distance = steps_apart(list(trials), best, fastest)
+    verdict = "within one step" if distance <= 1 else f"{distance} sizes apart; was the machine idle?"
     common.say(f"best size: {best} rows predicted, {fastest} measured: {verdict}")
 
 
@@ -195,21 +195,21 @@ def describe(trees: PromptTrees) -> list[str]:
 
 
 def _draw(tree: PromptTree, trees: PromptTrees) -> list[str]:
-    below: list[list[int]] = [[] for _ in tree.prompts]
+    children: list[list[int]] = [[] for _ in tree.prompts]
     for node, parent in enumerate(tree.parents):
         if node:
-            below[parent].append(node)
+            children[parent].append(node)
     p, stops = [1.0, *tree.probabilities(trees.acceptance)], tree.stops(trees.acceptance)
     lines: list[tuple[str, str]] = []
 
-    def walk(node: int, first: str, rest: str) -> None:
+    def walk(node: int, first: str, indent: str) -> None:
         count = plural(tree.prompts[node], "prompt token") if tree.prompts[node] else "none"
         chance = f"p = {p[node]:.3f}, ends here" if node else "nothing accepted"
         label = f"#{tree.paths[node - 1][-1]}" if node else "root"
         lines.append((first + label, f"{count}, {chance} {stops[node]:.3f}"))
-        for child in below[node]:
-            last = child == below[node][-1]
-            walk(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        for child in children[node]:
+            last = child == children[node][-1]
+            walk(child, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  "))
 
     walk(0, "", "")
     width = max(len(shape) for shape, _ in lines)
@@ -231,16 +231,16 @@ def _show_sizes(points: list[SizePoint], best: int) -> None:
     rows = []
     for point in points:
         data, size = point.to_json(), bold if point.size == best else point.size
-        shown = [decimals(data[key], 3) for key in numbers]
-        rows.append((size, data["candidates"], data["prompts"], *shown, f"{decimals(point.speedup, 2)}×"))
+        cells = [decimals(data[key], 3) for key in numbers]
+        rows.append((size, data["candidates"], data["prompts"], *cells, f"{decimals(point.speedup, 2)}×"))
     heads = ("size", "candidates", "prompt tokens", "R", "τ", "naive τ", "random τ", "L ms", "τ ÷ L", "against 1 row")
     common.show_table(heads, rows, "Trees by size: τ tokens per step, L ms per decode step", bold=bold)
 
 
-def _choice(trees: PromptTrees, latency: Latency, why: str) -> str:
+def _choice(trees: PromptTrees, latency: Latency, reason: str) -> str:
     gain = trees.tokens_per_step * latency.ms(1) / latency.ms(trees.size)
     expected = f"{trees.tokens_per_step:.2f} tokens per step and {gain:.2f}× plain decoding are expected"
-    line = f"chosen: {trees.label} trees of {trees.size} rows, {why}; {expected}"
+    line = f"chosen: {trees.label} trees of {trees.size} rows, {reason}; {expected}"
     return line + ("" if gain > 1 else ": on this machine PPD does not pay for this model")
 
 
@@ -251,7 +251,9 @@ def _show_latency(latency: Latency) -> None:
         f"{latency.model} · {setup.dtype} · {setup.device}{threads} · torch {setup.torch} · {latency.context} tokens "
         f"of context · {plural(latency.rounds, 'round')}"
     )
-    measured = zip(latency.rows, latency.median, latency.low, latency.high, strict=True)
-    lines = [(n, f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×") for n, ms, low, high in measured]
+    latency_rows = zip(latency.rows, latency.median, latency.low, latency.high, strict=True)
+    lines = [
+        (n, f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×") for n, ms, low, high in latency_rows
+    ]
     common.show_table(("rows", "step ms", "quartiles", "against 1 row"), lines)
     common.say(latency.note)

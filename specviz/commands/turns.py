@@ -29,15 +29,15 @@ def every_turn(
         return [*prompts], [*records], ""
     turns, sources, left_out = [], [], 0
     with common.progress_bar("answering first turns") as progress:
-        for done, (prompt, record) in enumerate(zip(prompts, records, strict=True)):
-            progress(done, len(prompts))
+        for position, (prompt, record) in enumerate(zip(prompts, records, strict=True)):
+            progress(position, len(prompts))
             for turn in turns_of(target, prompt, **options):
                 if len(turn.tokens) + options["max_new_tokens"] > target.context_length:
                     left_out += turn.turns
                     break
                 turns.append(turn)
-                named = replace(record, id=turn_id(record.id, turn), reference=turn.reference)
-                sources.append(record if turn.turn == 1 else named)
+                turn_record = replace(record, id=turn_id(record.id, turn), reference=turn.reference)
+                sources.append(record if turn.turn == 1 else turn_record)
     note = (
         f"{several} of {plural(len(prompts), 'prompt')} have several user turns ({len(turns):,} in all): "
         "a further one follows plain decoding's answer to the one before, and each turn counts as a prompt"

@@ -17,11 +17,11 @@ DESCRIPTION = (
 def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     for name, text in (("add", "add a user, or give one another password"), ("remove", "take a user out")):
-        one = actions.add_parser(name, help=text, description=text.capitalize() + ".")
-        options.file(one, "file", "the users file; made where there is none", "FILE")
-        one.add_argument("name", metavar="NAME", help="letters, digits, dots, dashes and underscores")
-    one = actions.add_parser("list", help="who is in the file", description="Who is in the file.")
-    options.file(one, "file", "the users file", "FILE")
+        action_parser = actions.add_parser(name, help=text, description=text.capitalize() + ".")
+        options.file(action_parser, "file", "the users file; made where there is none", "FILE")
+        action_parser.add_argument("name", metavar="NAME", help="letters, digits, dots, dashes and underscores")
+    action_parser = actions.add_parser("list", help="who is in the file", description="Who is in the file.")
+    options.file(action_parser, "file", "the users file", "FILE")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -48,12 +48,12 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.json)
     records = common.prompt_records(args)
     target = common.open_target(args)
-    prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
+    prompts, kept_records, note = common.fitting(target, records, args.max_new_tokens)
 
     sampling = options.settings_of(args, Sampling)
     settings = {"max_new_tokens": args.max_new_tokens, "sampling": sampling}
-    prompts, kept, further = turns.every_turn(target, prompts, kept, **settings)
-    note = "; ".join(filter(None, (note, further)))
+    prompts, kept_records, turns_note = turns.every_turn(target, prompts, kept_records, **settings)
+    note = "; ".join(filter(None, (note, turns_note)))
     if args.pool is not None:
         pool = common.pool_file(args.pool, target)
         prompts = [replace(prompt, pool=pool) for prompt in prompts]
@@ -71,42 +71,46 @@ def run(args: argparse.Namespace) -> int:
     about = {
         "schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens,
         "sampling": asdict(sampling), "note": note, "pool": args.pool and args.pool.name,
-        "prompts": [{"id": r.id, "category": r.category, "turn": p.turn} for r, p in zip(kept, prompts, strict=True)],
+        "prompts": [
+            {"id": r.id, "category": r.category, "turn": p.turn} for r, p in zip(kept_records, prompts, strict=True)
+        ],
     }  # fmt: skip
-    tell = _teller(kept)
+    tell = _teller(kept_records)
 
     def report(index: int, outcomes: Sequence[MethodCheck]) -> None:
         tell(index, outcomes)
         if args.json:  # what is done stays, whatever comes
             failed = sum(outcome.failed for outcome in outcomes)
-            listed = [outcome.to_json() for outcome in outcomes]
-            write_json(args.json, {**about, "checked": index + 1, "failed": failed, "outcomes": listed})
+            entries = [outcome.to_json() for outcome in outcomes]
+            write_json(args.json, {**about, "checked": index + 1, "failed": failed, "outcomes": entries})
 
     with common.progress_bar("verifying", lines=False) as progress:
         outcomes = check_lossless(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, sampling=sampling, stock=stock,
-            tolerance=args.tolerance, progress=progress, checked=report,
+            tolerance=args.tolerance, progress=progress, on_check=report,
         )  # fmt: skip
-    _show(outcomes, [record.id for record in kept], target)
+    _show(outcomes, [record.id for record in kept_records], target)
     if args.by_category:
         several = len(prompts) > sum(prompt.turn == 1 for prompt in prompts)
-        _show_categories(outcomes, [record.category for record in kept], "turns" if several else "prompts")
+        _show_categories(outcomes, [record.category for record in kept_records], "turns" if several else "prompts")
     common.say(*_calls(outcomes))
     common.say(note, _half_precision(outcomes, format_of(target.info), args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if failed:
         differs = failed - sum(len(outcome.errors) for outcome in outcomes)
-        broken = f", {plural(failed - differs, 'run')} ended with an error" if differs < failed else ""
-        common.say(f"FAILED: {differs} {'output differs' if differs == 1 else 'outputs differ'}{broken}")
+        error_note = f", {plural(failed - differs, 'run')} ended with an error" if differs < failed else ""
+        common.say(f"FAILED: {differs} {'output differs' if differs == 1 else 'outputs differ'}{error_note}")
         return 1
-    same = all(o.identical == o.total for o in outcomes if o.lossless and o.against)
-    drawn = not sampling.greedy
-    other = "no output that could fail differs: tokens were drawn" if drawn else "every difference is a near tie"
-    drawing = f", temperature {args.temperature:g}" if drawn else ""
+    is_identical = all(o.identical == o.total for o in outcomes if o.lossless and o.against)
+    is_sampled = not sampling.greedy
+    difference_note = (
+        "no output that could fail differs: tokens were drawn" if is_sampled else "every difference is a near tie"
+    )
+    drawing = f", temperature {args.temperature:g}" if is_sampled else ""
     first = sum(prompt.turn == 1 for prompt in prompts)
     in_turns = f" in {plural(len(prompts), 'turn')}" if len(prompts) > first else ""
     common.say(
-        f"ok: {'every output is identical' if same else other} ({plural(first, 'prompt')}{in_turns}, "
+        f"ok: {'every output is identical' if is_identical else difference_note} ({plural(first, 'prompt')}{in_turns}, "
         f"{args.max_new_tokens} tokens, {precision_of(target.info)}{drawing})"
     )
     return 0
@@ -117,27 +121,30 @@ def _calls(outcomes: Sequence[MethodCheck]) -> Iterator[str]:
     from decoders.study.judge.tool_calls import OTHER_CALL, SAME_CALL, changed_share
 
     for outcome in outcomes:
-        changed, total, share = changed_share(outcome.calls)
+        change_count, total, share = changed_share(outcome.calls)
         if share is not None:
-            other, same = outcome.calls.count(OTHER_CALL), outcome.calls.count(SAME_CALL)
+            other_calls, same_calls = outcome.calls.count(OTHER_CALL), outcome.calls.count(SAME_CALL)
             yield (
-                f"{outcome.method}: tool calls or JSON in {plural(total, 'output')}; {changed} read otherwise "
-                f"({share:.1%}): {other} other calls, {changed - other} broken; {same} the same in other bytes"
+                f"{outcome.method}: tool calls or JSON in {plural(total, 'output')}; {change_count} read otherwise "
+                f"({share:.1%}): {other_calls} other calls, {change_count - other_calls} broken; {same_calls} the "
+                "same in other bytes"
             )
 
 
 def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCheck]], None]:
     """Tells of every prompt on stderr when its runs are done, where no bar can be drawn."""
-    began, shown = time.monotonic(), sys.stderr.isatty()
+    began, is_terminal = time.monotonic(), sys.stderr.isatty()
 
     def tell(index: int, outcomes: Sequence[MethodCheck]) -> None:
         record = records[index]
-        compared = [outcome for outcome in outcomes if outcome.against]
-        broken = {o.method: {*(d.prompt for d in o.divergences), *(e["prompt"] for e in o.errors)} for o in compared}
-        differing = [method for method, prompts in broken.items() if index in prompts]
-        state = f"{len(compared) - len(differing)} of {len(compared)} outputs identical"
+        comparisons = [outcome for outcome in outcomes if outcome.against]
+        failed_prompts = {
+            o.method: {*(d.prompt for d in o.divergences), *(e["prompt"] for e in o.errors)} for o in comparisons
+        }
+        differing = [method for method, prompts in failed_prompts.items() if index in prompts]
+        state = f"{len(comparisons) - len(differing)} of {len(comparisons)} outputs identical"
         about = f" ({record.category})" if record.category else ""
-        if not shown:
+        if not is_terminal:
             common.say(
                 f"{index + 1} of {len(records)}: prompt {record.id}{about}, {state}"
                 f"{', not ' + ', '.join(differing) if differing else ''}; {time.monotonic() - began:,.0f} s",
@@ -156,7 +163,7 @@ def _show_categories(outcomes: list[MethodCheck], categories: list[str], counts:
     groups = group((titles[category], i) for i, category in enumerate(categories))
     groups["Overall"] = list(range(len(categories)))
     lengths = [
-        [tokens_per_step(run for run in outcome.runs if run.prompt in chosen) for chosen in groups.values()]
+        [tokens_per_step(run for run in outcome.runs if run.prompt in members) for members in groups.values()]
         for outcome in outcomes
     ]
     form = column("tokens", [length for line in lengths for length in line])
@@ -169,9 +176,9 @@ def _show(outcomes: list[MethodCheck], ids: list[str], target: Any) -> None:
     from rich.text import Text
 
     rows = []
-    every = column_texts("tokens", [outcome.tokens_per_step for outcome in outcomes])
-    others = target.engines.engine != "eager"
-    for outcome, steps in zip(outcomes, every, strict=True):
+    step_texts = column_texts("tokens", [outcome.tokens_per_step for outcome in outcomes])
+    has_engines = target.engines.engine != "eager"
+    for outcome, steps in zip(outcomes, step_texts, strict=True):
         state = "" if outcome.lossless else " (lossy)"
         identical = f"{outcome.identical}/{outcome.total}" if outcome.against else "–"
         style = "red" if outcome.failed else "green" if outcome.total and outcome.identical == outcome.total else ""
@@ -180,9 +187,9 @@ def _show(outcomes: list[MethodCheck], ids: list[str], target: Any) -> None:
             error = outcome.errors[0]
             first = f"prompt {ids[error['prompt']]}: {error['error']}"
         against, ran = outcome.against or "– (the reference)", outcome.engines
-        engines = [", ".join(f"{count} {engine}" for engine, count in sorted(ran.items()))] if others else []
+        engines = [", ".join(f"{count} {engine}" for engine, count in sorted(ran.items()))] if has_engines else []
         rows.append((outcome.method + state, against, Text(identical, style), steps, *engines, first))
-    columns = ("steps by engine",) if others else ()
+    columns = ("steps by engine",) if has_engines else ()
     common.show_table(("method", "against", "identical", "tokens per step", *columns, "first difference"), rows)
 
 
@@ -195,8 +202,8 @@ def _describe(first: Divergence, ids: list[str], target: Any) -> str:
     tie = f" (near tie: no token lies more than {first.shortfall or 0:.2g} below the best logit)"
     verdict = {"bug": "", "near tie": tie}.get(first.verdict, f" ({first.verdict})")
     gap = "" if first.gap is None else f"; top-2 gap {first.gap:.2g}"
-    where = f"prompt {ids[first.prompt]}, token {first.position}"
-    return f"{where}: {piece(first.got)}, not {piece(first.expected)}{gap}{verdict}"
+    place = f"prompt {ids[first.prompt]}, token {first.position}"
+    return f"{place}: {piece(first.got)}, not {piece(first.expected)}{gap}{verdict}"
 
 
 def _half_precision(outcomes: list[MethodCheck], dtype: str, tolerance: float | None) -> str:
@@ -206,10 +213,10 @@ def _half_precision(outcomes: list[MethodCheck], dtype: str, tolerance: float | 
 
     if dtype in FULL_PRECISION:
         return ""
-    allowed = tolerance_of(dtype) if tolerance is None else tolerance
+    limit = tolerance_of(dtype) if tolerance is None else tolerance
     ties = [d.shortfall or 0.0 for outcome in outcomes if outcome.lossless for d in outcome.divergences]
     farthest = f"; the farthest here lies {max(ties):.2g} below" if ties else ""
     return (
-        f"{dtype} promises that no written token lies more than {allowed:g} below the model's best logit{farthest}; it "
+        f"{dtype} promises that no written token lies more than {limit:g} below the model's best logit{farthest}; it "
         "cannot promise equal outputs, as rows computed together round otherwise than one by one (float32 can)"
     )

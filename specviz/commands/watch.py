@@ -46,21 +46,24 @@ def run(args: argparse.Namespace) -> int:
             return 0
 
 
-def table(seen: Acceptance) -> Table:
+def table(acceptance: Acceptance) -> Table:
     """The numbers, and a bar per position."""
     from rich.table import Table
 
     rows = Table(show_header=False, box=None)
     rows.add_column(justify="right")
     rows.add_column(no_wrap=True)
-    if seen.requests:
-        rows.add_row("requests", f"{seen.requests:,}")
-    rows.add_row("tokens", f"{seen.tokens:,}")
-    if seen.per_second is not None:
-        rows.add_row("tokens/s", f"{seen.per_second:.1f}")
-    if seen.mean_length is not None and seen.rate is not None:
-        rows.add_row("mean acceptance length", f"{seen.mean_length:.2f}  (1 + accepted ÷ drafts)")
-        rows.add_row("acceptance rate", f"{seen.rate:.1%}  ({seen.accepted:,} of {seen.drafted:,} drafted tokens)")
-    for place, share in enumerate(seen.by_position):
+    if acceptance.requests:
+        rows.add_row("requests", f"{acceptance.requests:,}")
+    rows.add_row("tokens", f"{acceptance.tokens:,}")
+    if acceptance.per_second is not None:
+        rows.add_row("tokens/s", f"{acceptance.per_second:.1f}")
+    if acceptance.mean_length is not None and acceptance.rate is not None:
+        rows.add_row("mean acceptance length", f"{acceptance.mean_length:.2f}  (1 + accepted ÷ drafts)")
+        rows.add_row(
+            "acceptance rate",
+            f"{acceptance.rate:.1%}  ({acceptance.accepted:,} of {acceptance.drafted:,} drafted tokens)",
+        )
+    for place, share in enumerate(acceptance.by_position):
         rows.add_row(f"position {place + 1}", f"{'█' * round(share * WIDEST):{WIDEST}} {share:.0%} of all drafts")
     return rows

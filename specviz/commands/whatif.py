@@ -23,7 +23,7 @@ DESCRIPTION = (
 def add(parser: argparse.ArgumentParser) -> None:
     options.file(parser, "trace", "a .spectrace file", "TRACE")
     options.count(parser, "--step", "the step (from 1)")
-    options.add_methods(parser, "see specviz methods (default: the run's own)", one=True)
+    options.add_methods(parser, "see specviz methods (default: the run's own)", is_single=True)
     options.count(parser, "--candidate", "copy after the candidate of this rank (from 1)", metavar="K")
     options.file(parser, "--out", "write the step as a trace file of its own")
     options.flag(parser, "--json", "print the result as one JSON object")
@@ -50,8 +50,10 @@ def _list(args: argparse.Namespace, trace: Any) -> int:
     from decoders.trace.oracle import oracle
     from decoders.trace.report import oracle_of
 
-    worst = sorted((regret for regret in regrets(trace) if regret.tokens), key=lambda one: (-one.tokens, one.step))
-    rows = [{"step": one.step + 1, "chosen": one.chosen, "best": one.best, "tokens": one.tokens} for one in worst]
+    worst = sorted((regret for regret in regrets(trace) if regret.tokens), key=lambda item: (-item.tokens, item.step))
+    rows = [
+        {"step": entry.step + 1, "chosen": entry.chosen, "best": entry.best, "tokens": entry.tokens} for entry in worst
+    ]
     mean = ranking_regret(trace)
     if args.json:
         return common.print_json({"ranking_regret": mean, "steps": rows, "oracle": oracle_of(trace)})
@@ -76,40 +78,40 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     from decoders.study.look.run_settings import own_params
     from decoders.study.look.whatif import ReadRun, bounded_needs
 
-    own = str(trace.run["method"]["name"])
-    method = find_method(str(options.one_method(args, own)))
-    changed = options.sets_of(args.set, [method.name])[method.name]
-    params = {**(own_params(trace, method) if method.name == own else {}), **changed}
+    recorded_name = str(trace.run["method"]["name"])
+    method = find_method(str(options.one_method(args, recorded_name)))
+    overrides = options.sets_of(args.set, [method.name])[method.name]
+    params = {**(own_params(trace, method) if method.name == recorded_name else {}), **overrides}
     target = common.open_target(args)
     read = ReadRun(target, trace, bounded_needs(method.needs(target, make_params(method.params, params))))
     number = None if args.candidate is None else _candidate_at(read, step, args.candidate)
-    redrafted = read.redraft(step, method, params, candidate=number)
-    again = read.redraft(step, method, params, candidate=number)  # the first one loads parts and kernels
+    redraft = read.redraft(step, method, params, candidate=number)
+    repeat = read.redraft(step, method, params, candidate=number)  # the first one loads parts and kernels
     if args.out:
-        save(redrafted.trace, args.out)
-    steps = redrafted.trace.tables["steps"]
+        save(redraft.trace, args.out)
+    steps = redraft.trace.tables["steps"]
     result = {
-        "step": args.step, "method": method.name, "params": redrafted.trace.run["method"].get("params", {}),
-        "candidate": args.candidate, "recorded": redrafted.recorded, "accepted": redrafted.accepted,
-        "same": redrafted.same, "drafted": steps["drafted"][0], "emitted_ids": list(redrafted.emitted),
-        "text": redrafted.trace.text(redrafted.emitted), "read_ms": round(read.ms, 2),
-        "first_ms": round(redrafted.ms, 2), "ms": round(again.ms, 2), "notes": list(redrafted.notes),
+        "step": args.step, "method": method.name, "params": redraft.trace.run["method"].get("params", {}),
+        "candidate": args.candidate, "recorded": redraft.recorded, "accepted": redraft.accepted,
+        "same": redraft.same, "drafted": steps["drafted"][0], "emitted_ids": list(redraft.emitted),
+        "text": redraft.trace.text(redraft.emitted), "read_ms": round(read.ms, 2),
+        "first_ms": round(redraft.ms, 2), "ms": round(repeat.ms, 2), "notes": list(redraft.notes),
     }  # fmt: skip
     if args.json:
         return common.print_json(result)
-    what = f"candidate {args.candidate}" if args.candidate is not None else method.title
+    subject = f"candidate {args.candidate}" if args.candidate is not None else method.title
     drafted = plural(steps["drafted"][0], "token")
-    print(f"step {args.step}, {what}: {drafted} drafted")
-    same = ": the same tree and verdict" if redrafted.same else ""
-    print(f"recorded {redrafted.recorded} accepted → what if {redrafted.accepted}{same}")
+    print(f"step {args.step}, {subject}: {drafted} drafted")
+    same_note = ": the same tree and verdict" if redraft.same else ""
+    print(f"recorded {redraft.recorded} accepted → what if {redraft.accepted}{same_note}")
     if reason := steps["reason"][0]:
         print(f"no draft: {visible(reason)}")
     print(f"writes: {visible(result['text'])!r}")
-    for note in redrafted.notes:
+    for note in redraft.notes:
         print(note)
-    if not redrafted.same:
-        print(f"{VISITED} (specviz compare --methods {own},{method.name})")
-    timing = f"read once in {read.ms:.0f} ms; drafted again in {redrafted.ms:.0f} ms, then in {again.ms:.0f} ms"
+    if not redraft.same:
+        print(f"{VISITED} (specviz compare --methods {recorded_name},{method.name})")
+    timing = f"read once in {read.ms:.0f} ms; drafted again in {redraft.ms:.0f} ms, then in {repeat.ms:.0f} ms"
     common.say(timing, error=True)
     return 0
 

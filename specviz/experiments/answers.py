@@ -21,8 +21,8 @@ Case = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...], int]
 
 def mark_accepted(trace: Trace) -> str:
     """A run's answer, its accepted tokens in white brackets (``pieces``)."""
-    marked = (f"{OPEN}{piece.text}{CLOSE}" if piece.accepted and piece.text else piece.text for piece in pieces(trace))
-    return "".join(marked)
+    texts = (f"{OPEN}{piece.text}{CLOSE}" if piece.accepted and piece.text else piece.text for piece in pieces(trace))
+    return "".join(texts)
 
 
 def cases_shown(results: Results, metrics: Sequence[str]) -> Iterator[Case]:
@@ -44,5 +44,5 @@ def cases_shown(results: Results, metrics: Sequence[str]) -> Iterator[Case]:
                 numbers = (form(row.get(q.key)) for q, form in zip(quantities, forms, strict=True))
                 rows.append((row["series"], *(row.get(name) or "" for name, _ in axes), text, *numbers))
         blank = ("–",) * len(quantities)
-        rows += [(name, *("" for _ in axes), f"not run: {why}", *blank) for name, why in absent.items()]
+        rows += [(name, *("" for _ in axes), f"not run: {reason}", *blank) for name, reason in absent.items()]
         yield f"Prompt {prompt}", (*heads, *labels), tuple(rows), len(heads)

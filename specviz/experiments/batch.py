@@ -34,7 +34,7 @@ MOST_LINES, MOST_REPEATS = 24, 100
 
 
 def batch(
-    chosen: Sequence[tuple[str, Mapping[str, Any]]],
+    selection: Sequence[tuple[str, Mapping[str, Any]]],
     repeats: int = 3,
     metrics: Sequence[str] = METRICS,
     *,
@@ -49,22 +49,22 @@ def batch(
     ['plain', 'pld, k = 5', 'pld', 'pld+h']
     """
     registry = registry or methods_by_name()
-    for name, _ in chosen:
+    for name, _ in selection:
         if name not in registry:
             raise UserError(f"there is no method {name[:40]!r}{near(name, registry)}: choose of {', '.join(registry)}")
-    others = [(name, _check_params(registry[name], params)) for name, params in chosen if name != PLAIN]
-    if not others:
+    other_methods = [(name, _check_params(registry[name], params)) for name, params in selection if name != PLAIN]
+    if not other_methods:
         raise UserError("nothing is to be compared with plain decoding: choose at least one other method")
-    if len(others) >= MOST_LINES:
-        raise UserError(f"{len(others)} methods are chosen and at most {MOST_LINES - 1} fit one table")
+    if len(other_methods) >= MOST_LINES:
+        raise UserError(f"{len(other_methods)} methods are chosen and at most {MOST_LINES - 1} fit one table")
     if not 1 <= repeats <= MOST_REPEATS:
         raise UserError(f"{repeats} repeats are asked for: a whole number from 1 to {MOST_REPEATS} is needed")
     for key in metrics:
         if isinstance(quantity := QUANTITIES.get(key), Breakdown | Profile):
             raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
     lines = [Line(PLAIN, PLAIN)]
-    for name, params in others:
-        several = sum(other == name for other, _ in others) > 1
+    for name, params in other_methods:
+        several = sum(other_name == name for other_name, _ in other_methods) > 1
         usual = registry[name].params()
         differing = [f"{p} = {text_of(v)}" for p, v in params.items() if v != getattr(usual, p)]
         label = ", ".join([name, *differing]) if several else name
@@ -87,9 +87,9 @@ def _check_params(method: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     parameters = {control.name: control for control in controls(method.params)}
     for name in params:
         if name not in parameters:
-            listed = ", ".join(parameters) or "no parameters"
+            known_names = ", ".join(parameters) or "no parameters"
             raise UserError(
-                f"{method.name} has no parameter {str(name)[:40]!r}{near(name, parameters)}: it has {listed}"
+                f"{method.name} has no parameter {str(name)[:40]!r}{near(name, parameters)}: it has {known_names}"
             )
     try:
         return {name: parameters[name].check(value) for name, value in params.items()}
@@ -118,33 +118,33 @@ def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
     from decoders.sweep.contenders import timer
     from decoders.sweep.ledger import Ledger
 
-    target, planned, cancel = session.target, session.planned, session.cancel
-    new, sampling = planned.experiment.max_new_tokens, Sampling(planned.experiment.temperature)
-    options = {"cancel": cancel, "sampling": sampling, "length": planned.experiment.length}
+    target, plan, cancel = session.target, session.planned, session.cancel
+    new, sampling = plan.experiment.max_new_tokens, Sampling(plan.experiment.temperature)
+    options = {"cancel": cancel, "sampling": sampling, "length": plan.experiment.length}
 
     def needs_clock(line: Line) -> Callable[[Case], Outcome]:
         run = timer(target, line.method, dict(line.params), new, name=line.label, **options)
         return lambda case: run(case.prompt)
 
     contenders = []
-    for line in (setting.line for setting in planned.settings):
-        lossless = line.label not in planned.lossy
+    for line in (setting.line for setting in plan.settings):
+        lossless = line.label not in plan.lossy
         contenders.append(Contender(line.label, "method", lossless, needs_clock(line)))
-        recorded = partial(session.record, line.label, line.method, line.params, new)
-        contenders.append(Contender(line.label + TRACED, "traced", lossless, recorded, rounds=1))
-    methods = {setting.line.label: setting.line.method for setting in planned.settings}
-    cases, missed = list[Case](), list[Row]()
-    for one in session.every_turn():
-        if isinstance(one, Case):
-            cases.append(one)
+        recorder = partial(session.record, line.label, line.method, line.params, new)
+        contenders.append(Contender(line.label + TRACED, "traced", lossless, recorder, rounds=1))
+    methods = {setting.line.label: setting.line.method for setting in plan.settings}
+    cases, skipped_rows = list[Case](), list[Row]()
+    for turn in session.every_turn():
+        if isinstance(turn, Case):
+            cases.append(turn)
         else:
             place = sum(case.prompt.turn == 1 for case in cases) - 1
             for label, method in methods.items():
-                labels = {"series": label, "category": one.case.category, "method": method, "trace": "", "role": "run"}
-                missed.append({**labels, "verdict": "", "place": place, "repeat": 1, **one.row()})
-    if missed:
-        yield missed
-    ledger = Ledger(target, cases, methods, planned.lossy, filed_with(session.keep), session.on_device, sampling)
-    repeats, how = planned.experiment.repeats, {"call": session.on_device, "cancel": cancel}
-    for _, rows in ledger.run(contenders, cases, repeats, warm=warm, **how):
+                labels = {"series": label, "category": turn.case.category, "method": method, "trace": "", "role": "run"}
+                skipped_rows.append({**labels, "verdict": "", "place": place, "repeat": 1, **turn.row()})
+    if skipped_rows:
+        yield skipped_rows
+    ledger = Ledger(target, cases, methods, plan.lossy, filed_with(session.keep), session.on_device, sampling)
+    repeats, run_options = plan.experiment.repeats, {"call": session.on_device, "cancel": cancel}
+    for _, rows in ledger.run(contenders, cases, repeats, warm=warm, **run_options):
         yield rows

@@ -50,7 +50,7 @@ class Claim:
 
     def numbers(self, results: Results) -> list[float]:
         """Ours, computed from the rows. Raises ValueError for a number that no run has."""
-        return [_number(results, selected, self.metric) for selected in self.ours]
+        return [_number(results, selector, self.metric) for selector in self.ours]
 
     def texts(self, results: Results) -> list[str]:
         """Ours as the sentence shows them."""
@@ -75,17 +75,17 @@ class Comparison:
 def comparisons(folder: Path) -> Mapping[str, Comparison]:
     """The comparisons of the results in a folder, by recipe; none where it has no file of them."""
     path = folder / FILE
-    written = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {name: _read(entry) for name, entry in written.items()}
+    document = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {name: _read(entry) for name, entry in document.items()}
 
 
 def _read(entry: dict[str, Any]) -> Comparison:
-    claims = {name: _claim(written) for name, written in entry.items() if name != "sentence"}
+    claims = {name: _claim(fields) for name, fields in entry.items() if name != "sentence"}
     return Comparison(entry["sentence"], claims)
 
 
-def _claim(written: Mapping[str, Any]) -> Claim:
-    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in written.items()}
+def _claim(fields: Mapping[str, Any]) -> Claim:
+    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
     return Claim(**values)
 
 
@@ -99,18 +99,18 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
     return "".join("=" if abs(a - b) <= level * max(abs(a), abs(b)) else "<" if a < b else ">" for a, b in pairs)
 
 
-def _number(results: Results, selected: str, metric: str) -> float:
+def _number(results: Results, selector: str, metric: str) -> float:
     """One of our numbers, such as "PLD @ k=8"; a plain number stands for itself."""
-    parts = [part for part in selected.split(JOINED) if part != ALL_RUNS]
+    parts = [part for part in selector.split(JOINED) if part != ALL_RUNS]
     if len(parts) == 1 and _is_number(parts[0]):
         return float(parts[0])
     metric = next((part.removeprefix(COLUMN) for part in parts if part.startswith(COLUMN)), metric)
     place = next((part.removeprefix(PLACE) for part in parts if part.startswith(PLACE)), "")
-    wanted = {part for part in parts if not part.startswith((COLUMN, PLACE))}
-    rows = [row for row in results.rows if row.get("role") != "hidden" and wanted <= _names(row)]
+    row_names = {part for part in parts if not part.startswith((COLUMN, PLACE))}
+    rows = [row for row in results.rows if row.get("role") != "hidden" and row_names <= _names(row)]
     number = _at_place(rows, metric, place) if place else number_of(rows, metric)
     if number is None:
-        raise ValueError(f"{results.about['name']}: no run has {metric} for {selected!r}")
+        raise ValueError(f"{results.about['name']}: no run has {metric} for {selector!r}")
     return number
 
 
@@ -128,8 +128,8 @@ def _at_place(rows: Sequence[Row], metric: str, place: str) -> float | None:
         for key, value in row.items():
             if key.startswith(f"{metric}:{at}/") and value is not None:
                 sums[key.rpartition("/")[2]] = sums.get(key.rpartition("/")[2], 0.0) + value
-    above, below = (sums.get(part, 0.0), sum(sums.values())) if part else (sums.get(TOTAL), sums.get(COUNT))
-    return above / below if above is not None and below else None
+    numerator, denominator = (sums.get(part, 0.0), sum(sums.values())) if part else (sums.get(TOTAL), sums.get(COUNT))
+    return numerator / denominator if numerator is not None and denominator else None
 
 
 def _is_number(text: str) -> bool:

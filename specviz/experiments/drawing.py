@@ -58,7 +58,7 @@ def new_figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: b
 def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
     """Columns for the legend's entries, and room for its rows in a narrow chart."""
     traces = [(getattr(trace, "name", None), getattr(trace, "showlegend", None)) for trace in figure.data]
-    names = [str(name) for name, listed in traces if name and listed is not False]
+    names = [str(name) for name, in_legend in traces if name and in_legend is not False]
     width = min(260, 7 * max(map(len, names), default=0))
     rows = -(-len(names) // max(1, NARROW // (width + 45))) if len(names) > 1 else 0
     figure.update_layout(
@@ -148,10 +148,10 @@ def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, pa
     head = " · ".join(p for p in (plain(point["series"]), place, plain(part)) if p)
     middle = f"{amount(spread['value'], quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
     pooled = key.partition(":")[0] in POOLED and spread["n"] > 1
-    apart = f"mean of runs {amount(spread['mean'], quantity.unit)}, " if pooled else ""
+    mean_note = f"mean of runs {amount(spread['mean'], quantity.unit)}, " if pooled else ""
     low, high = amount(spread["low"], quantity.unit), amount(spread["high"], quantity.unit)
     failed = f"<br>{point['failed']} failed" if point["failed"] else ""
-    return f"<b>{middle}</b> {head}<br>{apart}quartiles {low} to {high}, {spread['n']} runs{failed}"
+    return f"<b>{middle}</b> {head}<br>{mean_note}quartiles {low} to {high}, {spread['n']} runs{failed}"
 
 
 def hover_texts(index: Sequence[int | None] | None, hovers: Sequence[str]) -> dict[str, Any]:

@@ -193,15 +193,15 @@ class Experiment:
                 for n in asking:
                     lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, NAMED: value}, asks="")
                 continue
-            there = [methods.get(line.method) for line in lines]
-            of = [{control.name for control in controls(entry.params)} if entry else set() for entry in there]
-            mine = [method in ("", line.method) and not line.asks for line in lines]
-            having = [n for n, names in enumerate(of) if name in names and mine[n]]
+            entries = [methods.get(line.method) for line in lines]
+            of = [{control.name for control in controls(entry.params)} if entry else set() for entry in entries]
+            matches = [method in ("", line.method) and not line.asks for line in lines]
+            having = [n for n, names in enumerate(of) if name in names and matches[n]]
             if not having:
                 raise UserError(f"no method of {self.name} has a parameter {key!r}: leave it out")
             values = {repr(self.lines[n].params.get(name)) for n in having}
-            compared = name in {axis.param for axis in self.axes} or len(values) > 1
-            if compared or (self.trains and name in ("part", "drafter")):
+            is_axis = name in {axis.param for axis in self.axes} or len(values) > 1
+            if is_axis or (self.trains and name in ("part", "drafter")):
                 raise UserError(f"{self.name} compares values of {name}: leave it out, or make a sweep of your own")
             for n in having:
                 lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, name: value})
@@ -270,8 +270,8 @@ class Experiment:
                     f"choose one of {', '.join(methods)}"
                 )
             if line.trains is not None and trainable(line.method) is None:
-                there = ", ".join(name for name in methods if trainable(name) is not None)
-                raise UserError(f"{line.method} has no part to train: choose one of {there}")
+                trainable_names = ", ".join(name for name in methods if trainable(name) is not None)
+                raise UserError(f"{line.method} has no part to train: choose one of {trainable_names}")
             for name in line.trains or ():
                 if name not in training_settings(line):
                     raise UserError(
@@ -287,9 +287,9 @@ class Experiment:
                     continue
                 learnt = axis.param in training_settings(line)
                 if axis.param not in parameters and not learnt:
-                    listed = ", ".join(parameters) or "no parameters"
+                    known_names = ", ".join(parameters) or "no parameters"
                     close = near(axis.param, parameters)
-                    raise UserError(f"{line.method} has no parameter {axis.param!r}{close}: it has {listed}")
+                    raise UserError(f"{line.method} has no parameter {axis.param!r}{close}: it has {known_names}")
                 if callable(axis.values) and info is None:
                     continue
                 values = axis.over(info or {})

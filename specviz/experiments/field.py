@@ -26,18 +26,18 @@ SAME = "same as plain"
 
 def field_tables(results: Results, metrics: Sequence[str] | None = None) -> list[ResultTable]:
     """A table per metric of a batch, methods × categories. Raises UserError as ``tables``."""
-    named = benchmark_columns(row["category"] for row in results.rows)
-    return [_transpose(results, table) for table in tables(results, metrics, named)]
+    titles = benchmark_columns(row["category"] for row in results.rows)
+    return [_transpose(results, table) for table in tables(results, metrics, titles)]
 
 
 def _transpose(results: Results, table: Table) -> ResultTable:
-    checked = {check.name: check for check in checks(results)}
+    check_by_name = {check.name: check for check in checks(results)}
     heads = ("method", *(line.name.capitalize() if line.task == ALL else line.name for line in table.lines), SAME)
     rows = [
         (
-            Entry(name, lossy=checked[name].lossy),
+            Entry(name, lossy=check_by_name[name].lossy),
             *(replace(line.cells[k].entry, spread="") for line in table.lines),
-            Entry(checked[name].text, wrong=bool(checked[name].bugs)),
+            Entry(check_by_name[name].text, wrong=bool(check_by_name[name].bugs)),
         )
         for k, name in enumerate(table.columns)
     ]
@@ -48,15 +48,15 @@ def _transpose(results: Results, table: Table) -> ResultTable:
 
 def field_notes(results: Results) -> list[str]:
     """Notes on the columns, and Spec-Bench's own quotient of speeds."""
-    named = benchmark_columns(row["category"] for row in results.rows)
-    together = [name for name, title in named.items() if title == "MT"]
-    sentences = [f"MT: MT-Bench's categories ({', '.join(together)})."] if together else []
+    titles = benchmark_columns(row["category"] for row in results.rows)
+    mt_names = [name for name, title in titles.items() if title == "MT"]
+    sentences = [f"MT: MT-Bench's categories ({', '.join(mt_names)})."] if mt_names else []
     quotients = spec_bench_speedups(results)
     if quotients:
         form = column("×", list(quotients.values()))
-        listed = ", ".join(f"{name} {form(value)}" for name, value in quotients.items())
+        speed_text = ", ".join(f"{name} {form(value)}" for name, value in quotients.items())
         sentences.append(
-            f"Spec-Bench and EAGLE divide mean speeds, mean tokens/s ÷ plain's mean tokens/s, overall: {listed}."
+            f"Spec-Bench and EAGLE divide mean speeds, mean tokens/s ÷ plain's mean tokens/s, overall: {speed_text}."
         )
     return sentences
 
@@ -65,11 +65,11 @@ def spec_bench_speedups(results: Results) -> dict[str, float]:
     """Speedup of each line over all prompts as Spec-Bench's and EAGLE's programs have it: the mean of the prompts'
     tokens/s ÷ the mean of plain decoding's, over the prompts that both have. Each is its median over the repeats.
     """
-    speeds = {of: one.median for of, one in timings(results.rows, "tokens_per_s").items() if one.median}
+    speeds = {of: timing.median for of, timing in timings(results.rows, "tokens_per_s").items() if timing.median}
     places = list(dict.fromkeys(map(spot, results.rows)))
     quotients = {}
     for name in columns_of(results):
-        both = [(speeds[name, p], speeds[PLAIN, p]) for p in places if (name, p) in speeds and (PLAIN, p) in speeds]
-        if name != PLAIN and both:
-            quotients[name] = fmean(mine for mine, _ in both) / fmean(plain for _, plain in both)
+        pairs = [(speeds[name, p], speeds[PLAIN, p]) for p in places if (name, p) in speeds and (PLAIN, p) in speeds]
+        if name != PLAIN and pairs:
+            quotients[name] = fmean(speed for speed, _ in pairs) / fmean(plain for _, plain in pairs)
     return quotients

@@ -45,17 +45,17 @@ SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart]:
     """Every figure of the results: per metric ours first, then the paper's where it stands alone."""
-    drawn = list(points(results, metrics))
-    made: list[Chart] = []
+    shown_points = list(points(results, metrics))
+    chart_list: list[Chart] = []
     for key in metrics or results.about["metrics"]:
         quantity = results.quantity(key)
         if isinstance(quantity, Breakdown):
-            made += breakdown_charts(results, quantity, drawn)
+            chart_list += breakdown_charts(results, quantity, shown_points)
         elif isinstance(quantity, Profile):
-            made += profile_charts(results, quantity, drawn)
+            chart_list += profile_charts(results, quantity, shown_points)
         else:
-            made += _quantity(results, quantity, drawn)
-    return made
+            chart_list += _quantity(results, quantity, shown_points)
+    return chart_list
 
 
 def caption(results: Results) -> str:
@@ -63,37 +63,37 @@ def caption(results: Results) -> str:
     about = results.about
     model = about["model"]
     size = f", {model['parameters'] / 1e6:,.0f} M parameters" if model.get("parameters") else ""
-    where = f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {model.get('device')}"
+    setup = f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {model.get('device')}"
     turns = {row["prompt"]: float(row.get("turn") or 1) for row in results.rows if row.get("prompt")}
     count = sum(turn == 1 for turn in turns.values())
     several = f" in {plural(len(turns), 'turn')}" if len(turns) > count else ""
     tokens = f"{several} of at most {about['max_new_tokens']} new tokens"
     pooled = [results.quantity(key).label.lower() for key in about["metrics"] if key in POOLED]
-    ours = f"Ours: {where}; means over {plural(count, 'prompt')}{tokens}"
+    own_note = f"Ours: {setup}; means over {plural(count, 'prompt')}{tokens}"
     if not count:
-        ours = f"Ours: {where}"
+        own_note = f"Ours: {setup}"
     elif count == 1:
-        ours = f"Ours: {where}; one prompt{tokens}"
+        own_note = f"Ours: {setup}; one prompt{tokens}"
     elif all(isinstance(results.quantity(key), Profile) for key in about["metrics"]):
-        ours = ours.replace("; means over", "; all of")
+        own_note = own_note.replace("; means over", "; all of")
     elif about["chart"] in ("line", "bar"):
-        ours += ", with standard errors"
+        own_note += ", with standard errors"
     if count > 1 and pooled and about["chart"] != CASES:
-        ours += f", {' and '.join(pooled)} pooled (Σ ÷ Σ over their steps)"
+        own_note += f", {' and '.join(pooled)} pooled (Σ ÷ Σ over their steps)"
     if about.get("rounds", 1) > 1:
-        ours += f", each run {about['rounds']} times (± in tables: standard deviation of the rounds' means)"
+        own_note += f", each run {about['rounds']} times (± in tables: standard deviation of the rounds' means)"
     if about.get("training_steps"):
-        ours += f"; {about.get('parts') or 'draft models'} trained for {about['training_steps']:,} steps"
+        own_note += f"; {about.get('parts') or 'draft models'} trained for {about['training_steps']:,} steps"
     if about["temperature"]:
-        ours += f", T = {about['temperature']:g}"
-    parts = [ours + ".", *_recording_notes(results), *_too_fast(results)]
+        own_note += f", T = {about['temperature']:g}"
+    parts = [own_note + ".", *_recording_notes(results), *_too_fast(results)]
     if about["papers"]:
         models = ", ".join(dict.fromkeys(series["model"] for series in about["papers"]))
-        theirs, compare = "Hollow, dashed or hatched", "shapes, not heights"
+        paper_marks, compare = "Hollow, dashed or hatched", "shapes, not heights"
         if about["chart"] == "sheet":
-            theirs, compare = "Grey", "orders, not numbers"
+            paper_marks, compare = "Grey", "orders, not numbers"
         parts.append(
-            f"{theirs}: the paper's numbers ({models}), on other prompts and another machine: compare {compare}."
+            f"{paper_marks}: the paper's numbers ({models}), on other prompts and another machine: compare {compare}."
         )
     return " ".join(parts)
 
@@ -101,25 +101,26 @@ def caption(results: Results) -> str:
 def _recording_notes(results: Results) -> list[str]:
     """Of an example result, a sentence on where it was recorded, and one on times that other work disturbed."""
     about = results.about
-    if not (recorded := about.get("recorded")):
+    if not (recording := about.get("recorded")):
         return []
-    cores, load = recorded["machine"]["cores"], recorded["load"]
+    cores, load = recording["machine"]["cores"], recording["load"]
     day = about["created"][:10]
-    said = [f"An example result, recorded on {day} on {plural(cores, 'core')}, engine {recorded['engine']}."]
+    sentences = [f"An example result, recorded on {day} on {plural(cores, 'core')}, engine {recording['engine']}."]
     if results.any_rough:
-        said.append(f"Other work kept these busy (load {load:g}): times and speedups are rough.")
-    return said
+        sentences.append(f"Other work kept these busy (load {load:g}): times and speedups are rough.")
+    return sentences
 
 
 def _too_fast(results: Results) -> list[str]:
     """A sentence where speedups say more than can be: no step is faster than plain decoding's."""
     pairs = [(row.get("speedup"), row.get("tokens_per_step")) for row in results.rows if row.get("role") != "hidden"]
-    known = [(speedup, tokens) for speedup, tokens in pairs if speedup and tokens]
-    above = sum(speedup > BEYOND_NOISE * tokens for speedup, tokens in known)
-    if "speedup" not in results.about["metrics"] or not above:
+    known_pairs = [(speedup, tokens) for speedup, tokens in pairs if speedup and tokens]
+    excess_count = sum(speedup > BEYOND_NOISE * tokens for speedup, tokens in known_pairs)
+    if "speedup" not in results.about["metrics"] or not excess_count:
         return []
     return [
-        f"{above:,} of {len(known):,} speedups are above their run's tokens per step, which cannot be: something else "
+        f"{excess_count:,} of {len(known_pairs):,} speedups are above their run's tokens per step, which cannot be: "
+        "something else "
         "kept the machine busy, so run it again when nothing does."
     ]
 
@@ -150,17 +151,17 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
     yield Chart(quantity.label, figure)
     separate = [s for s in papers if s not in over]
     for model in dict.fromkeys(s["model"] for s in separate):
-        mine = [s for s in separate if s["model"] == model]
-        few = sum(len(s["points"]) for s in mine) <= LABELLED
-        figure = new_figure(quantity, f"paper: {mine[0]['where']}, {model}", paper=True)
-        for series in mine:
+        model_series = [s for s in separate if s["model"] == model]
+        is_labelled = sum(len(s["points"]) for s in model_series) <= LABELLED
+        figure = new_figure(quantity, f"paper: {model_series[0]['where']}, {model}", paper=True)
+        for series in model_series:
             if lines:
                 _paper_line(figure, about, series, looks[series["label"]], overlaid=False)
             else:
-                _paper_bars(figure, series, looks[series["label"]], quantity.unit if few else None)
+                _paper_bars(figure, series, looks[series["label"]], quantity.unit if is_labelled else None)
         draw_axes(figure, about, quantity, paper=not lines)
         if lines and all_numbers(places_along(about)):
-            places = sorted({x for series in mine for x, _ in series["points"]})
+            places = sorted({x for series in model_series for x, _ in series["points"]})
             figure.update_xaxes(tickvals=places if len(places) <= 12 else None, ticktext=ticks(places))
         make_room(figure)
         yield Chart(f"{quantity.label} (paper, {model})", figure, True)
@@ -179,11 +180,11 @@ def _looks(about: Mapping[str, Any], points: list[dict[str, Any]], papers: list[
 
 def _alike(series: Mapping[str, Any], key: str, points: list[dict[str, Any]]) -> bool:
     """True where a paper's numbers are of a size with ours, so that one axis can hold both."""
-    ours = sorted(value for p in points if (value := value_of(p, key)))
-    theirs = sorted(y for _, y in series["points"])
-    if not ours or not theirs:
+    own_values = sorted(value for p in points if (value := value_of(p, key)))
+    paper_values = sorted(y for _, y in series["points"])
+    if not own_values or not paper_values:
         return False
-    low, high = sorted((ours[len(ours) // 2], theirs[len(theirs) // 2]))
+    low, high = sorted((own_values[len(own_values) // 2], paper_values[len(paper_values) // 2]))
     return 0 < high <= WIDEST * low
 
 
@@ -193,36 +194,38 @@ def _lines(
     about = results.about
     values, against = places_along(about), about.get("against") or ""
     for name in dict.fromkeys(point["series"] for point in points):
-        mine = [(n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None]
+        line_points = [
+            (n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None
+        ]
         if against:  # where a point comes to lie is measured too
-            mine = [(n, p) for n, p in mine if value_of(p, against) is not None]
-            mine.sort(key=lambda one: value_of(one[1], against) or 0)
-        if not mine:
+            line_points = [(n, p) for n, p in line_points if value_of(p, against) is not None]
+            line_points.sort(key=lambda item: value_of(item[1], against) or 0)
+        if not line_points:
             continue
-        level = mine[0][1]["level"]
+        level = line_points[0][1]["level"]
         if against:
-            xs = [value_of(p, against) for _, p in mine]
+            xs = [value_of(p, against) for _, p in line_points]
         elif level:  # one point, drawn across
-            mine, xs = mine[:1] * len(values), [place_on_axis(values, v) for v in values]
+            line_points, xs = line_points[:1] * len(values), [place_on_axis(values, v) for v in values]
         else:
-            xs = [place_on_axis(values, p["x"]) for _, p in mine]
-        index = [n for n, _ in mine]
-        errors = [] if level and not against else [p["values"][quantity.key]["se"] or 0 for _, p in mine]
+            xs = [place_on_axis(values, p["x"]) for _, p in line_points]
+        index = [n for n, _ in line_points]
+        errors = [] if level and not against else [p["values"][quantity.key]["se"] or 0 for _, p in line_points]
         look = looks[name]
         figure.add_trace(
             go.Scatter(
-                x=xs, y=[value_of(p, quantity.key) for _, p in mine], name=plain(name), mode="lines+markers",
+                x=xs, y=[value_of(p, quantity.key) for _, p in line_points], name=plain(name), mode="lines+markers",
                 line={"color": color_of(look), "width": 2, "dash": "dot" if level else "solid"},
                 marker={"symbol": MARKERS[look % len(MARKERS)], "size": 11 if against and level else 4 if level else 8},
                 error_y=whiskers(errors),
-                **hover_texts(index, [hover(quantity, p, quantity.key) for _, p in mine]),
+                **hover_texts(index, [hover(quantity, p, quantity.key) for _, p in line_points]),
             )
         )  # fmt: skip
         if against and level:
             figure.data[-1].update(mode="markers")
         elif against:
-            labelled = {"mode": "lines+markers+text", "textposition": "bottom right", "textfont_size": 11}
-            figure.data[-1].update(text=[visible_text(p["x"]) for _, p in mine], **labelled)
+            label_style = {"mode": "lines+markers+text", "textposition": "bottom right", "textfont_size": 11}
+            figure.data[-1].update(text=[visible_text(p["x"]) for _, p in line_points], **label_style)
     draw_axes(figure, about, quantity)
 
 
@@ -233,21 +236,20 @@ def _bars(
     names = list(dict.fromkeys(point["series"] for point in points))
     tallest = max((value for point in points if (value := value_of(point, quantity.key)) is not None), default=0.0)
     for name in names:
-        mine = [(n, p) for n, p in enumerate(points) if p["series"] == name]
-        errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in mine]
+        line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
+        errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
+        values = [value_of(p, quantity.key) for _, p in line_points]
         single = len(names) == 1 and about["x"] == LINE
-        colors = [color_of(n) for n in range(len(mine))] if single else color_of(looks[name])
+        colors = [color_of(n) for n in range(len(line_points))] if single else color_of(looks[name])
         figure.add_trace(
             go.Bar(
-                x=[visible_text(p["x"]) for _, p in mine], y=[value_of(p, quantity.key) for _, p in mine],
+                x=[visible_text(p["x"]) for _, p in line_points], y=values,
                 name=plain(name), marker={"color": colors},
                 error_y=whiskers(errors, GREY),
-                text=[amount(value_of(p, quantity.key), quantity.unit) for _, p in mine] if len(points) <= 16 else None,
-                textposition=[
-                    "outside" if (value_of(p, quantity.key) or 0) < SHORTEST * tallest else "inside" for _, p in mine
-                ],
+                text=[amount(value, quantity.unit) for value in values] if len(points) <= 16 else None,
+                textposition=["outside" if (value or 0) < SHORTEST * tallest else "inside" for value in values],
                 insidetextanchor="start", textangle=0, textfont={"size": 11}, cliponaxis=False,
-                **hover_texts([n for n, _ in mine], [hover(quantity, p, quantity.key) for _, p in mine]),
+                **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
                 showlegend=len(names) > 1,
             )
         )  # fmt: skip

@@ -39,10 +39,10 @@ def free(
     everywhere = {param: control for name in reversed(methods) for param, control in of[name].items()}
     for key in (*fixed, *vary):
         method, _, param = key.rpartition(".")
-        there = of.get(method, {}) if method else everywhere
-        if all(name in registry for name in methods) and param not in there:
-            listed = ", ".join(there or everywhere) or "no parameters"
-            raise UserError(f"there is no parameter {key!r} in {', '.join(methods)}: there is {listed}")
+        known_params = of.get(method, {}) if method else everywhere
+        if all(name in registry for name in methods) and param not in known_params:
+            known_names = ", ".join(known_params or everywhere) or "no parameters"
+            raise UserError(f"there is no parameter {key!r} in {', '.join(methods)}: there is {known_names}")
     axes = []
     for param, text in vary.items():
         control = everywhere.get(param)
@@ -50,19 +50,19 @@ def free(
         axes.append(Axis(param, tuple(values), control.label if control else param))
     lines = []
     for name in dict.fromkeys(methods):
-        own = of[name]
-        there = [param for param in vary if param in own]
-        if there and len(there) < len(vary):
+        own_params = of[name]
+        known_params = [param for param in vary if param in own_params]
+        if known_params and len(known_params) < len(vary):
             raise UserError(
-                f"{name} has {', '.join(there)} but not {', '.join(p for p in vary if p not in own)}: "
+                f"{name} has {', '.join(known_params)} but not {', '.join(p for p in vary if p not in own_params)}: "
                 "vary parameters that it has all, or leave it out"
             )
-        params = {param: value for param, value in fixed.items() if param in own}
-        params |= {param: fixed[key] for param in own if (key := f"{name}.{param}") in fixed}
+        params = {param: value for param, value in fixed.items() if param in own_params}
+        params |= {param: fixed[key] for param in own_params if (key := f"{name}.{param}") in fixed}
         title = registry[name].title if name in registry else name
-        lines.append(Line(title, name, params, fixed=bool(vary) and not there))
-    named = " and ".join(axis.label for axis in axes)
-    title = ", ".join(methods) + (f": {named}" if named else "")
+        lines.append(Line(title, name, params, fixed=bool(vary) and not known_params))
+    axis_names = " and ".join(axis.label for axis in axes)
+    title = ", ".join(methods) + (f": {axis_names}" if axis_names else "")
     chart = "heat" if len(axes) == 2 else "line" if axes else "bar"
     return Experiment(
         NAME, title, tuple(lines), tuple(axes), metrics=tuple(metrics), chart=chart, x="" if axes else "category",

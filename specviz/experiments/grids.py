@@ -32,15 +32,15 @@ def grids(results: Results, metrics: Sequence[str] | None = None, *, field: bool
         if field:
             return field_tables(results, metrics)
         return [of_batch(results, table) for table in tables(results, metrics)]
-    wanted = list(metrics or results.about["metrics"])
-    profiles = [quantity for key in wanted if isinstance(quantity := results.quantity(key), Profile)]
+    metric_keys = list(metrics or results.about["metrics"])
+    profiles = [quantity for key in metric_keys if isinstance(quantity := results.quantity(key), Profile)]
     if results.about["chart"] in TABLED:
-        return line_tables(results, wanted)
-    made = [_of_points(results, wanted)] if measured_columns(results, wanted) else []
+        return line_tables(results, metric_keys)
+    point_tables = [_of_points(results, metric_keys)] if measured_columns(results, metric_keys) else []
     return [
-        *made,
+        *point_tables,
         *(profile_table(results, profile) for profile in profiles),
-        *test_tables(results, wanted),
+        *test_tables(results, metric_keys),
     ]
 
 
@@ -56,12 +56,12 @@ def line_tables(results: Results, metrics: Sequence[str]) -> list[ResultTable]:
     """The tables of lines × tasks, ours and the paper's; or the answers."""
     if results.about["chart"] == CASES:
         return [ResultTable(*case) for case in cases_shown(results, metrics)]
-    made, drawn = [], list(points(results, list(metrics)))
+    result_tables, shown_points = [], list(points(results, list(metrics)))
     for quantity in map(results.quantity, metrics):
         if isinstance(quantity, Quantity):
-            for sheet in sheets(results, quantity, drawn):
-                made.append(ResultTable(title_of(sheet, quantity), *texts(sheet, quantity), 1))
-    return made
+            for sheet in sheets(results, quantity, shown_points):
+                result_tables.append(ResultTable(title_of(sheet, quantity), *texts(sheet, quantity), 1))
+    return result_tables
 
 
 def measured_columns(results: Results, metrics: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -85,22 +85,22 @@ def write_texts(results: Results, metrics: Sequence[str], drawn: Sequence[dict[s
 
 
 def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
-    about, drawn = results.about, list(points(results, list(metrics)))
-    write_texts(results, metrics, drawn)
-    measured = measured_columns(results, metrics)
-    along, second = about["x"] != LINE, any(point["y"] for point in drawn)
+    about, shown_points = results.about, list(points(results, list(metrics)))
+    write_texts(results, metrics, shown_points)
+    metric_columns = measured_columns(results, metrics)
+    has_axis, second = about["x"] != LINE, any(point["y"] for point in shown_points)
     place = next((axis["label"] for axis in about["axes"] if axis["param"] == about["x"]), about["x"])
-    heads = ["", *([place] if along else []), *([about["axes"][1]["label"]] if second else [])]
+    heads = ["", *([place] if has_axis else []), *([about["axes"][1]["label"]] if second else [])]
     rows = []
-    for point in drawn:
-        where = [NAMES.get(point["x"], point["x"]) if point["x"] else "(level)"] if along else []
-        numbers = [point["values"][key]["text"]["value"] for key, *_ in measured]
+    for point in shown_points:
+        place_cells = [NAMES.get(point["x"], point["x"]) if point["x"] else "(level)"] if has_axis else []
+        numbers = [point["values"][key]["text"]["value"] for key, *_ in metric_columns]
         failed = f", {point['failed']} failed" if point["failed"] else ""
-        words = [point["series"] or point["x"], *where, *([point["y"]] if second else [])]
+        words = [point["series"] or point["x"], *place_cells, *([point["y"]] if second else [])]
         rows.append((*words, *numbers, f"{point['count']}{failed}"))
     for name, missing in (about.get("absent") or {}).items():
-        rows.append((name, *[""] * (len(heads) - 1), *["–"] * len(measured), missing))
-    labels = [f"{label} (%)" if unit == "share" else label for _, label, unit in measured]
+        rows.append((name, *[""] * (len(heads) - 1), *["–"] * len(metric_columns), missing))
+    labels = [f"{label} (%)" if unit == "share" else label for _, label, unit in metric_columns]
     return ResultTable(about["title"], (*heads, *labels, "runs"), tuple(rows), len(heads))
 
 
@@ -109,14 +109,14 @@ def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
 
 def of_batch(results: Results, table: Table) -> ResultTable:
     """Tasks × methods, the outputs' check against plain decoding in the last row."""
-    checked = {check.name: check for check in checks(results)}
-    heads = ("task", table.counts, *(Entry(name, lossy=checked[name].lossy) for name in table.columns))
+    check_by_name = {check.name: check for check in checks(results)}
+    heads = ("task", table.counts, *(Entry(name, lossy=check_by_name[name].lossy) for name in table.columns))
     rows: list[tuple[Cell, ...]] = [
         (line.name, f"{line.prompts:,}", *(cell.entry for cell in line.cells)) for line in table.lines
     ]
-    same = (Entry(checked[name].text, wrong=bool(checked[name].bugs)) for name in table.columns)
+    identity_cells = (Entry(check_by_name[name].text, wrong=bool(check_by_name[name].bugs)) for name in table.columns)
     rules = (len(rows) - 1, len(rows)) if len(rows) > 1 else (len(rows),)
-    return ResultTable(table.title, heads, (*rows, ("same as plain", "", *same)), 1, table.formula, rules)
+    return ResultTable(table.title, heads, (*rows, ("same as plain", "", *identity_cells)), 1, table.formula, rules)
 
 
 def to_file_text(results: Results, form: str, metrics: Sequence[str] | None = None, *, field: bool = False) -> str:
@@ -128,30 +128,36 @@ def to_file_text(results: Results, form: str, metrics: Sequence[str] | None = No
     batch = bool(results.about.get("repeats"))
     if form == "csv" and batch and not field:
         return csv_text(_batch_lines(results, tables(results, metrics)))
-    every = grids(results, metrics, field=field)
+    all_tables = grids(results, metrics, field=field)
     if form == "csv":
-        return csv_text(line for table in every for line in table.lines(PLAIN))
+        return csv_text(line for table in all_tables for line in table.lines(PLAIN))
     sentences = [caption(results), *results.about["notes"]]
     if batch:
         sentences = [*warnings(results), *notes(results), *(field_notes(results) if field else ())]
     if form == "tex":
-        return latex(every, " ".join(sentences))
-    return markdown(every, sentences if batch else " ".join(sentences))
+        return latex(all_tables, " ".join(sentences))
+    return markdown(all_tables, sentences if batch else " ".join(sentences))
 
 
-def _batch_lines(results: Results, every: Sequence[Table]) -> Iterator[list[Any]]:
+def _batch_lines(results: Results, batch_tables: Sequence[Table]) -> Iterator[list[Any]]:
     """A line per metric and task, whole numbers of digits, three columns per method; the checks are lines of their own.
 
     Shares are from 0 to 1 here.
     """
     columns = lines_of(results)
     heads = [part for name in columns for part in (name, f"{name} low", f"{name} high")]
-    yield ["metric", "unit", "task", every[0].counts if every else "prompts", *heads]
-    for table in every:
+    yield ["metric", "unit", "task", batch_tables[0].counts if batch_tables else "prompts", *heads]
+    for table in batch_tables:
         for line in table.lines:
             numbers = [number for cell in line.cells for number in (cell.mean, cell.low, cell.high)]
             exact = ["" if number is None else f"{number:.6g}" for number in numbers]
             yield [table.metric, table.unit, line.name, line.prompts, *exact]
-    checked = {check.name: check for check in checks(results)}
+    check_by_name = {check.name: check for check in checks(results)}
     for key, of in (("outputs_checked", "checked"), ("outputs_same_as_plain", "same"), ("outputs_bugs", "bugs")):
-        yield [key, "outputs", OVERALL, "", *(x for name in columns for x in (getattr(checked[name], of), "", ""))]
+        yield [
+            key,
+            "outputs",
+            OVERALL,
+            "",
+            *(x for name in columns for x in (getattr(check_by_name[name], of), "", "")),
+        ]

@@ -35,10 +35,10 @@ def look(target: Target, method: str, params: Mapping[str, Any], prompt: Prompt,
     ranks_of = guess_ranks if kind == PROMPT_TOKENS else head_ranks
     part = load_part(target, kind, params.get("part"))
     answer = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
-    guessed = ranks_of(target, part, [*prompt.tokens, *answer], len(prompt.tokens))
+    rank_lists = ranks_of(target, part, [*prompt.tokens, *answer], len(prompt.tokens))
     yield {
         f"{HELD}{distance}/{count}": float((ranks < count).float().mean())
-        for distance, ranks in enumerate(guessed, 1)
+        for distance, ranks in enumerate(rank_lists, 1)
         for count in range(1, RANKS + 1)
         if len(ranks)
     }
@@ -65,26 +65,26 @@ def by_distance(rows: list[Row]) -> list[Row]:
 
 def _apart(rows: list[Row], parts: Sequence[tuple[Row, Mapping[str, tuple[int, int]]]]) -> list[Row]:
     """A row per part that was counted: its labels, and by column the share at a distance and a number of guesses."""
-    apart: list[Row] = []
+    split_rows: list[Row] = []
     for row in rows:
         if row.get("error"):
-            apart.append(row)
+            split_rows.append(row)
             continue
         common = {name: value for name, value in row.items() if not name.startswith(HELD)}
         for labels, columns in parts:
             shares = {name: row[f"{HELD}{d}/{k}"] for name, (d, k) in columns.items() if f"{HELD}{d}/{k}" in row}
             if shares:
-                apart.append({**common, **labels, **shares})
-    return apart
+                split_rows.append({**common, **labels, **shares})
+    return split_rows
 
 
 def part_of(target: Target, params: Mapping[str, Any]) -> tuple[Path, Part]:
     """Folder and description of the prompt tokens that PPD's parameters name. Raises UserError where none will do."""
     from decoders.parts import find_part, load_part, read_part
 
-    named = params.get("part")
-    load_part(target, PROMPT_TOKENS, named)
-    folder = Path(str(named or find_part(target.key, PROMPT_TOKENS))).expanduser()
+    part_name = params.get("part")
+    load_part(target, PROMPT_TOKENS, part_name)
+    folder = Path(str(part_name or find_part(target.key, PROMPT_TOKENS))).expanduser()
     return folder, read_part(folder)
 
 

@@ -64,7 +64,7 @@ def check_quoted(cases: Any) -> None:
 def sweep_thresholds(row: Mapping[str, Any], trace: Trace, gold: QuotedAnswer) -> list[dict[str, Any]]:
     """A run's row for each threshold, under both ways to count."""
     return [
-        {**row, "param:min_run": str(n), "param:counted": counted, **asdict(score)}
-        for whole, counted in COUNTED.items()
+        {**row, "param:min_run": str(n), "param:counted": unit, **asdict(score)}
+        for whole, unit in COUNTED.items()
         for n, score in zip(MIN_RUNS, scores(trace, gold, MIN_RUNS, whole=whole) or [], strict=True)
     ]

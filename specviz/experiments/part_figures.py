@@ -40,9 +40,10 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     parts = list(dict.fromkeys(parts))
     rows = [(n, p) for n, p in enumerate(points) if p["runs"]]
     several = len({p["series"] for _, p in rows}) > 1
-    named = several and about["x"] != LINE
+    shows_series = several and about["x"] != LINE
     labels = [
-        " · ".join([plain(p["series"]), visible_text(p["x"])] if named else [visible_text(p["x"])]) for _, p in rows
+        " · ".join([plain(p["series"]), visible_text(p["x"])] if shows_series else [visible_text(p["x"])])
+        for _, p in rows
     ]
     figure = new_figure(breakdown, about["model"].get("name") or "")
     for number, part in enumerate(parts):
@@ -54,18 +55,18 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     _segments_axes(figure, breakdown, len(rows))
     yield Chart(breakdown.label, figure)
     for model in dict.fromkeys(series["model"] for series in papers):
-        mine = [series for series in papers if series["model"] == model]
-        figure = new_figure(breakdown, f"paper: {mine[0]['where']}, {model}", paper=True)
+        model_series = [series for series in papers if series["model"] == model]
+        figure = new_figure(breakdown, f"paper: {model_series[0]['where']}, {model}", paper=True)
         for number, part in enumerate(parts):
-            values = [dict((str(x), y) for x, y in series["points"]).get(part) for series in mine]
+            values = [dict((str(x), y) for x, y in series["points"]).get(part) for series in model_series]
             text = ["" if breakdown.whole else amount(v, breakdown.unit) for v in values]
             hovers = [
                 f"{plain(s['label'])}, {part}: {amount(v, breakdown.unit)}<br>paper, {s['where']}, {model}"
-                for s, v in zip(mine, values, strict=True)
+                for s, v in zip(model_series, values, strict=True)
             ]
-            names = [plain(series["label"]) for series in mine]
+            names = [plain(series["label"]) for series in model_series]
             figure.add_trace(_segment(breakdown, part, number, names, values, text, hovers, None))
-        _segments_axes(figure, breakdown, len(mine))
+        _segments_axes(figure, breakdown, len(model_series))
         yield Chart(f"{breakdown.label} (paper, {model})", figure, True)
 
 
@@ -103,8 +104,8 @@ def _segments_axes(figure: go.Figure, breakdown: Breakdown | Profile, rows: int)
 
 def profile_charts(results: Results, profile: Profile, points: list[dict[str, Any]]) -> Iterator[Chart]:
     about = results.about
-    drawn = [(n, p, at) for n, p in profile_points(results, points) if (at := profile_of(profile, p))]
-    several = len({p["series"] for _, p, _ in drawn}) > 1
+    shown_points = [(n, p, at) for n, p in profile_points(results, points) if (at := profile_of(profile, p))]
+    several = len({p["series"] for _, p, _ in shown_points}) > 1
 
     def label(point: Mapping[str, Any]) -> str:
         place = "" if about["x"] == CATEGORY or point["level"] else visible_text(point["x"])
@@ -112,10 +113,12 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
 
     figure = new_figure(profile, about["model"].get("name") or "")
     if profile.whole:
-        parts = [part for part in profile.parts if any(part in shares for *_, at in drawn for _, shares, _ in at)]
-        rows = [(n, p, *place) for n, p, at in drawn for place in at]
+        parts = [
+            part for part in profile.parts if any(part in shares for *_, at in shown_points for _, shares, _ in at)
+        ]
+        rows = [(n, p, *place) for n, p, at in shown_points for place in at]
         labels = [
-            " · ".join(text for text in (label(p) if len(drawn) > 1 else "", f"{profile.along} {place}") if text)
+            " · ".join(text for text in (label(p) if len(shown_points) > 1 else "", f"{profile.along} {place}") if text)
             + f"<br><span style='font-size:10px'>{count:,.0f} positions</span>"
             for _, p, place, _, count in rows
         ]
@@ -132,14 +135,14 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         yield Chart(profile.label, figure)
         return
     bars = []
-    for look, (n, point, at) in enumerate(drawn):
+    for look, (n, point, at) in enumerate(shown_points):
         xs, color = [float(place) for place, *_ in at], color_of(look)
         ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
-        where = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
-        seen = [f"<br>{count:,.0f} {profile.things}" if profile.counted else "" for count in counts]
+        place_texts = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
+        count_notes = [f"<br>{count:,.0f} {profile.things}" if profile.counted else "" for count in counts]
         hovers = [
-            f"<b>{amount(y, profile.unit)}</b> {label(point)}<br>{place}{more}"
-            for y, place, more in zip(ys, where, seen, strict=True)
+            f"<b>{amount(y, profile.unit)}</b> {label(point)}<br>{place}{count_note}"
+            for y, place, count_note in zip(ys, place_texts, count_notes, strict=True)
         ]
         figure.add_trace(
             go.Scatter(
@@ -154,7 +157,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
                 showlegend=False, **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
-    for look, series in enumerate((s for s in about["papers"] if s["metric"] == profile.key), len(drawn)):
+    for look, series in enumerate((s for s in about["papers"] if s["metric"] == profile.key), len(shown_points)):
         figure.add_trace(
             go.Scatter(
                 x=[float(x) for x, _ in series["points"]], y=[y for _, y in series["points"]], mode="lines+markers",
@@ -164,13 +167,16 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
             )
         )  # fmt: skip
     figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)
-    if not profile.tenths and max((float(place) for *_, at in drawn for place, *_ in at), default=0) <= MOST_TICKS:
+    if (
+        not profile.tenths
+        and max((float(place) for *_, at in shown_points for place, *_ in at), default=0) <= MOST_TICKS
+    ):
         figure.update_xaxes(dtick=1)  # depths, or states: nothing lies between two of them
     shares = profile.unit == "share"
     figure.update_yaxes(tickformat=".0%" if shares else None, gridcolor=GRID, zeroline=False, rangemode="tozero")
     if profile.tenths:
-        dotted, equal = {"dash": "dot", "width": 1.5, "color": GREY}, "acceptance = confidence"
-        figure.add_trace(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line=dotted, name=equal, hoverinfo="skip"))
+        line_style, equal = {"dash": "dot", "width": 1.5, "color": GREY}, "acceptance = confidence"
+        figure.add_trace(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line=line_style, name=equal, hoverinfo="skip"))
         figure.update_xaxes(range=[0, 1], dtick=0.1, tickformat=".0%")
     if profile.counted:
         figure.add_traces(bars)

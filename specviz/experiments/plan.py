@@ -72,8 +72,8 @@ class Plan:
     @property
     def turns(self) -> int:
         """User turns of all prompts; a given answer is to the first one alone."""
-        alone = self.experiment.forced
-        return sum(1 if alone or case is None else case.prompt.turns for case in self.cases)
+        is_forced = self.experiment.forced
+        return sum(1 if is_forced or case is None else case.prompt.turns for case in self.cases)
 
     def seconds(self, per_token: float) -> float:
         """About how long it takes, at ``per_token`` seconds for each new token and a tenth of a second per prompt."""
@@ -155,13 +155,13 @@ class Session:
     def every_turn(self) -> Iterator[Case | SkippedTurn]:
         """The user turns of all cases, in order; where one cannot be reached, the reason in place of it."""
         for case in self.planned.cases:
-            reached = 0
+            last_turn = 0
             try:
-                for one in self._turns(case):
-                    yield one
-                    reached = one.prompt.turn
+                for turn in self._turns(case):
+                    yield turn
+                    last_turn = turn.prompt.turn
             except Exception as problem:
-                yield SkippedTurn(case, reached + 1, sentence(problem))
+                yield SkippedTurn(case, last_turn + 1, sentence(problem))
 
     def _turns(self, case: Case) -> Iterator[Case]:
         """A case's user turns, one after another, each behind plain decoding's answer to the one before it."""
@@ -193,17 +193,17 @@ def plan(
     experiment.check(methods, info)
     notes = []
     missing = {line.label: _missing(methods[line.method], line, target) for line in experiment.lines}
-    named = {line.label: line.label if line.asks else line.method for line in experiment.lines}
-    reasons = dict.fromkeys((named[label], reason) for label, reason in missing.items())
+    line_names = {line.label: line.label if line.asks else line.method for line in experiment.lines}
+    reasons = dict.fromkeys((line_names[label], reason) for label, reason in missing.items())
     notes += [f"{name} is left out: {reason}" for name, reason in reasons if reason]
     settings = [s for s in experiment.settings(info) if not missing[s.line.label]]
     if not settings:
         raise UserError(f"no method of this experiment can run here: {'; '.join(notes)}")
     if experiment.baseline:
-        own = [s for s in settings if s.line.method == BASELINE]
-        settings = [*(own or [Setting(PLAIN, {})]), *(s for s in settings if s.line.method != BASELINE)]
-    measured = experiment.measure is not None
-    cases = () if measured else cases
+        baseline_settings = [s for s in settings if s.line.method == BASELINE]
+        settings = [*(baseline_settings or [Setting(PLAIN, {})]), *(s for s in settings if s.line.method != BASELINE)]
+    has_measure = experiment.measure is not None
+    cases = () if has_measure else cases
     fitting = [c for c in cases if len(c.prompt.tokens) + experiment.max_new_tokens <= target.context_length]
     if len(fitting) < len(cases):
         longest = max(len(case.prompt.tokens) for case in cases)
@@ -211,7 +211,7 @@ def plan(
             f"{len(cases) - len(fitting)} of {len(cases)} prompts are left out: with {experiment.max_new_tokens} new "
             f"tokens they do not fit the {target.context_length:,} tokens the model reads (the longest has {longest:,})"
         )
-    if not fitting and not measured:
+    if not fitting and not has_measure:
         raise UserError(notes[-1] if cases else "there are no prompts: choose a set or a file")
     if experiment.forced:
         check_quoted(fitting)
@@ -219,12 +219,16 @@ def plan(
         check_references(fitting, [k for k in experiment.metrics if experiment.quantity(k).needs_reference])
     variants = list(dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None))
     check_variants(variants, target)
-    left = [variant for variant in variants if variant.log(target.key) is None]
+    untrained_variants = [variant for variant in variants if variant.log(target.key) is None]
     if variants:
         notes.append(
             f"{len(variants)} {experiment.parts[1]} are trained for this, alike but for what is compared, each for "
             f"{steps_of(variants)} steps"
-            + (f" ({len(variants) - len(left)} of them are there already)" if len(left) < len(variants) else "")
+            + (
+                f" ({len(variants) - len(untrained_variants)} of them are there already)"
+                if len(untrained_variants) < len(variants)
+                else ""
+            )
             + f": short runs, to be compared with one another, not with a {experiment.parts[0]} trained to the end"
         )
     if (several := sum(case.prompt.turns > 1 for case in fitting)) and not experiment.forced:
@@ -232,17 +236,17 @@ def plan(
             f"{several} of {len(fitting)} prompts have several user turns: each is a row, and a further one follows "
             "plain decoding's answer to the one before"
         )
-    todo = tuple((variant, variant.seconds(target)) for variant in left)
+    todo = tuple((variant, variant.seconds(target)) for variant in untrained_variants)
     run = [line for line in experiment.lines if not missing[line.label]]
     lossy = tuple(line.label for line in run if not methods[line.method].lossless)
     absent = {label: reason for label, reason in missing.items() if reason}
-    planned = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy, absent)
-    if planned.runs > MAX_RUNS:
+    run_plan = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy, absent)
+    if run_plan.runs > MAX_RUNS:
         raise UserError(
-            f"this is {planned.runs:,} runs ({len(settings):,} settings × {len(fitting):,} prompts) and at most "
+            f"this is {run_plan.runs:,} runs ({len(settings):,} settings × {len(fitting):,} prompts) and at most "
             f"{MAX_RUNS:,} are taken: use fewer values or fewer prompts"
         )
-    return planned
+    return run_plan
 
 
 def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
@@ -254,14 +258,14 @@ def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
         settings.append(Setting(PLAIN, {}))
     variants = dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None)
     todo = tuple((v, v.seconds(target)) for v in variants if v.log(target.key) is None)
-    counted: tuple[Any, ...] = (None,) * experiment.count  # their number alone matters
-    return Plan(experiment, tuple(settings), () if experiment.measure else counted, variants=todo).seconds(per_token)
+    case_slots: tuple[Any, ...] = (None,) * experiment.count  # their number alone matters
+    return Plan(experiment, tuple(settings), () if experiment.measure else case_slots, variants=todo).seconds(per_token)
 
 
 def steps_of(variants: Sequence[Variant]) -> str:
     """The steps of trainings in words: of all, or from the fewest to the most."""
-    fewest, most = (end(variant.steps for variant in variants) for end in (min, max))
-    return f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    fewest, maximum = (end(variant.steps for variant in variants) for end in (min, max))
+    return f"{fewest:,}" if fewest == maximum else f"{fewest:,} to {maximum:,}"
 
 
 def _missing(method: Any, line: Line, target: Any) -> str | None:

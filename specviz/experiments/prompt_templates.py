@@ -21,20 +21,21 @@ REPORTS = 3  # passages of Multi-News
 def fill_template(name: str, count: int, held_out: Made) -> list[PromptRecord]:
     """``count`` prompts in the template of the dataset ``name``."""
     if name in ("multi_news", "gov_report"):
-        each = REPORTS if name == "multi_news" else 1
-        texts = held_out("summary", count * each)
-        made = [_summary(texts[n * each : (n + 1) * each]) for n in range(count)]
+        report_count = REPORTS if name == "multi_news" else 1
+        texts = held_out("summary", count * report_count)
+        records = [_summary(texts[n * report_count : (n + 1) * report_count]) for n in range(count)]
     elif name in ("repobench-p", "lcc"):
-        made = [_completion(one, split=name == "repobench-p") for one in held_out("code_edit", count)]
+        records = [_completion(record, split=name == "repobench-p") for record in held_out("code_edit", count)]
     else:
-        asked = [replace(one, reference=_answer(one)) for one in held_out("quote", count + SHOTS)]
-        shots = "\n\n".join(f"{_passage(one)}\n{one.reference}" for one in asked[count:])
-        made = asked[:count]
+        questions = [replace(record, reference=_answer(record)) for record in held_out("quote", count + SHOTS)]
+        shots = "\n\n".join(f"{_passage(record)}\n{record.reference}" for record in questions[count:])
+        records = questions[:count]
         if name == "triviaqa":
-            made = [replace(one, context=(shots,), question=_passage(one)) for one in made]
+            records = [replace(record, context=(shots,), question=_passage(record)) for record in records]
     text = templates()[name].text
     return [
-        replace(one, id=f"{name}-{number}", category=name, instruction=text) for number, one in enumerate(made, 1)
+        replace(record, id=f"{name}-{number}", category=name, instruction=text)
+        for number, record in enumerate(records, 1)
     ]  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def _passage(record: PromptRecord) -> str:
 def _summary(records: Sequence[PromptRecord]) -> PromptRecord:
     """One prompt of several texts, which hopes for the summaries of all."""
     context = tuple(text for record in records for text in record.context)
-    return replace(records[0], context=context, question="", reference=" ".join(one.reference for one in records))
+    return replace(records[0], context=context, question="", reference=" ".join(report.reference for report in records))
 
 
 def _completion(record: PromptRecord, *, split: bool) -> PromptRecord:

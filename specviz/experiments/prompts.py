@@ -74,11 +74,11 @@ def benchmark_columns(categories: Iterable[str]) -> dict[str, str]:
     >>> benchmark_columns(["writing", "math"]), benchmark_columns(["math", "rag", "multilingual"])
     ({'writing': 'Writing', 'math': 'Math'}, {'math': 'Math', 'rag': 'RAG', 'multilingual': 'Multilingual'})
     """
-    there = list(dict.fromkeys(categories))
-    apart = all(name in MT_BENCH for name in there) or all(name in SPEED_BENCH for name in there)
-    mt = MT_BENCH if apart else dict.fromkeys(MT_BENCH, "MT")
-    named = {**NAMES, **SPEED_BENCH, **SPEC_BENCH, **OTHERS, **mt}
-    return {name: str(named.get(name, name)) for name in there}
+    task_names = list(dict.fromkeys(categories))
+    is_whole = all(name in MT_BENCH for name in task_names) or all(name in SPEED_BENCH for name in task_names)
+    mt = MT_BENCH if is_whole else dict.fromkeys(MT_BENCH, "MT")
+    titles = {**NAMES, **SPEED_BENCH, **SPEC_BENCH, **OTHERS, **mt}
+    return {name: str(titles.get(name, name)) for name in task_names}
 
 
 def is_set(name: str) -> bool:
@@ -95,7 +95,7 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
     """
     if count < 1:
         raise UserError(f"{count} prompts are asked for; at least one is needed")
-    kind, _, wanted = name.partition(":")
+    kind, _, task_list = name.partition(":")
     path = Path(name).expanduser()
     if not is_set(name):
         if not path.exists():
@@ -104,24 +104,24 @@ def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
     if kind.split(",")[0].strip() in SAMPLES:
         files = [sample_file(part.strip()) for part in name.split(",")]
         return _in_turn([by_category(read_prompts(file)) for file in files])[:count]
-    every = [example.record for example in examples(toy)] if kind == "examples" else []
-    offered = tuple(dict.fromkeys(record.category for record in every)) or DEMO
+    example_records = [example.record for example in examples(toy)] if kind == "examples" else []
+    known_tasks = tuple(dict.fromkeys(record.category for record in example_records)) or DEMO
     if kind == "templates":
-        offered = tuple(templates())
-    tasks = tuple(task.strip() for task in wanted.split(",") if task.strip()) or offered
+        known_tasks = tuple(templates())
+    tasks = tuple(task.strip() for task in task_list.split(",") if task.strip()) or known_tasks
     for task in tasks:
-        if task not in offered:
-            raise UserError(f"there is no task {task!r} in {kind}: choose of {', '.join(offered)}")
+        if task not in known_tasks:
+            raise UserError(f"there is no task {task!r} in {kind}: choose of {', '.join(known_tasks)}")
     if kind == "turns":
         return _turns(count)
     if kind == "quotes":
         return quoted_records(None, count)
-    each = -(-count // len(tasks))
+    task_share = -(-count // len(tasks))
     if kind == "templates":
-        return _in_turn([fill_template(task, each, _held_out) for task in tasks])[:count]
+        return _in_turn([fill_template(task, task_share, _held_out) for task in tasks])[:count]
     if kind == "examples":
-        return _in_turn([[record for record in every if record.category == task] for task in tasks])[:count]
-    return _in_turn([_held_out(task, each) for task in tasks])[:count]
+        return _in_turn([[record for record in example_records if record.category == task] for task in tasks])[:count]
+    return _in_turn([_held_out(task, task_share) for task in tasks])[:count]
 
 
 def read_file(path: Path, count: int) -> list[PromptRecord]:
@@ -153,21 +153,21 @@ def _in_turn(lists: Sequence[Sequence[PromptRecord]]) -> list[PromptRecord]:
     >>> [r.id for r in _in_turn([[PromptRecord("a"), PromptRecord("b")], [PromptRecord("c")]])]
     ['a', 'c', 'b']
     """
-    longest = max((len(one) for one in lists), default=0)
-    return [one[i] for i in range(longest) for one in lists if i < len(one)]
+    longest = max((len(group) for group in lists), default=0)
+    return [group[i] for i in range(longest) for group in lists if i < len(group)]
 
 
 def _held_out(task: str, count: int) -> list[PromptRecord]:
     from decoders.training.demo.tasks import stream
 
-    made = []
+    task_records = []
     for number, example in enumerate(islice(stream("held_out", SEED, mixture={task: 1.0}), count), 1):  # pyright: ignore
         if example.history:
             text: dict[str, Any] = {"messages": tuple((m["role"], m["content"]) for m in example.messages[:-1])}
         else:
             text = {name: getattr(example, name) for name in ("instruction", "context", "question")}
-        made.append(PromptRecord(f"{task}-{number}", task, reference=example.reference, **text))
-    return made
+        task_records.append(PromptRecord(f"{task}-{number}", task, reference=example.reference, **text))
+    return task_records
 
 
 def _turns(count: int) -> list[PromptRecord]:
@@ -182,13 +182,13 @@ def _turns(count: int) -> list[PromptRecord]:
 
 def cases(tokenizer: Any, records: Sequence[PromptRecord]) -> list[Case]:
     """Their tokens, with the references."""
-    made = []
+    case_list = []
     for record in records:
         prompt = record.prompt(tokenizer)
         if record.reference and not prompt.reference:
             prompt = replace(prompt, reference=record.reference)
-        made.append(Case(record.id, record.category, prompt, getattr(record, "gold", None)))
-    return made
+        case_list.append(Case(record.id, record.category, prompt, getattr(record, "gold", None)))
+    return case_list
 
 
 def of_trace(trace: Trace) -> Case:
@@ -201,11 +201,14 @@ def check_tokens(target: Any, trace: Trace) -> None:
 
     A trace may come from anybody, and an id that a model does not have ends a GPU's work for good.
     """
-    tables, own = trace.tables, getattr(target, "pieces", None)
-    used, size = {*tables["tokens"]["id"], *tables["pool"]["id"]}, target.info.get("vocab")
+    tables, target_pieces = trace.tables, getattr(target, "pieces", None)
+    token_ids, size = {*tables["tokens"]["id"], *tables["pool"]["id"]}, target.info.get("vocab")
     pieces = zip(tables["pieces"]["id"], tables["pieces"]["hex"], strict=True)
-    fits = not size or all(0 <= token < size for token in used)
-    if not fits or (own is not None and any(own.of(token)[0].hex() != h for token, h in pieces if token in used)):
+    fits = not size or all(0 <= token < size for token in token_ids)
+    if not fits or (
+        target_pieces is not None
+        and any(target_pieces.of(token)[0].hex() != h for token, h in pieces if token in token_ids)
+    ):
         name = trace.run.get("model", {}).get("name") or "another model"
         raise UserError(
             f"this run was made with the tokens of {name} and {target.name} is loaded: "

@@ -88,8 +88,8 @@ def _quality(trace: Trace, category: str) -> float | None:
 
 
 def _branch_fraction(trace: Trace, _: str) -> float | None:
-    won = _win_columns(trace)
-    return ratio(sum("branch" in origin for origin in won), len(won))
+    winners = _win_columns(trace)
+    return ratio(sum("branch" in origin for origin in winners), len(winners))
 
 
 def _win_columns(trace: Trace) -> list[str]:
@@ -170,9 +170,9 @@ def _times_where_run(trace: Trace) -> dict[str, float]:
     """Of the steps in which a part of drafting took any time: what it took there on average."""
     steps, parts = trace.tables["steps"], {}
     for key in metrics.step_term_shares(trace):
-        spent = [value for value in steps[f"term:{key}"] if value]
-        if spent:
-            parts[key.removesuffix("_ms")] = sum(spent) / len(spent)
+        durations = [value for value in steps[f"term:{key}"] if value]
+        if durations:
+            parts[key.removesuffix("_ms")] = sum(durations) / len(durations)
     return parts
 
 
@@ -215,7 +215,10 @@ def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
 
 
 def _by_depth(trace: Trace) -> dict[str, dict[str, float]]:
-    return {str(depth): {TOTAL: stood, COUNT: decided} for depth, decided, stood in metrics.acceptance_by_depth(trace)}
+    return {
+        str(depth): {TOTAL: accepted_count, COUNT: trials}
+        for depth, trials, accepted_count in metrics.acceptance_by_depth(trace)
+    }
 
 
 def _by_state(trace: Trace, rows: Sequence[int]) -> dict[str, dict[str, float]]:
@@ -280,9 +283,11 @@ DEFINED = {"tokens_per_step": _DEFINED["tokens_per_step"], "draft_efficiency": _
 def _quotients(rows: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float, float]]:
     """The values of a quotient of counts with what each was divided by; empty where that is not known of every run."""
     weigh = POOLED.get(key.partition(":")[0])
-    counted = [row for row in rows if row.get(key) is not None]
-    weights = [weigh(row) if weigh else None for row in counted]
-    return [] if None in weights else [(row[key], weight or 0.0) for row, weight in zip(counted, weights, strict=True)]
+    valued_rows = [row for row in rows if row.get(key) is not None]
+    weights = [weigh(row) if weigh else None for row in valued_rows]
+    return (
+        [] if None in weights else [(row[key], weight or 0.0) for row, weight in zip(valued_rows, weights, strict=True)]
+    )
 
 
 def pool(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
@@ -320,16 +325,16 @@ def pooled_error(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     pairs, pooled = _quotients(rows, key), pool(rows, key)
     if pooled is None or len(pairs) < 2:
         return None
-    apart = sum(((value - pooled) * weight) ** 2 for value, weight in pairs)
-    return (len(pairs) / (len(pairs) - 1) * apart) ** 0.5 / sum(weight for _, weight in pairs)
+    deviation = sum(((value - pooled) * weight) ** 2 for value, weight in pairs)
+    return (len(pairs) / (len(pairs) - 1) * deviation) ** 0.5 / sum(weight for _, weight in pairs)
 
 
-def find_quantity(key: str, own: Sequence[Quantity] = ()) -> Quantity | Breakdown | Profile:
-    """A quantity by key, or one of an experiment's ``own``. Raises UserError naming those there are."""
-    every = {**QUANTITIES, **{quantity.key: quantity for quantity in own}}
-    if key not in every:
-        raise UserError(f"there is no metric {key!r}{near(key, every)}: choose one of {', '.join(every)}")
-    return every[key]
+def find_quantity(key: str, own_quantities: Sequence[Quantity] = ()) -> Quantity | Breakdown | Profile:
+    """A quantity by key, or one of an experiment's ``own_quantities``. Raises UserError naming those there are."""
+    registry = {**QUANTITIES, **{quantity.key: quantity for quantity in own_quantities}}
+    if key not in registry:
+        raise UserError(f"there is no metric {key!r}{near(key, registry)}: choose one of {', '.join(registry)}")
+    return registry[key]
 
 
 def near(name: str, names: Mapping[str, Any]) -> str:
@@ -383,6 +388,6 @@ def parts_of(breakdown: Breakdown, columns: list[str]) -> list[str]:
     >>> parts_of(QUANTITIES["routes"], ["routes:none", "tokens", "routes:filtered", "routes:lexical"])
     ['lexical', 'none', 'filtered']
     """
-    there = [c.split(":", 1)[1] for c in columns if c.startswith(f"{breakdown.key}:")]
-    ordered = [part for part in breakdown.parts if part in there]
-    return ordered + [part for part in there if part not in ordered]
+    part_names = [c.split(":", 1)[1] for c in columns if c.startswith(f"{breakdown.key}:")]
+    parts = [part for part in breakdown.parts if part in part_names]
+    return parts + [part for part in part_names if part not in parts]

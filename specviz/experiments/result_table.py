@@ -96,10 +96,10 @@ def latex(tables: Iterable[ResultTable], sentences: str) -> str:
         body = [line for n, row in enumerate(rows) for line in ([r"\midrule"] if n in table.rules else []) + [row]]
         equals = f" = {tex(table.formula)}" if table.formula else ""
         kinds = "l" * table.words + "r" * (len(table.heads) - table.words)
-        inside = "\n".join([heads, r"\midrule", *body])
+        content = "\n".join([heads, r"\midrule", *body])
         parts.append(
             f"\\begin{{table}}\n\\centering\n\\caption{{{tex(table.title)}{equals}. {tex(sentences)}}}\n"
-            f"\\begin{{tabular}}{{{kinds}}}\n\\toprule\n{inside}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}"
+            f"\\begin{{tabular}}{{{kinds}}}\n\\toprule\n{content}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}"
         )
     return "\n\n".join(parts) + "\n"
 
@@ -113,8 +113,8 @@ def markdown(tables: Iterable[ResultTable], sentences: str | Sequence[str]) -> s
         equals = f" = {md(table.formula)}" if table.formula else ""
         body = "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *rows))
         parts.append(f"**{md(table.title)}**{equals}\n\n{body}")
-    below = md(sentences) if isinstance(sentences, str) else "\n".join(f"- {md(text)}" for text in sentences)
-    return "\n\n".join([*parts, below]) + "\n"
+    footer = md(sentences) if isinstance(sentences, str) else "\n".join(f"- {md(text)}" for text in sentences)
+    return "\n\n".join([*parts, footer]) + "\n"
 
 
 def csv_text(lines: Iterable[Iterable[Any]]) -> str:

@@ -104,7 +104,7 @@ class Results:
 
     def quantity(self, key: str) -> Quantity | Breakdown | Profile:
         """A quantity by key, the experiment's own ones included."""
-        return find_quantity(key, [Quantity(**own) for own in self.about["own"]])
+        return find_quantity(key, [Quantity(**fields) for fields in self.about["own"]])
 
     def rough(self, quantity: Quantity | Breakdown | Profile) -> str:
         """A mark for what a busy machine disturbed while an example result was recorded; nothing for all else."""
@@ -160,28 +160,28 @@ class Results:
     @classmethod
     def load(cls, source: Path | bytes) -> Results:
         """Results from a folder, a zip file or a zip's bytes. Raises UserError saying what is wrong with them."""
-        shown = "the file" if isinstance(source, bytes) else str(source)
+        origin = "the file" if isinstance(source, bytes) else str(source)
         try:
             if isinstance(source, Path) and source.is_dir():
                 sizes = {name: (source / name).stat().st_size for name in (ABOUT, RUNS)}
-                _check_sizes(sizes, shown)
+                _check_sizes(sizes, origin)
                 parts = {name: (source / name).read_text(encoding="utf-8") for name in sizes}
             else:
                 with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
                     sizes = {name: archive.getinfo(name).file_size for name in (ABOUT, RUNS)}
-                    _check_sizes(sizes, shown)
+                    _check_sizes(sizes, origin)
                     parts = {name: archive.read(name).decode() for name in sizes}
-            return cls(_about(parts[ABOUT], shown), _rows(parts[RUNS]))
+            return cls(_about(parts[ABOUT], origin), _rows(parts[RUNS]))
         except UserError:
             raise
         except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as fault:
-            raise UserError(f"{shown} cannot be opened as results of an experiment: {fault}") from None
+            raise UserError(f"{origin} cannot be opened as results of an experiment: {fault}") from None
 
 
-def _check_sizes(sizes: Mapping[str, int], shown: str) -> None:
+def _check_sizes(sizes: Mapping[str, int], origin: str) -> None:
     for name, size in sizes.items():
         if size > MAX_BYTES:
-            raise UserError(f"{name} in {shown} is larger than {MAX_BYTES >> 20} MiB")
+            raise UserError(f"{name} in {origin} is larger than {MAX_BYTES >> 20} MiB")
 
 
 def read_about(path: Path) -> dict[str, Any]:
@@ -200,13 +200,13 @@ NEEDED = {
 }  # fmt: skip
 
 
-def _about(text: str, shown: str) -> dict[str, Any]:
+def _about(text: str, origin: str) -> dict[str, Any]:
     about = json.loads(text)
     if not isinstance(about, dict) or about.pop("schema", None) != SCHEMA:
-        raise UserError(f"{shown} is not of the form {SCHEMA}: it was written by another version of specviz")
+        raise UserError(f"{origin} is not of the form {SCHEMA}: it was written by another version of specviz")
     for name, kind in NEEDED.items():
         if not isinstance(about.get(name), kind):
-            raise UserError(f"{shown} says nothing usable of {name!r}: it is damaged, so run the experiment again")
+            raise UserError(f"{origin} says nothing usable of {name!r}: it is damaged, so run the experiment again")
     return about
 
 
@@ -239,10 +239,10 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
     prompt, category, params}], ``count`` (runs or measurements that did not fail), ``failed``.
     """
     about = results.about
-    measured = results.columns
+    result_columns = results.columns
     keys = dict.fromkeys([*(metrics or about["metrics"]), *filter(None, [about.get("against")])])
-    columns = [c for key in keys for c in columns_of(results.quantity(key), key, measured)]
-    drawn = [row for row in results.rows if row.get("role") != "hidden"]
+    columns = [c for key in keys for c in columns_of(results.quantity(key), key, result_columns)]
+    shown_rows = [row for row in results.rows if row.get("role") != "hidden"]
     grid = about["chart"] == "heat" and len(about["axes"]) == 2
     x_name = {CATEGORY: CATEGORY, LINE: "series"}.get(about["x"], f"param:{about['x']}")
     y_name = f"param:{about['axes'][1]['param']}" if grid else ""
@@ -250,18 +250,20 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
     level = {line["label"] for line in about["lines"] if line["fixed"]}
 
     def places(rows: Sequence[Row], name: str) -> list[str]:
-        there = dict.fromkeys(row.get(name) or "" for row in rows)
-        return [text for text in order[name] if text in there] if name in order else list(there)
+        values = dict.fromkeys(row.get(name) or "" for row in rows)
+        return [text for text in order[name] if text in values] if name in order else list(values)
 
-    for series, mine in _by_series(about, drawn, {x_name, y_name}).items():
-        is_level = x_name in order and mine[0]["series"] in level
-        along = [""] if is_level else places(mine, x_name)
-        if x_name == CATEGORY and len(along) > 1:
-            along.append(ALL)
-        for x in along:
-            here = mine if is_level or x == ALL else [row for row in mine if (row.get(x_name) or "") == x]
-            for y in places(here, y_name) if grid and not is_level else [""]:
-                rows = [row for row in here if row.get(y_name) == y] if y else here
+    for series, series_rows in _by_series(about, shown_rows, {x_name, y_name}).items():
+        is_level = x_name in order and series_rows[0]["series"] in level
+        x_places = [""] if is_level else places(series_rows, x_name)
+        if x_name == CATEGORY and len(x_places) > 1:
+            x_places.append(ALL)
+        for x in x_places:
+            x_rows = (
+                series_rows if is_level or x == ALL else [row for row in series_rows if (row.get(x_name) or "") == x]
+            )
+            for y in places(x_rows, y_name) if grid and not is_level else [""]:
+                rows = [row for row in x_rows if row.get(y_name) == y] if y else x_rows
                 yield {
                     "series": series, "x": x, "y": y, "level": is_level,
                     "values": {c: _spread(rows, c) for c in columns},
@@ -314,8 +316,8 @@ def profile_of(profile: Profile, point: Mapping[str, Any]) -> list[tuple[str, di
         parts = sums[place]
         count = sum(parts.values()) if profile.whole else parts.get(COUNT, 0.0)
         if count:
-            shown = {p: v / count for p, v in parts.items()} if profile.whole else {TOTAL: parts[TOTAL] / count}
-            places.append((place, shown, round(count, 6)))
+            shares = {p: v / count for p, v in parts.items()} if profile.whole else {TOTAL: parts[TOTAL] / count}
+            places.append((place, shares, round(count, 6)))
     return places
 
 
@@ -325,8 +327,8 @@ def _number_of(text: str) -> tuple[float, str]:
 
 def profile_points(results: Results, drawn: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """The points that profiles are drawn of, with their index: of tasks that are not told apart, all together."""
-    together = [(n, p) for n, p in enumerate(drawn) if results.about["x"] == CATEGORY and p["x"] == ALL]
-    return together or list(enumerate(drawn))
+    pooled_points = [(n, p) for n, p in enumerate(drawn) if results.about["x"] == CATEGORY and p["x"] == ALL]
+    return pooled_points or list(enumerate(drawn))
 
 
 def place_of(profile: Profile, place: str) -> str:
@@ -342,36 +344,38 @@ def place_of(profile: Profile, place: str) -> str:
 
 def profile_table(results: Results, profile: Profile) -> ResultTable:
     """A profile as a table: a row per series and place, a column per part; then counts, where they say something."""
-    drawn = [
+    line_profiles = [
         (" · ".join(part for part in (p["series"], NAMES.get(p["x"], p["x"])) if part), profile_of(profile, p))
         for _, p in profile_points(results, list(points(results, [profile.key])))
     ]
-    parts = [part for part in (profile.parts or (TOTAL,)) if any(part in s for _, at in drawn for _, s, _ in at)]
-    forms = {part: column(profile.unit, [s.get(part) for _, at in drawn for _, s, _ in at]) for part in parts}
-    counted = profile.whole or profile.counted
+    parts = [
+        part for part in (profile.parts or (TOTAL,)) if any(part in s for _, at in line_profiles for _, s, _ in at)
+    ]
+    forms = {part: column(profile.unit, [s.get(part) for _, at in line_profiles for _, s, _ in at]) for part in parts}
+    has_counts = profile.whole or profile.counted
     rows = tuple(
         (name, place_of(profile, place), *(form(shares.get(part)) for part, form in forms.items()),
-         *([f"{round(count):,}"] if counted else []))
-        for name, at in drawn
+         *([f"{round(count):,}"] if has_counts else []))
+        for name, at in line_profiles
         for place, shares, count in at
     )  # fmt: skip
     share = " (%)" if profile.unit == "share" else ""
-    shown = (f"{profile.label if part == TOTAL else part}{share}" for part in parts)
-    heads = ("", profile.along.split(":")[0], *shown, *(["counted"] if counted else []))
+    part_heads = (f"{profile.label if part == TOTAL else part}{share}" for part in parts)
+    heads = ("", profile.along.split(":")[0], *part_heads, *(["counted"] if has_counts else []))
     return ResultTable(profile.label, heads, rows, 2)
 
 
-def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -> dict[str, list[Row]]:
+def _by_series(about: Mapping[str, Any], rows: Sequence[Row], axis_columns: set[str]) -> dict[str, list[Row]]:
     """The rows by what is not along an axis: the line, other varied parameters, and the task if kept apart."""
     params = [(f"param:{axis['param']}", axis["label"]) for axis in about["axes"]]
-    params = [(column, label) for column, label in params if column not in taken]
-    apart = about["by_category"] and CATEGORY not in taken
+    params = [(column, label) for column, label in params if column not in axis_columns]
+    splits_tasks = about["by_category"] and CATEGORY not in axis_columns
     several = len({row["series"] for row in rows}) > 1
 
     def label(row: Row) -> str:
-        parts = [row["series"]] if "series" not in taken and (several or not (params or apart)) else []
+        parts = [row["series"]] if "series" not in axis_columns and (several or not (params or splits_tasks)) else []
         parts += [f"{title} = {row[column]}" for column, title in params if row.get(column)]
-        parts += [NAMES.get(row.get(CATEGORY) or "", row.get(CATEGORY) or "")] if apart else []
+        parts += [NAMES.get(row.get(CATEGORY) or "", row.get(CATEGORY) or "")] if splits_tasks else []
         return " · ".join(filter(None, parts))
 
     return group((label(row), row) for row in rows)
@@ -382,9 +386,9 @@ def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
     counts is pooled, Σ ÷ Σ, everything else a mean. Of runs that were made in several rounds these are of each prompt's
     number, and ``rounds`` is the standard deviation of the rounds' numbers.
     """
-    there = [row for row in rows if row.get(column) is not None]
-    of_rounds = _numbers(there, column, "round")
-    values = _numbers(there, column, "prompt") if of_rounds else [row[column] for row in there]
+    present_rows = [row for row in rows if row.get(column) is not None]
+    of_rounds = _numbers(present_rows, column, "round")
+    values = _numbers(present_rows, column, "prompt") if of_rounds else [row[column] for row in present_rows]
     present = np.array(values, dtype=np.float64)
     if not len(present):
         return {"value": None, "mean": None, "se": None, "low": None, "high": None, "n": 0}
@@ -393,12 +397,12 @@ def _spread(rows: Sequence[Row], column: str) -> dict[str, float | int | None]:
     mean, pooled = float(present.mean()), pool(rows, column)
     if pooled is not None:
         error = pooled_error(rows, column)
-    shown = {"value": mean if pooled is None else pooled, "mean": mean, "se": error}
-    spread = shown | {"low": float(low), "high": float(high), "n": len(present)}
+    summary = {"value": mean if pooled is None else pooled, "mean": mean, "se": error}
+    spread = summary | {"low": float(low), "high": float(high), "n": len(present)}
     return spread | ({"rounds": float(np.std(of_rounds, ddof=1))} if len(of_rounds) > 1 else {})
 
 
 def _numbers(rows: Sequence[Row], column: str, by: str) -> list[float]:
     """The numbers that ``number_of`` gives of the rows that are alike in another column; of rows without it, none."""
     groups = group((row[by], row) for row in rows if row.get(by) is not None)
-    return [number for some in groups.values() if (number := number_of(some, column)) is not None]
+    return [number for group_rows in groups.values() if (number := number_of(group_rows, column)) is not None]

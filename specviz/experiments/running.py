@@ -38,26 +38,26 @@ TURN_SECONDS = 1.0  # of training, before others may use the device
 MODEL = ("name", "parameters", "dtype", "weights", "activations", "device", "layers", "heads")
 
 
-def begin(planned: Plan, target: Target) -> Results:
+def begin(plan: Plan, target: Target) -> Results:
     """Results without rows yet, described for this target."""
-    about = planned.experiment.describe(target.info)
+    about = plan.experiment.describe(target.info)
     info = target.info
     about |= {
         "id": new_id(), "state": "running", "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "model": {name: info.get(name) for name in MODEL if name in info},
-        "notes": list(planned.notes), "seconds": 0.0, "trained_s": 0.0, "runs": planned.runs,
-        "cases": len(planned.cases), "turns": planned.turns, "absent": dict(planned.absent),
+        "notes": list(plan.notes), "seconds": 0.0, "trained_s": 0.0, "runs": plan.runs,
+        "cases": len(plan.cases), "turns": plan.turns, "absent": dict(plan.absent),
     }  # fmt: skip
-    if planned.experiment.repeats:
+    if plan.experiment.repeats:
         from decoders.sweep.bench import machine
 
-        about |= {"lossy": list(planned.lossy), "machine": {**machine(), "specviz": __version__}}
+        about |= {"lossy": list(plan.lossy), "machine": {**machine(), "specviz": __version__}}
     return Results(about)
 
 
 def run_experiment(
     target: Target,
-    planned: Plan,
+    plan: Plan,
     results: Results | None = None,
     *,
     progress: Callable[[Standing], None] | None = None,
@@ -70,61 +70,61 @@ def run_experiment(
 
     The others are the ``Session``'s. When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
     """
-    results = results or begin(planned, target)
+    results = results or begin(plan, target)
     cancel = cancel or threading.Event()
-    about, experiment = results.about, planned.experiment
-    session = Session(target, planned, on_device, keep, progress, cancel, None if experiment.forced else make)
-    started = time.perf_counter()
+    about, experiment = results.about, plan.experiment
+    session = Session(target, plan, on_device, keep, progress, cancel, None if experiment.forced else make)
+    start_s = time.perf_counter()
     try:
         parts = _train_parts(session) if experiment.trains else {}
-        about["trained_s"], ran_from = round(time.perf_counter() - started, 1), time.monotonic()
+        about["trained_s"], ran_from = round(time.perf_counter() - start_s, 1), time.monotonic()
         if not cancel.is_set():
             _warm(session)
-        for done, rows in enumerate(units(session) if experiment.repeats else _units(session, parts), 1):
+        for count, rows in enumerate(units(session) if experiment.repeats else _units(session, parts), 1):
             if cancel.is_set():
                 break
             results.rows += rows
             if progress is not None:
-                progress(Standing(max(done, planned.runs), done=done, started=ran_from))
+                progress(Standing(max(count, plan.runs), done=count, started=ran_from))
         about["state"] = "cancelled" if cancel.is_set() else "complete"
     except KeyboardInterrupt:
         about["state"] = "cancelled"
-    about["seconds"] = round(time.perf_counter() - started, 1)
+    about["seconds"] = round(time.perf_counter() - start_s, 1)
     if experiment.arrange is not None and results.rows:
         results.rows = experiment.arrange(results.rows)
     return results
 
 
-def rows_of(target: Target, planned: Plan, keep: Callable[[Trace], None], *, warm: bool = False) -> list[Row]:
+def rows_of(target: Target, plan: Plan, keep: Callable[[Trace], None], *, warm: bool = False) -> list[Row]:
     """All rows of a plan on a target, as a worker makes them of one prompt. Parts that are to be trained are there.
 
     ``keep`` gets every trace; ``warm``: an earlier plan has run on this target, so that nothing is run to warm up.
     """
-    session = Session(target, planned, keep=keep)
+    session = Session(target, plan, keep=keep)
     if not warm:
         _warm(session)
-    each = units(session, warm=warm) if planned.experiment.repeats else _units(session, _parts(session, {}))
-    return [row for rows in each for row in rows]
+    unit_rows = units(session, warm=warm) if plan.experiment.repeats else _units(session, _parts(session, {}))
+    return [row for rows in unit_rows for row in rows]
 
 
 def _warm(session: Session) -> None:
     """A first run that nobody times, where the machine's state matters; a batch warms up by itself."""
-    planned, warmed = session.planned, functools.partial(session.record, PLAIN.label, PLAIN.method, {}, WARM_TOKENS)
-    timed = any(needs_clock(planned.experiment.quantity(key)) for key in planned.experiment.metrics)
-    if timed and planned.cases and not planned.experiment.repeats:
-        session.on_device(lambda: attempt(warmed, planned.cases[0]))
+    plan, warm_up = session.planned, functools.partial(session.record, PLAIN.label, PLAIN.method, {}, WARM_TOKENS)
+    needs_timing = any(needs_clock(plan.experiment.quantity(key)) for key in plan.experiment.metrics)
+    if needs_timing and plan.cases and not plan.experiment.repeats:
+        session.on_device(lambda: attempt(warm_up, plan.cases[0]))
 
 
 Parts = Mapping[Variant, tuple[Path | None, Mapping[str, Any]]]
 
 
 def train_parts(
-    target: Target, planned: Plan, progress: Callable[[Standing], None] | None, cancel: threading.Event | None
+    target: Target, plan: Plan, progress: Callable[[Standing], None] | None, cancel: threading.Event | None
 ) -> float:
     """Train the parts that a plan compares, where they are not there yet; the seconds it took."""
-    started = time.perf_counter()
-    _train_parts(Session(target, planned, progress=progress, cancel=cancel or threading.Event()))
-    return round(time.perf_counter() - started, 1)
+    start_s = time.perf_counter()
+    _train_parts(Session(target, plan, progress=progress, cancel=cancel or threading.Event()))
+    return round(time.perf_counter() - start_s, 1)
 
 
 def _train_parts(session: Session) -> Parts:
@@ -134,26 +134,26 @@ def _train_parts(session: Session) -> Parts:
     """
     from decoders.model.target_model.load import stock_network
 
-    target, planned, cancel = session.target, session.planned, session.cancel
-    settings = {v: s for s in planned.settings if (v := variant_of(planned.experiment, s)) is not None}
-    missing = [variant for variant, _ in planned.variants if variant.log(target.key) is None]  # by now
+    target, plan, cancel = session.target, session.planned, session.cancel
+    settings = {v: s for s in plan.settings if (v := variant_of(plan.experiment, s)) is not None}
+    missing = [variant for variant, _ in plan.variants if variant.log(target.key) is None]  # by now
     total = sum(variant.steps for variant in missing)
     failed: dict[Variant, str] = {}
-    started, done = time.monotonic(), 0
+    start_time, step_count = time.monotonic(), 0
     network = session.on_device(lambda: stock_network(target)) if missing else None
     for variant in missing:
         words = name_of(variant, settings[variant].trains or {})
         with contextlib.closing(training(variant, target, network)) as steps:
-            made = 0
-            while made < variant.steps and not cancel.is_set():
+            variant_steps = 0
+            while variant_steps < variant.steps and not cancel.is_set():
                 try:
-                    made = session.on_device(functools.partial(_turn, steps, variant.steps))
+                    variant_steps = session.on_device(functools.partial(_turn, steps, variant.steps))
                 except (UserError, OSError, RuntimeError) as problem:
                     failed[variant] = f"the {words} could not be trained: {sentence(problem)}"
                     break
                 if session.progress is not None:
-                    session.progress(Standing(total, done=done + made, started=started, trains=words))
-        done += variant.steps
+                    session.progress(Standing(total, done=step_count + variant_steps, started=start_time, trains=words))
+        step_count += variant.steps
     parts = _parts(session, failed)
     trim([variant.folder(target.key) for variant in settings])
     return parts
@@ -161,9 +161,9 @@ def _train_parts(session: Session) -> Parts:
 
 def _parts(session: Session, failed: Mapping[Variant, str]) -> Parts:
     """The trained parts of a plan's settings: per variant its folder, and what its rows share."""
-    target, planned = session.target, session.planned
+    target, plan = session.target, session.planned
     parts: dict[Variant, tuple[Path | None, Mapping[str, Any]]] = {}
-    for variant in {v: None for s in planned.settings if (v := variant_of(planned.experiment, s)) is not None}:
+    for variant in {v: None for s in plan.settings if (v := variant_of(plan.experiment, s)) is not None}:
         log = variant.log(target.key)
         reason = failed.get(variant) or ("the training was stopped" if log is None else "")
         folder = None if reason else variant.folder(target.key) / "part"
@@ -173,24 +173,24 @@ def _parts(session: Session, failed: Mapping[Variant, str]) -> Parts:
 
 def _turn(steps: Iterator[int], last: int) -> int:
     """Training steps, at least one and as many as fit into a turn; how many are made by now."""
-    started, made = time.perf_counter(), next(steps)
-    while made < last and time.perf_counter() - started < TURN_SECONDS:
-        made = next(steps)
-    return made
+    start_s, step_count = time.perf_counter(), next(steps)
+    while step_count < last and time.perf_counter() - start_s < TURN_SECONDS:
+        step_count = next(steps)
+    return step_count
 
 
 def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
     """Rows, one run (or one measurement) at a time."""
-    planned, experiment, cancel = session.planned, session.planned.experiment, session.cancel
+    plan, experiment, cancel = session.planned, session.planned.experiment, session.cancel
     contenders = [Contender(str(number), "traced", True, functools.partial(_attempt, session, setting, parts))
-                  for number, setting in enumerate(planned.settings)]  # fmt: skip
+                  for number, setting in enumerate(plan.settings)]  # fmt: skip
     for case in session.every_turn() if experiment.measure is None else (None,):
         if isinstance(case, SkippedTurn):
-            yield [labels_of(case.case, setting) | case.row() for setting in planned.settings]
+            yield [labels_of(case.case, setting) | case.row() for setting in plan.settings]
             continue
         plain: Trace | None = None
         for turn, outcome in execute(in_order(contenders, [case], experiment.rounds), session.on_device, cancel):
-            setting = planned.settings[int(turn.contender.name)]
+            setting = plan.settings[int(turn.contender.name)]
             _, shared = _part(session, setting, parts)
             row = labels_of(case, setting)
             if experiment.rounds > 1 and case is not None:
@@ -199,7 +199,7 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
                 yield [{**row, **shared, "error": outcome.reason}]
                 continue
             if not isinstance(outcome, Measurement):
-                yield [{**row, **shared, **one} for one in outcome]
+                yield [{**row, **shared, **outcome_row} for outcome_row in outcome]
                 continue
             assert case is not None and outcome.trace is not None
             trace = outcome.trace

@@ -45,40 +45,46 @@ def sheets(results: Results, quantity: Quantity, points: Sequence[Mapping[str, A
     """Ours, and the paper's tables of the quantity, one per model."""
     about = results.about
     absent = dict(about.get("absent") or {})
-    there = dict.fromkeys(point["series"] for point in points)
-    rows = [line["label"] for line in about["lines"] if line["label"] in there or line["label"] in absent]
-    rows = [*(name for name in there if name not in rows), *rows]
+    series_names = dict.fromkeys(point["series"] for point in points)
+    rows = [line["label"] for line in about["lines"] if line["label"] in series_names or line["label"] in absent]
+    rows = [*(name for name in series_names if name not in rows), *rows]
     columns = list(dict.fromkeys(point["x"] for point in points))
     at = {(point["series"], point["x"]): n for n, point in enumerate(points)}
     index = tuple(tuple(at.get((row, x)) for x in columns) for row in rows)
     values = tuple(tuple(None if n is None else value_of(points[n], quantity.key) for n in row) for row in index)
     runs = tuple(max((points[n]["count"] for n in row if n is not None), default=0) for row in index)
-    apart = [[None if n is None else points[n]["values"][quantity.key].get("rounds") for n in row] for row in index]
-    errors = tuple(map(tuple, apart)) if any(error for row in apart for error in row) else ()
-    named = tuple(str(NAMES.get(x, x)) for x in columns)
+    round_errors = [
+        [None if n is None else points[n]["values"][quantity.key].get("rounds") for n in row] for row in index
+    ]
+    errors = tuple(map(tuple, round_errors)) if any(error for row in round_errors for error in row) else ()
+    titles = tuple(str(NAMES.get(x, x)) for x in columns)
     name = (about["model"].get("name") or "model") + results.rough(quantity)
     return [
-        Sheet(name, tuple(rows), named, values, index, absent, runs, errors), *_paper_sheets(about, quantity, rows)
+        Sheet(name, tuple(rows), titles, values, index, absent, runs, errors), *_paper_sheets(about, quantity, rows)
     ]  # fmt: skip
 
 
 def _paper_sheets(about: Mapping[str, Any], quantity: Quantity, order: Sequence[str]) -> Iterator[Sheet]:
-    series = [one for one in about["papers"] if one["metric"] == quantity.key]
-    for where, model in dict.fromkeys((one["where"], one["model"]) for one in series):
-        here = [one for one in series if (one["where"], one["model"]) == (where, model)]
-        mine = {one["label"]: dict(one["points"]) for one in here}
-        printed = {one["label"]: dict(one.get("errors") or ()) for one in here}
-        rows = sorted(mine, key=lambda label: list(order).index(label) if label in order else len(order))
-        columns = list(dict.fromkeys(x for one in sorted(mine.values(), key=len, reverse=True) for x in one))
-        values = tuple(tuple(mine[row].get(x) for x in columns) for row in rows)
-        errors = tuple(tuple(printed[row].get(x) for x in columns) for row in rows) if any(printed.values()) else ()
-        yield Sheet(f"paper: {where}, {model}", tuple(rows), tuple(map(str, columns)), values, errors=errors)
+    series = [entry for entry in about["papers"] if entry["metric"] == quantity.key]
+    for place, model in dict.fromkeys((entry["where"], entry["model"]) for entry in series):
+        place_series = [entry for entry in series if (entry["where"], entry["model"]) == (place, model)]
+        curves = {entry["label"]: dict(entry["points"]) for entry in place_series}
+        paper_errors = {entry["label"]: dict(entry.get("errors") or ()) for entry in place_series}
+        rows = sorted(curves, key=lambda label: list(order).index(label) if label in order else len(order))
+        columns = list(dict.fromkeys(x for curve in sorted(curves.values(), key=len, reverse=True) for x in curve))
+        values = tuple(tuple(curves[row].get(x) for x in columns) for row in rows)
+        errors = (
+            tuple(tuple(paper_errors[row].get(x) for x in columns) for row in rows)
+            if any(paper_errors.values())
+            else ()
+        )
+        yield Sheet(f"paper: {place}, {model}", tuple(rows), tuple(map(str, columns)), values, errors=errors)
 
 
 def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """A sheet's heads and rows as text; what would fill an absent row stands in its last cell."""
     form = column(quantity.unit, [value for row in sheet.values for value in row])
-    counted = ["runs"] if sheet.runs else []
+    count_heads = ["runs"] if sheet.runs else []
     rows = []
     for n, (name, values) in enumerate(zip(sheet.rows, sheet.values, strict=True)):
         missing = (sheet.absent or {}).get(name)
@@ -89,7 +95,7 @@ def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tupl
             for value, error in zip(values, errors, strict=True)
         ]
         rows.append((name, *cells, *last))
-    return ("", *sheet.columns, *counted), tuple(rows)
+    return ("", *sheet.columns, *count_heads), tuple(rows)
 
 
 def in_a_cell(missing: str) -> str:
@@ -140,14 +146,14 @@ def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]],
         )
     )  # fmt: skip
     for at in across:
-        there = [value for row in sheet.values if (value := row[at]) is not None]
+        column_values = [value for row in sheet.values if (value := row[at]) is not None]
         for row in down:
             value = sheet.values[row][at]
             if value is not None:
                 text = rows[row][at + 1]
                 # a difference of two timings of ours may be chance: what they print themselves is their own to stress
-                most = len(there) > 1 and value == max(there)
-                bold = most and quantity.unit in (("×", "tokens/s", "tokens/step") if paper else ("tokens/step",))
+                is_highest = len(column_values) > 1 and value == max(column_values)
+                bold = is_highest and quantity.unit in (("×", "tokens/s", "tokens/step") if paper else ("tokens/step",))
                 figure.add_annotation(x=at, y=row, text=f"<b>{text}</b>" if bold else text, showarrow=False)
     for row, name in enumerate(sheet.rows):
         if missing := (sheet.absent or {}).get(name):

@@ -59,8 +59,8 @@ def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, n
         experiment, title="How long should a copied draft be?", prompts="examples", count=count, max_new_tokens=new,
         question="More drafted tokens per step save forwards, as long as what follows the place is what is wanted.",
     )  # fmt: skip
-    planned: Plan = plan(target, experiment, cases(target.tokenizer, records("examples", count, toy=toy)))
-    results = begin(planned, target)
+    run_plan: Plan = plan(target, experiment, cases(target.tokenizer, records("examples", count, toy=toy)))
+    results = begin(run_plan, target)
     results.about["id"] = KEY
     with replacing(folder / KEY) as place:
         (place / TRACES).mkdir()
@@ -68,7 +68,7 @@ def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, n
         def keep(trace: Trace) -> None:
             tracefile.save(trace, place / TRACES / f"{trace.run['id']}{SUFFIX}")
 
-        run_experiment(target, planned, results, keep=keep)
+        run_experiment(target, run_plan, results, keep=keep)
         results.save(place)
     return results
 
@@ -100,42 +100,45 @@ def record_recipe(
         training_steps=training_steps or recipe.training_steps,
     )  # fmt: skip
     prompts = [] if recipe.measure else cases(target.tokenizer, records(recipe.prompts, count))
-    planned = plan(target, recipe, prompts)
-    before, started = _load(), time.monotonic()
-    rows, done = _whole_prompts(target, planned, seconds)
-    least = min(LEAST_PROMPTS, len(planned.cases))
-    if not rows or done < least or all(row["error"] for row in rows):
+    run_plan = plan(target, recipe, prompts)
+    start_load, start_time = _load(), time.monotonic()
+    rows, prompt_count = _whole_prompts(target, run_plan, seconds)
+    prompt_minimum = min(LEAST_PROMPTS, len(run_plan.cases))
+    if not rows or prompt_count < prompt_minimum or all(row["error"] for row in rows):
         errors = dict.fromkeys(row["error"] for row in rows if row["error"])
-        raise UserError(f"{name}: {'; '.join(errors) or f'{done} of {least} prompts were done in {seconds:g} s'}")
-    results = begin(planned, target)
-    kept = recipe.arrange(rows) if recipe.arrange is not None else rows
+        raise UserError(
+            f"{name}: {'; '.join(errors) or f'{prompt_count} of {prompt_minimum} prompts were done in {seconds:g} s'}"
+        )
+    results = begin(run_plan, target)
+    arranged_rows = recipe.arrange(rows) if recipe.arrange is not None else rows
     results.about |= {
-        "id": name, "state": "complete", "count": count, "cases": done, "runs": len(rows),
-        "seconds": round(time.monotonic() - started, 1), "recorded": recording_facts(target, max(before, _load())),
+        "id": name, "state": "complete", "count": count, "cases": prompt_count, "runs": len(rows),
+        "seconds": round(time.monotonic() - start_time, 1),
+        "recorded": recording_facts(target, max(start_load, _load())),
     }  # fmt: skip
-    results.rows = slim(Results(results.about, kept))
+    results.rows = slim(Results(results.about, arranged_rows))
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / f"{name}.zip", results.to_zip())
     return results
 
 
-def _whole_prompts(target: Target, planned: Plan, seconds: float) -> tuple[list[Row], int]:
+def _whole_prompts(target: Target, run_plan: Plan, seconds: float) -> tuple[list[Row], int]:
     """The rows of the prompts that were done in time, not yet arranged, and how many prompts these are."""
-    plain = replace(planned, experiment=replace(planned.experiment, arrange=None))
+    plain = replace(run_plan, experiment=replace(run_plan.experiment, arrange=None))
     cancel = threading.Event()
     timer = threading.Timer(seconds, cancel.set)
     timer.daemon = True
     timer.start()
-    rows, done = list[Row](), 0
-    for case in planned.cases or (None,):
+    rows, prompt_count = list[Row](), 0
+    for case in run_plan.cases or (None,):
         part = replace(plain, cases=(case,)) if case is not None else plain
-        made = run_experiment(target, part, Results(begin(part, target).about), cancel=cancel)
-        if made.about["state"] != "complete":
+        part_results = run_experiment(target, part, Results(begin(part, target).about), cancel=cancel)
+        if part_results.about["state"] != "complete":
             break
-        rows += made.rows
-        done += case is not None
+        rows += part_results.rows
+        prompt_count += case is not None
     timer.cancel()
-    return rows, done
+    return rows, prompt_count
 
 
 def recording_facts(target: Target, load: float) -> dict[str, Any]:
@@ -156,14 +159,18 @@ def slim(results: Results) -> list[Row]:
     """Rows with what is drawn of them alone, to six digits; their runs do not come along, so none is named."""
     about, columns = results.about, results.columns
     keys = dict.fromkeys([*about["metrics"], *filter(None, [about.get("against")]), *ALWAYS])
-    wanted = {ROUND, *WEIGHTS, *(column for key in keys for column in columns_of(results.quantity(key), key, columns))}
+    kept_columns = {
+        ROUND,
+        *WEIGHTS,
+        *(column for key in keys for column in columns_of(results.quantity(key), key, columns)),
+    }
 
     def slim_value(name: str, value: Any) -> Any:
         if name == "trace":
             return ""
         return float(f"{value:.6g}") if isinstance(value, int | float) else value
 
-    return [{n: slim_value(n, v) for n, v in row.items() if is_text(n) or n in wanted} for row in results.rows]
+    return [{n: slim_value(n, v) for n, v in row.items() if is_text(n) or n in kept_columns} for row in results.rows]
 
 
 def example(path: Path) -> Results:
@@ -212,10 +219,10 @@ def main() -> None:
         began = time.monotonic()
         try:
             results = record_recipe(target, name, args.folder, seconds=args.seconds, training_steps=args.training_steps)
-            said = f"{len(results.rows)} rows, {results.about['cases']} prompts, {results.failures} failed"
+            outcome = f"{len(results.rows)} rows, {results.about['cases']} prompts, {results.failures} failed"
         except UserError as problem:
-            said = f"not recorded: {problem}"
-        print(f"{name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
+            outcome = f"not recorded: {problem}"
+        print(f"{name}: {outcome}, {time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

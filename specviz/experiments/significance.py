@@ -37,13 +37,15 @@ def paired_p(differences: Sequence[float]) -> float:
     count = len(values)
     if not count:
         return 1.0
-    least = values.sum() - 1e-12 * np.abs(values).sum()  # equal sums are added up in another order
+    threshold = values.sum() - 1e-12 * np.abs(values).sum()  # equal sums are added up in another order
     if count <= EXACT:
         signs = 1.0 - 2.0 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
-        return float((signs @ values >= least).mean())
+        return float((signs @ values >= threshold).mean())
     random = np.random.default_rng(SEED)
-    above = sum(int((random.choice((-1.0, 1.0), (DRAWS // 10, count)) @ values >= least).sum()) for _ in range(10))
-    return (above + 1) / (DRAWS + 1)
+    tail_count = sum(
+        int((random.choice((-1.0, 1.0), (DRAWS // 10, count)) @ values >= threshold).sum()) for _ in range(10)
+    )
+    return (tail_count + 1) / (DRAWS + 1)
 
 
 def compare_lines(results: Results, metrics: Sequence[str]) -> tuple[str, list[tuple[str, ...]]]:
@@ -53,26 +55,29 @@ def compare_lines(results: Results, metrics: Sequence[str]) -> tuple[str, list[t
     name = results.about.get("tested") or ""
     rows = [row for row in results.rows if row.get("role") == "run" and not row.get("error")]
     keys = [key for key in metrics if isinstance(results.quantity(key), Quantity) and key in RISING]
-    made = [line for key in keys for line in _of(results, name, key, rows)]
+    result_lines = [line for key in keys for line in _of(results, name, key, rows)]
     mark = f"† p < {LEVEL:g}"
-    return f"{name} against the best other line (paired permutation test over prompts, one-sided; {mark})", made
+    return f"{name} against the best other line (paired permutation test over prompts, one-sided; {mark})", result_lines
 
 
 def _of(results: Results, name: str, key: str, rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     quantity = results.quantity(key)
     tasks = list(dict.fromkeys(row["category"] for row in rows))
     for task in [*tasks, ALL] if len(tasks) > 1 else [ALL]:
-        here = [row for row in rows if task in (ALL, row["category"]) and row.get(key) is not None]
-        lines = group((row["series"], row) for row in here)
-        shown = {label: number_of(some, key) or 0.0 for label, some in lines.items() if label != name}
-        if name not in lines or not shown:
+        task_rows = [row for row in rows if task in (ALL, row["category"]) and row.get(key) is not None]
+        lines = group((row["series"], row) for row in task_rows)
+        line_values = {label: number_of(line_rows, key) or 0.0 for label, line_rows in lines.items() if label != name}
+        if name not in lines or not line_values:
             continue
-        best = max(shown, key=lambda label: shown[label])
-        mine, other = (
-            {prompt: number_of(some, key) or 0.0 for prompt, some in group((row["prompt"], row) for row in of).items()}
+        best = max(line_values, key=lambda label: line_values[label])
+        own_values, rival_values = (
+            {
+                prompt: number_of(prompt_rows, key) or 0.0
+                for prompt, prompt_rows in group((row["prompt"], row) for row in of).items()
+            }
             for of in (lines[name], lines[best])
         )
-        differences = [mine[prompt] - other[prompt] for prompt in mine if prompt in other]
+        differences = [own_values[prompt] - rival_values[prompt] for prompt in own_values if prompt in rival_values]
         if not differences:
             continue
         p, difference = paired_p(differences), fmean(differences)

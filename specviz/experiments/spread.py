@@ -55,8 +55,8 @@ class Spread:
 
         Raises UserError where the sweep cannot go on; what is finished is in the folder, and in the results.
         """
-        about, started = self.results.about, time.perf_counter()
-        earlier = float(about["seconds"])
+        about, start_s = self.results.about, time.perf_counter()
+        earlier_seconds = float(about["seconds"])
         book = _Book(self.planned, self.units, self.folder)
         self.results.rows = book.rows()
         pool = self.workers.pool(self.job)
@@ -75,7 +75,7 @@ class Spread:
             state = "cancelled"
         finally:
             about["state"] = state
-            about["seconds"] = round(earlier + time.perf_counter() - started, 1)
+            about["seconds"] = round(earlier_seconds + time.perf_counter() - start_s, 1)
             self.results.rows = book.rows()
             arrange = self.planned.experiment.arrange
             if arrange is not None and self.results.rows:
@@ -91,7 +91,7 @@ class Spread:
 
 
 def spread(
-    target: Target, planned: Plan, workers: Workers, opening: Opening, place: str, *, resume: bool = False,
+    target: Target, plan: Plan, workers: Workers, opening: Opening, place: str, *, resume: bool = False,
     results: Results | None = None, progress: Callable[[Standing], None] | None = None,
     cancel: threading.Event | None = None,
 ) -> Spread:  # fmt: skip
@@ -103,56 +103,56 @@ def spread(
     if not 1 <= workers.count <= MOST_WORKERS:
         raise UserError(f"{workers.count} workers are asked for: a whole number from 1 to {MOST_WORKERS:,} is needed")
     folder = Folder(place)
-    results = results or begin(planned, target)
+    results = results or begin(plan, target)
     _continue(results, folder, resume)
     token = folder.open()
-    if planned.experiment.trains:
-        results.about["trained_s"] = train_parts(target, planned, progress, cancel)
-    device, gpus = worker_device(target.device.type, opening.device, apart=workers.on != "processes")
+    if plan.experiment.trains:
+        results.about["trained_s"] = train_parts(target, plan, progress, cancel)
+    device, gpus = worker_device(target.device.type, opening.device, is_scheduled=workers.on != "processes")
     threads = workers.threads_each
-    settled = replace(opening, dtype=str(target.info["dtype"]), device=device)
-    about = about_of(target, planned, settled)
+    worker_opening = replace(opening, dtype=str(target.info["dtype"]), device=device)
+    about = about_of(target, plan, worker_opening)
     job = Job(open_experiment, about, folder.place, token, threads, gpus)
-    units = units_of(planned, about)
+    units = units_of(plan, about)
     results.about["workers"] = {"count": workers.count, "on": workers.on, "threads": threads, "units": len(units)}
     if workers.on == "processes" and workers.count > 1:
         results.about["notes"].append(
             f"{workers.count} workers of {plural(threads, 'thread')} each shared this machine: speedups are formed on "
             "one worker, and tokens per second are lower than with the machine to oneself"
         )
-    made = Spread(planned, results, folder, units, job, workers)
-    made.save()
-    return made
+    new_spread = Spread(plan, results, folder, units, job, workers)
+    new_spread.save()
+    return new_spread
 
 
-def list_in_lab(made: Spread) -> None:
+def list_in_lab(new_spread: Spread) -> None:
     """Have the Lab list results that lie elsewhere: their description and rows, and where their runs are."""
-    there = home() / "lab" / made.results.id
-    if made.folder.path == there.absolute():
+    lab_folder = home() / "lab" / new_spread.results.id
+    if new_spread.folder.path == lab_folder.absolute():
         return
-    made.results.save(there)
-    write_text(there / PLACE, made.folder.place)
+    new_spread.results.save(lab_folder)
+    write_text(lab_folder / PLACE, new_spread.folder.place)
 
 
 def run_file(lab: Path, trace: str) -> bytes | None:
     """The file of a run whose results a lab lists and that lies elsewhere; None where there is none."""
     if not UNIT_RUN.fullmatch(trace):
         return None
-    for listed in lab.glob(f"*/{PLACE}"):
+    for place_file in lab.glob(f"*/{PLACE}"):
         with contextlib.suppress(OSError, UserError, UnicodeDecodeError):
-            return Folder(listed.read_text(encoding="utf-8")).read(f"{TRACES}/{trace}{SUFFIX}")
+            return Folder(place_file.read_text(encoding="utf-8")).read(f"{TRACES}/{trace}{SUFFIX}")
     return None
 
 
 def _continue(results: Results, folder: Folder, resume: bool) -> None:
     """Go on with what a folder holds, if it may be."""
-    finished, failed = folder.list_units()
-    if not finished and not failed:
+    finished_keys, failed = folder.list_units()
+    if not finished_keys and not failed:
         return
-    there = f"{plural(len(finished), 'finished unit')}" + (f" and {len(failed)} failed" if failed else "")
+    unit_counts = f"{plural(len(finished_keys), 'finished unit')}" + (f" and {len(failed)} failed" if failed else "")
     if not resume:
         raise UserError(
-            f"the folder {folder.place} holds results ({there}): add --resume to go on with them, or name another"
+            f"the folder {folder.place} holds results ({unit_counts}): add --resume to go on with them, or name another"
         )
     try:
         about = json.loads(folder.read(ABOUT))
@@ -170,26 +170,26 @@ def _continue(results: Results, folder: Folder, resume: bool) -> None:
 class _Book:
     """The rows of the units, read from their files, in the order of the plan."""
 
-    def __init__(self, planned: Plan, units: Sequence[Unit], folder: Folder) -> None:
-        self.planned, self.folder = planned, folder
+    def __init__(self, plan: Plan, units: Sequence[Unit], folder: Folder) -> None:
+        self.planned, self.folder = plan, folder
         self.places = {unit.key: place for place, unit in reversed([*enumerate(units)])}  # the first of equal ones
         self._rows: dict[int, list[Row]] = {}
 
     def read(self, key: str) -> list[Row]:
         """A unit's rows, whatever became of it."""
         place = self.places[key]
-        made: list[Row] = []
+        unit_rows: list[Row] = []
         for row in self.folder.rows(key) or ():
-            made += [row] if "series" in row else failed_rows(self.planned, place, str(row["error"]))
+            unit_rows += [row] if "series" in row else failed_rows(self.planned, place, str(row["error"]))
         if self.planned.experiment.repeats:
-            made = [{**row, "place": place} for row in made]
-        self._rows[place] = made
-        return made
+            unit_rows = [{**row, "place": place} for row in unit_rows]
+        self._rows[place] = unit_rows
+        return unit_rows
 
     def rows(self) -> list[Row]:
         """Those of all units that are over."""
-        finished, failed = self.folder.list_units()
-        for key in finished | failed:
+        finished_keys, failed = self.folder.list_units()
+        for key in finished_keys | failed:
             if key in self.places and self.places[key] not in self._rows:
                 self.read(key)
         return [row for _, rows in sorted(self._rows.items()) for row in rows]

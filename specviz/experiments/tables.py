@@ -122,27 +122,27 @@ class Table:
         return {**asdict(self), "title": self.title}
 
 
-def tables(results: Results, metrics: Sequence[str] | None = None, named: Mapping[str, str] = NAMES) -> list[Table]:
-    """A table per metric, those of the experiment unless others are named; categories of one name in ``named`` are one
+def tables(results: Results, metrics: Sequence[str] | None = None, titles: Mapping[str, str] = NAMES) -> list[Table]:
+    """A table per metric, those of the experiment unless others are named; categories of one name in ``titles`` are one
     line. Raises UserError for a metric that is no number per run.
     """
-    broken = {check.name for check in checks(results) if check.bugs}
-    return [_table(results, key, broken, named) for key in metrics or results.about["metrics"]]
+    faulty_lines = {check.name for check in checks(results) if check.bugs}
+    return [_table(results, key, faulty_lines, titles) for key in metrics or results.about["metrics"]]
 
 
 def describe(results: Results) -> dict[str, Any]:
     """All of the results as JSON: what they are, the tables of a batch or the points of a chart, the runs."""
     rows = [{k: v for k, v in row.items() if v is not None} for row in results.rows]
     batch = bool(results.about.get("repeats"))
-    shown = {"tables": [t.to_json() for t in tables(results)]} if batch else {"points": list(points(results))}
-    return {"schema": SCHEMA, **results.about, **shown, "rows": rows}
+    content = {"tables": [t.to_json() for t in tables(results)]} if batch else {"points": list(points(results))}
+    return {"schema": SCHEMA, **results.about, **content, "rows": rows}
 
 
 def checks(results: Results) -> list[Check]:
     """Every column's outputs against plain decoding's."""
     about = results.about
     opens = {(row["series"], spot(row)): row["trace"] for row in results.rows if row.get("trace")}
-    every = []
+    check_list = []
     for name in columns_of(results):
         rows = [row for row in results.rows if row["series"] == name and row.get("same") is not None]
         differing = [row for row in rows if not row["same"]]
@@ -155,8 +155,8 @@ def checks(results: Results) -> list[Check]:
             for row in differing
         )  # fmt: skip
         bugs = sum(run["verdict"] == BUG for run in runs)
-        every.append(Check(name, name in about.get("lossy", ()), len(rows), len(rows) - len(runs), bugs, runs))
-    return every
+        check_list.append(Check(name, name in about.get("lossy", ()), len(rows), len(rows) - len(runs), bugs, runs))
+    return check_list
 
 
 def warnings(results: Results) -> list[str]:
@@ -166,10 +166,11 @@ def warnings(results: Results) -> list[str]:
         if check.bugs:
             wrong = [run for run in check.runs if run["verdict"] == BUG]
             places = list(dict.fromkeys(f"{run['prompt']} (token {run['at']})" for run in wrong))
-            more = f" and {len(places) - 3} more prompts" if len(places) > 3 else ""
+            remainder = f" and {len(places) - 3} more prompts" if len(places) > 3 else ""
             sentences.append(
                 f"{check.name} must not change the output, and {check.bugs} of {check.checked} outputs are not plain "
-                f"decoding's: {', '.join(places[:3])}{more}. This is a fault, so its numbers are never marked as best; "
+                f"decoding's: {', '.join(places[:3])}{remainder}. This is a fault, so its numbers are never marked as "
+                "best; "
                 "specviz verify says more."
             )
     return sentences
@@ -189,8 +190,8 @@ def notes(results: Results) -> list[str]:
     turns = len({spot(row) for row in results.rows})
     several = f" in {plural(turns, 'turn')}" if turns > prompts else ""
     drawing = f"temperature {temperature:g}" if temperature else "greedy"
-    most = f"at most {about['max_new_tokens']} new tokens, {drawing}, batch size 1 (one request at a time)"
-    done = f"{plural(prompts, 'prompt')}{several}{_source(about)}, {most}"
+    run_limits = f"at most {about['max_new_tokens']} new tokens, {drawing}, batch size 1 (one request at a time)"
+    setup = f"{plural(prompts, 'prompt')}{several}{_source(about)}, {run_limits}"
     spread = (
         f"{plural(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
         if repeats > 1
@@ -198,21 +199,24 @@ def notes(results: Results) -> list[str]:
     )
     lossy = [check.name for check in checks(results) if check.lossy]
     if several:
-        done += "; a further turn follows plain decoding's answer to the one before, and each turn counts as a prompt"
+        setup += "; a further turn follows plain decoding's answer to the one before, and each turn counts as a prompt"
     sentences = [
         f"{model.get('name') or 'model'}{size}, {precision_of(model)} on {place}; {versions}; {about['created'][:10]}.",
-        f"{done}; {spread}.",
+        f"{setup}; {spread}.",
         "Speed and speedup are of runs that were not recorded, without reading the prompt and preparing to draft; a "
         "speedup is formed between runs of the same prompt in the same repeat. What else is counted is the same in "
         "every repeat.",
         "Tokens per step (accepted length τ, MAT) are pooled: Σ tokens ÷ Σ steps of all prompts of a cell. Speeds and "
         "speedups are means over them.",
     ]
-    if disturbed := sum(bool(timing.is_disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
-        repeated = any(int(row.get("repeat") or 1) > repeats for row in results.rows)
-        still = f"still disturbed after {plural(REPEATED, 'more turn')}" if repeated else "disturbed"
+    if disturbances := sum(
+        bool(timing.is_disturbed) for key in TIMED for timing in timings(results.rows, key).values()
+    ):
+        has_repeats = any(int(row.get("repeat") or 1) > repeats for row in results.rows)
+        disturbance = f"still disturbed after {plural(REPEATED, 'more turn')}" if has_repeats else "disturbed"
         sentences.append(
-            f"‡ {plural(disturbed, 'measurement')} {still}: quartiles more than {WIDEST:.0%} of the median apart, or "
+            f"‡ {plural(disturbances, 'measurement')} {disturbance}: quartiles more than {WIDEST:.0%} of the median "
+            "apart, or "
             "a speedup above the tokens per step, which cannot be and is left out."
         )
     if lossy:
@@ -248,21 +252,21 @@ def columns_of(results: Results) -> list[str]:
     return list(dict.fromkeys([*lines, *series]))
 
 
-def _table(results: Results, key: str, broken: set[str], named: Mapping[str, str]) -> Table:
+def _table(results: Results, key: str, faulty_lines: set[str], titles: Mapping[str, str]) -> Table:
     quantity = results.quantity(key)
     if not isinstance(quantity, Quantity):
         raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
     columns = tuple(columns_of(results))
     tasks: dict[str, str] = {}  # by the name that they have here
     for category in dict.fromkeys(row["category"] for row in results.rows):
-        tasks.setdefault(str(named.get(category, category)), category)
-    by = group(((str(named.get(row["category"], row["category"])), row["series"]), row) for row in results.rows)
+        tasks.setdefault(str(titles.get(category, category)), category)
+    by = group(((str(titles.get(row["category"], row["category"])), row["series"]), row) for row in results.rows)
     groups = [(task, name, {c: by.get((name, c), []) for c in columns}) for name, task in tasks.items()]
     if len(tasks) > 1:
         groups.append((ALL, OVERALL, {c: [r for r in results.rows if r["series"] == c] for c in columns}))
-    every = timings(results.rows, key)
+    line_timings = timings(results.rows, key)
     means = {
-        (task, name): _mean([every[name, place] for place in dict.fromkeys(map(spot, rows))], pool(rows, key))
+        (task, name): _mean([line_timings[name, place] for place in dict.fromkeys(map(spot, rows))], pool(rows, key))
         for task, _, of in groups
         for name, rows in of.items()
     }
@@ -271,7 +275,7 @@ def _table(results: Results, key: str, broken: set[str], named: Mapping[str, str
     lines = []
     for task, name, of in groups:
         prompts = len({spot(row) for rows in of.values() for row in rows})
-        eligible = {c for c, rows in of.items() if c not in broken and _turns_done(rows) == prompts}
+        eligible = {c for c, rows in of.items() if c not in faulty_lines and _turns_done(rows) == prompts}
         best = _best(key, {c: means[task, c] for c in of}, eligible, form)
         cells = tuple(_cell(rows, prompts, means[task, c], form, c in best) for c, rows in of.items())
         lines.append(Line(task, name, prompts, cells))
@@ -280,15 +284,19 @@ def _table(results: Results, key: str, broken: set[str], named: Mapping[str, str
     return Table(key, quantity.label, quantity.unit, formula, columns, tuple(lines), counts, pools)
 
 
-def _mean(of: Sequence[Timing], together: float | None) -> Mean:
-    used = [one for one in of if one.median is not None and not one.impossible]
-    disturbed = sum(bool(one.is_disturbed) for one in of)
-    if not used:
-        return Mean(None, None, None, 0, disturbed)
-    ranges = [(one.low, one.high) for one in used if one.low is not None and one.high is not None]
-    low, high = (fmean(ends) for ends in zip(*ranges, strict=True)) if len(ranges) == len(used) else (None, None)
-    mean = fmean(one.median or 0.0 for one in used) if together is None else together
-    return Mean(mean, low, high, sum(one.count for one in used), disturbed)
+def _mean(of: Sequence[Timing], pooled_mean: float | None) -> Mean:
+    valid_timings = [timing for timing in of if timing.median is not None and not timing.impossible]
+    disturbances = sum(bool(timing.is_disturbed) for timing in of)
+    if not valid_timings:
+        return Mean(None, None, None, 0, disturbances)
+    ranges = [
+        (timing.low, timing.high) for timing in valid_timings if timing.low is not None and timing.high is not None
+    ]
+    low, high = (
+        (fmean(ends) for ends in zip(*ranges, strict=True)) if len(ranges) == len(valid_timings) else (None, None)
+    )
+    mean = fmean(timing.median or 0.0 for timing in valid_timings) if pooled_mean is None else pooled_mean
+    return Mean(mean, low, high, sum(timing.count for timing in valid_timings), disturbances)
 
 
 def _turns_done(rows: Sequence[Row]) -> int:
@@ -317,7 +325,9 @@ def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: 
     first = {name for name, value in values.items() if form(value) == form(best)}
     if key in TIMED:
         floor = min(means[name].low or 0.0 for name in first)
-        others = [mean.high or math.inf for name, mean in means.items() if name not in first and mean.mean is not None]
-        if any(means[name].disturbed for name in first) or floor <= max(others, default=0.0):
+        other_highs = [
+            mean.high or math.inf for name, mean in means.items() if name not in first and mean.mean is not None
+        ]
+        if any(means[name].disturbed for name in first) or floor <= max(other_highs, default=0.0):
             return set()
     return first if len(first) < len(values) else set()

@@ -57,12 +57,12 @@ class Opening:
 # --- what determines a sweep's units ---
 
 
-def determinants(target: Target, planned: Plan) -> dict[str, Any]:
+def determinants(target: Target, plan: Plan) -> dict[str, Any]:
     """All that determines what comes out, but for the prompt: of units that are alike in it, results are alike."""
     from decoders import Sampling
 
-    experiment = planned.experiment
-    hidden = [setting.line is PLAIN for setting in planned.settings]
+    experiment = plan.experiment
+    hidden = [setting.line is PLAIN for setting in plan.settings]
     calibration = target.calibration
     return {
         "code": code_of(PACKAGES),
@@ -70,14 +70,14 @@ def determinants(target: Target, planned: Plan) -> dict[str, Any]:
         "recipe": experiment.name if experiment.name in recipes() else "",
         "settings": [
             {"line": {**asdict(s.line), "params": dict(s.line.params)}, "values": dict(s.values), "hidden": h}
-            for s, h in zip(planned.settings, hidden, strict=True)
+            for s, h in zip(plan.settings, hidden, strict=True)
         ],
-        "lossy": list(planned.lossy),
+        "lossy": list(plan.lossy),
         "sampling": asdict(Sampling(experiment.temperature)),
         **{name: getattr(experiment, name) for name in (*ALIKE, "baseline")},
         "training": [experiment.training_steps, list(experiment.data)] if experiment.trains else None,
         "calibration": digest(calibration.to_json()) if calibration is not None else "",
-        "parts": parts_of(target, experiment, planned.settings),
+        "parts": parts_of(target, experiment, plan.settings),
     }  # fmt: skip
 
 
@@ -87,20 +87,20 @@ def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]
     from decoders.parts import find_part
 
     digests: dict[str, str] = {}
-    offered = target.companions.get(OFFERED)
+    companion = target.companions.get(OFFERED)
     for setting in settings:
         variant, part = variant_of(experiment, setting), methods_by_name()[setting.line.method].part
-        named = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
+        text_params = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
         if variant is not None:
             digests[f"trained {digest([variant.kind, asdict(variant)])[:12]}"] = _contents(
                 variant.folder(target.key) / "part"
             )
-        elif part is not None and (part.offered or part.parameter) not in named:
-            if part.offered and offered:
-                digests[part.offered] = _contents(offered)
+        elif part is not None and (part.offered or part.parameter) not in text_params:
+            if part.offered and companion:
+                digests[part.offered] = _contents(companion)
             elif part.owner is None:
                 digests[part.kind.name] = _contents(find_part(target.key, part.kind.name))
-        digests |= {f"{name}={value}": held for name, value in named.items() if (held := _contents(value))}
+        digests |= {f"{name}={value}": held for name, value in text_params.items() if (held := _contents(value))}
     return digests
 
 
@@ -112,49 +112,49 @@ def _contents(place: Any) -> str:
     if not place:
         return ""
     path = Path(str(place)).expanduser()
-    named, count = hashlib.sha256(), 0
+    hasher, count = hashlib.sha256(), 0
     try:
         for file in [path] if path.is_file() else sorted(f for form in DRAFTING for f in path.glob(form)):
-            named.update(f"{file.name} {file.stat().st_size} ".encode())
+            hasher.update(f"{file.name} {file.stat().st_size} ".encode())
             with file.open("rb") as data:
                 if file.stat().st_size <= WHOLE:
-                    named.update(data.read())
+                    hasher.update(data.read())
                 else:
-                    named.update(data.read(WHOLE // 2))
+                    hasher.update(data.read(WHOLE // 2))
                     data.seek(-WHOLE // 2, os.SEEK_END)
-                    named.update(data.read())
+                    hasher.update(data.read())
             count += 1
     except OSError:
         return ""
-    return named.hexdigest()[:24] if count else ""
+    return hasher.hexdigest()[:24] if count else ""
 
 
-def about_of(target: Target, planned: Plan, opening: Opening) -> dict[str, Any]:
+def about_of(target: Target, plan: Plan, opening: Opening) -> dict[str, Any]:
     """Facts for all workers of an experiment: what determines it, and how to open the model."""
     from decoders.method.part import OFFERED
 
     return {
-        "determined": determinants(target, planned), "opening": asdict(opening),
-        "metrics": list(planned.experiment.metrics), "offered": target.companions.get(OFFERED),
+        "determined": determinants(target, plan), "opening": asdict(opening),
+        "metrics": list(plan.experiment.metrics), "offered": target.companions.get(OFFERED),
         "plugins": [str(path) for path in plugin_files()],
     }  # fmt: skip
 
 
-def units_of(planned: Plan, about: Mapping[str, Any]) -> list[Unit]:
+def units_of(plan: Plan, about: Mapping[str, Any]) -> list[Unit]:
     """A unit per prompt; of what is measured without prompts, one per setting."""
     shared = digest(about["determined"])
-    if planned.experiment.measure is not None:
-        return [Unit.of(shared, {"setting": number}) for number in range(len(planned.settings))]
-    return [Unit.of(shared, {"case": case_to_json(case)}) for case in planned.cases]
+    if plan.experiment.measure is not None:
+        return [Unit.of(shared, {"setting": number}) for number in range(len(plan.settings))]
+    return [Unit.of(shared, {"case": case_to_json(case)}) for case in plan.cases]
 
 
-def failed_rows(planned: Plan, number: int, error: str) -> list[Row]:
+def failed_rows(plan: Plan, number: int, error: str) -> list[Row]:
     """The rows of a unit that could not even be begun, or that cost several workers."""
-    if planned.experiment.measure is not None:
-        return [{**labels_of(None, planned.settings[number]), "error": error}]
-    case = planned.cases[number]
-    rows = [{**labels_of(case, setting), "error": error} for setting in planned.settings]
-    return [row | ({"repeat": 1} if planned.experiment.repeats else {}) for row in rows]
+    if plan.experiment.measure is not None:
+        return [{**labels_of(None, plan.settings[number]), "error": error}]
+    case = plan.cases[number]
+    rows = [{**labels_of(case, setting), "error": error} for setting in plan.settings]
+    return [row | ({"repeat": 1} if plan.experiment.repeats else {}) for row in rows]
 
 
 # --- a worker's side ---
@@ -162,34 +162,39 @@ def failed_rows(planned: Plan, number: int, error: str) -> list[Row]:
 
 def open_experiment(about: Mapping[str, Any]) -> Work:
     """The work of one worker: the model opened, everything compared with what the sweep was planned with."""
-    wanted = about["determined"]
-    model = wanted["model"]
-    target = open_alike(about, PACKAGES, wanted["code"], model["key"], model["precision"], "a worker", "this sweep")
+    requirements = about["determined"]
+    model = requirements["model"]
+    target = open_alike(
+        about, PACKAGES, requirements["code"], model["key"], model["precision"], "a worker", "this sweep"
+    )
     experiment, settings = experiment_of(about)
     calibration = target.calibration
-    calibrated = digest(calibration.to_json()) if calibration is not None else ""
-    if parts_of(target, experiment, settings) != wanted["parts"] or calibrated != wanted["calibration"]:
+    calibration_key = digest(calibration.to_json()) if calibration is not None else ""
+    if (
+        parts_of(target, experiment, settings) != requirements["parts"]
+        or calibration_key != requirements["calibration"]
+    ):
         raise WorkerRefused(
             "a worker has other trained parts (or another calibration) than this sweep was planned with: give all "
             "workers the same SPECVIZ_HOME"
         )
-    return _Runs(target, experiment, settings, tuple(wanted["lossy"]), digest(wanted))
+    return _Runs(target, experiment, settings, tuple(requirements["lossy"]), digest(requirements))
 
 
 def experiment_of(about: Mapping[str, Any]) -> tuple[Experiment, tuple[Setting, ...]]:
     """The experiment again, with its settings, from what workers are told."""
-    wanted = about["determined"]
+    requirements = about["determined"]
     settings = []
-    for one in wanted["settings"]:
-        line = PLAIN if one["hidden"] else Line(**one["line"])
-        settings.append(Setting(line, one["values"]))
-    base = recipes().get(wanted["recipe"]) or Experiment("", "")
-    steps, data = wanted["training"] or (base.training_steps, base.data)
+    for entry in requirements["settings"]:
+        line = PLAIN if entry["hidden"] else Line(**entry["line"])
+        settings.append(Setting(line, entry["values"]))
+    base = recipes().get(requirements["recipe"]) or Experiment("", "")
+    steps, data = requirements["training"] or (base.training_steps, base.data)
     lines = {setting.line.label: setting.line for setting in settings}
     experiment = dataclasses.replace(
         base, lines=tuple(lines.values()), axes=(),
-        metrics=tuple(about["metrics"]), temperature=wanted["sampling"]["temperature"], training_steps=steps,
-        data=tuple(data), **{name: wanted[name] for name in ALIKE},
+        metrics=tuple(about["metrics"]), temperature=requirements["sampling"]["temperature"], training_steps=steps,
+        data=tuple(data), **{name: requirements[name] for name in ALIKE},
     )  # fmt: skip
     return experiment, tuple(settings)
 
@@ -210,12 +215,12 @@ class _Runs:
 
         key = Unit.of(self.shared, payload).key
         if "case" in payload:
-            planned = dataclasses.replace(self.planned, cases=(case_from_json(payload["case"]),))
+            plan = dataclasses.replace(self.planned, cases=(case_from_json(payload["case"]),))
         else:
-            planned = dataclasses.replace(self.planned, settings=(self.planned.settings[payload["setting"]],))
+            plan = dataclasses.replace(self.planned, settings=(self.planned.settings[payload["setting"]],))
         traces: list[Trace] = []
         with owned_by(key):  # what methods keep from run to run is this unit's own, whichever worker does it
-            rows = rows_of(self.target, planned, traces.append, warm=self.warm)
+            rows = rows_of(self.target, plan, traces.append, warm=self.warm)
             kept_with(self.target).empty()
         self.warm = True
         # the same unit has the same names, whoever does it and however often

@@ -70,8 +70,8 @@ def head_counts(info: Mapping[str, Any]) -> Sequence[int]:
     >>> head_counts({"layers": 3, "heads": 4})
     [1, 2, 4, 8, 12]
     """
-    every = int(info.get("layers") or 1) * int(info.get("heads") or 1)
-    return [*(2**n for n in range(every.bit_length()) if 2**n < every), every]
+    head_total = int(info.get("layers") or 1) * int(info.get("heads") or 1)
+    return [*(2**n for n in range(head_total.bit_length()) if 2**n < head_total), head_total]
 
 
 def draft_layers(info: Mapping[str, Any]) -> Sequence[int]:

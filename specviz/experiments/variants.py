@@ -85,9 +85,9 @@ class Variant:
 
     def folder(self, key: str) -> Path:
         """Its folder for the target with this fingerprint."""
-        own = {name: value for name, value in asdict(self).items() if value or name not in LATER}
+        fields = {name: value for name, value in asdict(self).items() if value or name not in LATER}
         recipe = {name: value for name, value in asdict(self.recipe).items() if name != "bf16"}  # the same in either
-        settings = [key, SEED, own, recipe, [_stamp(name) for name in self.data]]
+        settings = [key, SEED, fields, recipe, [_stamp(name) for name in self.data]]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return home() / "lab" / "parts" / digest[:20]
 
@@ -153,8 +153,10 @@ class DraftVariant(Variant):
         validation reads with both. The target's answers, where it gives them, take some times longer than all of it.
         """
         config = self.config(target)
-        width, crossed = config.hidden, config.target_heads * config.target_head_dim
-        draft = self.layers * (4 * width**2 + 3 * width * config.mlp + 2 * width * crossed) + config.vocab * width
+        width, attention_width = config.hidden, config.target_heads * config.target_head_dim
+        draft = (
+            self.layers * (4 * width**2 + 3 * width * config.mlp + 2 * width * attention_width) + config.vocab * width
+        )
         whole, rate = _size_and_rate(target)
         step = BATCH_TOKENS * (3 * draft + (whole if config.kv_layers else 0))
         look = HELD_OUT_TOKENS * (draft + whole)
@@ -209,9 +211,12 @@ class PromptVariant(Variant):
         weights); a validation reads text and rows once.
         """
         whole, rate = _size_and_rate(target)
-        each = self.tokens * self.vectors
+        vector_count = self.tokens * self.vectors
         share = (self.batch or EPOCH_BATCH) / EPOCH_BATCH if self.epochs else 1.0
-        step, look = share * (BATCH_TOKENS + 2 * POINTS * each), HELD_OUT_TOKENS / 4 + HELD_OUT_POINTS * each
+        step, look = (
+            share * (BATCH_TOKENS + 2 * POINTS * vector_count),
+            HELD_OUT_TOKENS / 4 + HELD_OUT_POINTS * vector_count,
+        )
         return 2 + self.steps * (0.02 + step * whole / rate) + self.looks * look * whole / rate
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
@@ -257,8 +262,8 @@ def check_variants(variants: Sequence[Variant], target: Target) -> None:
         if list(variant.data) == [DEMO]:
             DemoSource(target.tokenizer, SEED)
         elif isinstance(variant, DraftVariant) and variant.stages:
-            needed = {PRETRAINED: (True,), FINETUNED: (False,), BOTH: (True, False)}[variant.stages]
-            if not all(stage_files(variant.data, running) for running in needed):
+            modes = {PRETRAINED: (True,), FINETUNED: (False,), BOTH: (True, False)}[variant.stages]
+            if not all(stage_files(variant.data, running) for running in modes):
                 raise UserError(
                     "two stages need two kinds of files: text (.txt, .md) for the first, conversations (.jsonl) for "
                     "the second: give both with --data"
@@ -280,9 +285,9 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     from decoders.training.demo.source import source_of
     from decoders.training.loop import CHECKPOINT
 
-    folder, earlier = variant.folder(target.key), 0
+    folder, earlier_steps = variant.folder(target.key), 0
     if (first := variant.before) is not None:
-        earlier = first.steps
+        earlier_steps = first.steps
         if first.log(target.key) is None:
             yield from training(first, target, network)
     answers = network if isinstance(variant, DraftVariant) and variant.distill else None
@@ -293,7 +298,7 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     run.open(resume=True)
     if first is not None and not run.step:
         run.trained.load_state_dict(load_file(first.folder(target.key) / "part" / WEIGHTS))
-    last = variant.steps - earlier
+    last = variant.steps - earlier_steps
     try:
         while run.step < last:
             run.train_step(run.step / last)
@@ -302,7 +307,7 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
             if run.step == last:
                 variant.finish(run.export(folder / "part"))
                 (folder / CHECKPOINT).unlink(missing_ok=True)
-            yield earlier + run.step
+            yield earlier_steps + run.step
     finally:
         if 0 < run.step < last and run.step != run.saved_step:
             with contextlib.suppress(OSError, RuntimeError):  # a full disk: it begins at an earlier step again
@@ -351,9 +356,9 @@ def _in_precision(recipe: Any, network: Any) -> tuple[Any, Shelf | None]:
         return recipe, None
     place = home() / "lab" / STATES
     key = fingerprint(network.config, network.base_model.parameters())[:20]
-    for other in place.glob("*") if place.is_dir() else ():
-        if other.name != key:
-            shutil.rmtree(other, ignore_errors=True)
+    for sibling in place.glob("*") if place.is_dir() else ():
+        if sibling.name != key:
+            shutil.rmtree(sibling, ignore_errors=True)
     return replace(recipe, bf16=True), Shelf(place / key, MOST_STATES)
 
 

@@ -85,8 +85,10 @@ class Figure:
 
     def to_text(self) -> str:
         """The caption, the commands and the BibTeX as plain text."""
-        again = "\n".join(self.commands)
-        return f"{self.sheet.title}\n\nCaption:\n{self.caption}\n\nMake it again:\n{again}\n\nCite:\n{self.bibtex}"
+        command_text = "\n".join(self.commands)
+        return (
+            f"{self.sheet.title}\n\nCaption:\n{self.caption}\n\nMake it again:\n{command_text}\n\nCite:\n{self.bibtex}"
+        )
 
 
 def write(figure: Figure, kind: str) -> tuple[bytes, str]:

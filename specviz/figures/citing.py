@@ -23,12 +23,12 @@ LANES = "A filled cell is what one forward accepted; the target's own tokens are
 
 def caption(trace: Trace, step: int) -> str:
     """Of a step's figure, without markup."""
-    told = trace.tables["steps"]
+    steps = trace.tables["steps"]
     drafts = "its draft is not wholly recorded"
     if knows_verdicts(trace):
-        drafts = f"{plural(told['drafted'][step], 'drafted token')}, {told['accepted'][step]} accepted"
-    what = f"Step {step + 1} of {trace.rows('steps')} of {method_words(trace)} on {_model(trace)}"
-    return f"{what}: {drafts}. {MARKS} {_setting(trace)}"
+        drafts = f"{plural(steps['drafted'][step], 'drafted token')}, {steps['accepted'][step]} accepted"
+    subject = f"Step {step + 1} of {trace.rows('steps')} of {method_words(trace)} on {_model(trace)}"
+    return f"{subject}: {drafts}. {MARKS} {_setting(trace)}"
 
 
 def comparison_caption(traces: Sequence[Trace]) -> str:
@@ -40,10 +40,12 @@ def comparison_caption(traces: Sequence[Trace]) -> str:
 def method_words(trace: Trace) -> str:
     """A method with the parameters that were set or came out: "PLD+ by hidden states (k = 20, layer = 20)"."""
     method = trace.run["method"]
-    resolved = method.get("resolved")
-    values = {**(method.get("params") or {}), **(resolved if isinstance(resolved, dict) else {})}
-    shown = ", ".join(f"{name} = {_value(value)}" for name, value in values.items() if value not in (None, False, ""))
-    return f"{method.get('title') or method['name']}{f' ({shown})' if shown else ''}"
+    resolved_params = method.get("resolved")
+    values = {**(method.get("params") or {}), **(resolved_params if isinstance(resolved_params, dict) else {})}
+    value_text = ", ".join(
+        f"{name} = {_value(value)}" for name, value in values.items() if value not in (None, False, "")
+    )
+    return f"{method.get('title') or method['name']}{f' ({value_text})' if value_text else ''}"
 
 
 def _value(value: Any) -> str:
@@ -73,11 +75,20 @@ def _setting(trace: Trace, *, run: bool = True) -> str:
 def command(trace: Trace, file: str) -> str:
     """The command that makes a run again from its file, and says whether the tokens are the same."""
     model, key = trace.run.get("model") or {}, recorded_key(trace.run)
-    named = next((name for name in NAMES if key and shipped_key(name) == key), "")
-    words = ["specviz", "run", "--again", file, "--model", named or f"PATH_OR_ID_OF_{model.get('name') or 'THE_MODEL'}"]
-    loaded = [word for name in ("dtype", "weights") if (value := model.get(name)) for word in (f"--{name}", str(value))]
-    loaded += ["--engine", "compiled"] if model.get("activations") else []  # whose kernels compute otherwise
-    return " ".join(map(shlex.quote, [*words, *loaded]))
+    model_name = next((name for name in NAMES if key and shipped_key(name) == key), "")
+    words = [
+        "specviz",
+        "run",
+        "--again",
+        file,
+        "--model",
+        model_name or f"PATH_OR_ID_OF_{model.get('name') or 'THE_MODEL'}",
+    ]
+    load_options = [
+        word for name in ("dtype", "weights") if (value := model.get(name)) for word in (f"--{name}", str(value))
+    ]
+    load_options += ["--engine", "compiled"] if model.get("activations") else []  # whose kernels compute otherwise
+    return " ".join(map(shlex.quote, [*words, *load_options]))
 
 
 def entries(traces: Sequence[Trace]) -> dict[str, str]:

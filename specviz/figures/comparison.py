@@ -45,11 +45,11 @@ def check_comparable(traces: Sequence[Trace]) -> None:
 
 def comparison_sentence(traces: Sequence[Trace]) -> str:
     """A sentence on the steps that the runs needed."""
-    told = [
+    forward_counts = [
         f"{trace.run['method'].get('title') or trace.run['method']['name']} {plural(trace.rows('steps'), 'forward')}"
         for trace in traces
     ]  # fmt: skip
-    return f"Forwards of the target for the answer: {', '.join(told)}."
+    return f"Forwards of the target for the answer: {', '.join(forward_counts)}."
 
 
 def _heading(sheet: Sheet, trace: Trace, y: float) -> None:
@@ -57,8 +57,8 @@ def _heading(sheet: Sheet, trace: Trace, y: float) -> None:
     per_step = measure(trace)["tokens_per_step"].value
     numbers = f"{plural(steps, 'forward')}, {decimals(per_step, 2)} tokens per step"
     room = sheet.width - width(numbers, SMALL) - 8
-    forced = " (teacher-forced)" if trace.run.get("forced") else ""
-    lossy = forced or ("" if method.get("lossless", True) else " (lossy)")
+    forced_note = " (teacher-forced)" if trace.run.get("forced") else ""
+    lossy = forced_note or ("" if method.get("lossless", True) else " (lossy)")
     sheet.text(0, y, shorten(f"{method.get('title') or method['name']}{lossy}", room, face="bold"), face="bold")
     sheet.text(sheet.width, y, numbers, SMALL, right=True, color=SOFT)
 
@@ -68,15 +68,15 @@ def _lane(sheet: Sheet, trace: Trace, base: Trace | None, top: float, scale: flo
     steps = trace.tables["steps"]
     at = 0
     for emitted, accepted in zip(steps["emitted"], steps["accepted"], strict=True):
-        copied = min(accepted, emitted)
-        if copied:
-            sheet.box(at * scale, top, copied * scale, LANE, fill=ACCEPTED)
+        draft_tokens = min(accepted, emitted)
+        if draft_tokens:
+            sheet.box(at * scale, top, draft_tokens * scale, LANE, fill=ACCEPTED)
         at += emitted
         if scale >= FEWEST_FORWARDS:
-            sheet.line((at * scale, top), (at * scale, top + LANE), stroke=PAPER if copied else RULE, line=0.4)
+            sheet.line((at * scale, top), (at * scale, top + LANE), stroke=PAPER if draft_tokens else RULE, line=0.4)
     sheet.box(0, top, max(1, at) * scale, LANE, stroke=INK, line=0.5)
-    own, plain = trace.output_ids, [] if base is None else base.output_ids
-    if (first := first_difference(own, plain)) < min(len(own), len(plain)):
+    run_ids, plain = trace.output_ids, [] if base is None else base.output_ids
+    if (first := first_difference(run_ids, plain)) < min(len(run_ids), len(plain)):
         x = first * scale
         sheet.line((x - 2, top + LANE + 3.5), (x, top + LANE + 0.5), (x + 2, top + LANE + 3.5), stroke=INK, line=0.8)
     return top + LANE + GAP + SMALL

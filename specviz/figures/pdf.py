@@ -8,7 +8,7 @@ from datetime import datetime
 from .sheet import FONTS, Shape, Sheet, Text, characters_of
 
 
-def pdf(sheet: Sheet, created: datetime, *, compress: bool = True) -> bytes:
+def pdf(sheet: Sheet, creation_date: datetime, *, compress: bool = True) -> bytes:
     """The drawing as one page of its own size; the same drawing gives the same bytes."""
     from fpdf import FPDF
 
@@ -17,7 +17,7 @@ def pdf(sheet: Sheet, created: datetime, *, compress: bool = True) -> bytes:
     page.set_compression(compress)
     page.set_margin(0)
     page.set_auto_page_break(False)
-    page.set_creation_date(created)
+    page.set_creation_date(creation_date)
     page.set_title(sheet.title)
     page.set_subject(sheet.about)
     page.set_creator("specviz")

@@ -73,18 +73,20 @@ def pieces(trace: Trace) -> Iterator[Piece]:
     columns = (table[name][start:] for name in ("id", "step", "kind"))
     output = [(i, step, kind == "accepted") for i, step, kind in zip(*columns, strict=True) if i not in stop]
     ids = [token for token, *_ in output]
-    whole, begun, written = trace.text(ids), 0, 0
-    for (step, accepted), tokens in groupby(output, key=lambda one: one[1:]):
+    whole, begun, offset = trace.text(ids), 0, 0
+    for (step, accepted), tokens in groupby(output, key=lambda item: item[1:]):
         begun += len(list(tokens))
         so_far = first_difference(trace.text(ids[:begun]), whole)
-        yield Piece(whole[written:so_far], accepted, float(steps["elapsed_ms"][step] or 0.0))
-        written = max(written, so_far)
+        yield Piece(whole[offset:so_far], accepted, float(steps["elapsed_ms"][step] or 0.0))
+        offset = max(offset, so_far)
 
 
 def outcome(traces: Sequence[Trace]) -> str:
     """The runs in one sentence, as in "106 tokens: 106 forwards and 2.80 s by plain decoding, …"."""
-    told = (f"{plural(trace.rows('steps'), 'forward')} and {_seconds(trace)} by {_name(trace)}" for trace in traces)
-    return f"{plural(len(traces[0].output_ids), 'token')}: {', '.join(told)}."
+    lane_texts = (
+        f"{plural(trace.rows('steps'), 'forward')} and {_seconds(trace)} by {_name(trace)}" for trace in traces
+    )
+    return f"{plural(len(traces[0].output_ids), 'token')}: {', '.join(lane_texts)}."
 
 
 def _name(trace: Trace) -> str:
@@ -103,32 +105,32 @@ def _whole(lane: Sequence[Piece]) -> str:
     return "".join(piece.text for piece in lane).expandtabs(4)
 
 
-def _lane(race: Race, trace: Trace, lane: Sequence[Piece], left: float, wide: float, share: float) -> float:
+def _lane(race: Race, trace: Trace, lane: Sequence[Piece], left_edge: float, wide: float, share: float) -> float:
     """A run: its name, the bar, the text, and its numbers when it is over; returns where it ends."""
     sheet, top = race.sheet, MARGIN + TITLE
     numbers = f"{plural(trace.rows('steps'), 'forward')} · {_seconds(trace)}"
     room = wide - width(numbers, TITLE, "bold") - 8
-    sheet.text(left, top, shorten(_name(trace), room, TITLE, "bold"), TITLE, face="bold")
-    sheet.box(left, top + 6, wide, BAR, fill=OFFERED)
-    sheet.box(left, top + 6, wide, BAR, fill=ACCEPTED)
-    tokens, length, filled = 0, max(1, len(trace.output_ids)), []
+    sheet.text(left_edge, top, shorten(_name(trace), room, TITLE, "bold"), TITLE, face="bold")
+    sheet.box(left_edge, top + 6, wide, BAR, fill=OFFERED)
+    sheet.box(left_edge, top + 6, wide, BAR, fill=ACCEPTED)
+    tokens, length, fill_steps = 0, max(1, len(trace.output_ids)), []
     bar = len(sheet.items) - 1
     steps = trace.tables["steps"]
     for emitted, at in zip(steps["emitted"], steps["elapsed_ms"], strict=True):
         tokens += emitted
-        filled.append((float(at or 0.0) * share, tokens / length))
-    race.bars.append((bar, filled))
-    y = _text(race, lane, left, top + 6 + BAR + LINE + 4, wide, share)
+        fill_steps.append((float(at or 0.0) * share, tokens / length))
+    race.bars.append((bar, fill_steps))
+    y = _text(race, lane, left_edge, top + 6 + BAR + LINE + 4, wide, share)
     first = len(sheet.items)
-    sheet.text(left + wide, top, numbers, TITLE, face="bold", color=ACCEPTED, right=True)
+    sheet.text(left_edge + wide, top, numbers, TITLE, face="bold", color=ACCEPTED, right=True)
     race.moments.append((_ms(trace) * share, first, len(sheet.items)))
     return y
 
 
-def _text(race: Race, lane: Sequence[Piece], left: float, top: float, wide: float, share: float) -> float:
+def _text(race: Race, lane: Sequence[Piece], left_edge: float, top: float, wide: float, share: float) -> float:
     """The answer piece by piece: what was accepted of a draft on a ground of its own."""
     sheet, advance = race.sheet, width("0", BODY, "mono")
-    most, column, row = int(wide / advance), 0, 0
+    line_columns, column, row = int(wide / advance), 0, 0
     for piece in lane:
         first = len(sheet.items)
         for n, part in enumerate(piece.text.expandtabs(4).split("\n")):
@@ -136,12 +138,12 @@ def _text(race: Race, lane: Sequence[Piece], left: float, top: float, wide: floa
                 column, row = 0, row + 1
             text = printable(part, "mono")
             while text and row < LINES:
-                piece_of_line, text = text[: most - column], text[most - column :]
-                x, y = left + column * advance, top + row * LINE
+                piece_of_line, text = text[: line_columns - column], text[line_columns - column :]
+                x, y = left_edge + column * advance, top + row * LINE
                 bare = piece_of_line.strip()
                 if piece.accepted and bare:
-                    before = len(piece_of_line) - len(piece_of_line.lstrip())
-                    sheet.box(x + before * advance, y - 7.6, len(bare) * advance, LINE - 1, fill=OFFERED)
+                    indent = len(piece_of_line) - len(piece_of_line.lstrip())
+                    sheet.box(x + indent * advance, y - 7.6, len(bare) * advance, LINE - 1, fill=OFFERED)
                 sheet.text(x, y, piece_of_line, face="mono", color=ACCEPTED if piece.accepted else INK)
                 column += len(piece_of_line)
                 if text:
@@ -185,12 +187,12 @@ def _timing(race: Race) -> str:
         if last > first:
             rules.append(f".m{number}{{animation:m{number} {SECONDS:g}s step-end infinite}}")
             rules.append(f"@keyframes m{number}{{0%{{opacity:0}}{_percent(share)}{{opacity:1}}}}")
-    for number, (item, filled) in enumerate(race.bars):
+    for number, (item, fill_steps) in enumerate(race.bars):
         shape = race.sheet.items[item]
         assert isinstance(shape, Shape)
         origin = f"transform-origin:{shape.points[0][0]:g}px 0"
         rules.append(f".b{number}{{{origin};animation:b{number} {SECONDS:g}s step-end infinite}}")
-        frames = "".join(f"{_percent(share)}{{transform:scaleX({part:.3f})}}" for share, part in filled)
+        frames = "".join(f"{_percent(share)}{{transform:scaleX({part:.3f})}}" for share, part in fill_steps)
         rules.append(f"@keyframes b{number}{{0%{{transform:scaleX(0)}}{frames}}}")
     return "".join([*rules, "}"])
 

@@ -150,8 +150,8 @@ def printable(text: str, face: Face = "sans") -> str:
     'a⏎→⟨U+4E2D⟩⟨U+0000⟩'
     """
     advances, _ = _metrics(face)
-    shown = (c if c == " " else SIGNS.get(c, c) for c in text)
-    return "".join(c if ord(c) in advances else f"⟨U+{ord(c):04X}⟩" for c in shown)
+    characters = (c if c == " " else SIGNS.get(c, c) for c in text)
+    return "".join(c if ord(c) in advances else f"⟨U+{ord(c):04X}⟩" for c in characters)
 
 
 def token_face(text: str) -> Face:
@@ -176,10 +176,10 @@ def _metrics(face: Face) -> tuple[dict[int, int], int]:
     em.
     """
     alike: tuple[Face, ...] = (face,) if face == "mono" else ("sans", "bold")
-    shared = set.intersection(*(set(font(each).getBestCmap() or ()) for each in alike))
-    one: Any = font(face)
-    names, advances = one.getBestCmap(), one["hmtx"].metrics
-    return {c: advances[names[c]][0] for c in shared if chr(c).isprintable()}, one["head"].unitsPerEm
+    shared = set.intersection(*(set(font(face_name).getBestCmap() or ()) for face_name in alike))
+    face_font: Any = font(face)
+    names, advances = face_font.getBestCmap(), face_font["hmtx"].metrics
+    return {c: advances[names[c]][0] for c in shared if chr(c).isprintable()}, face_font["head"].unitsPerEm
 
 
 def characters_of(items: Sequence[Text | Shape], face: Face) -> str:

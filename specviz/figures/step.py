@@ -76,34 +76,34 @@ def _source(sheet: Sheet, trace: Trace, step: int) -> float:
     """The copied span in its text, above an arrow into the tree; returns where the tree begins."""
     nodes = rows_of(trace, "nodes", step)[1:]
     pooled = [node for node in nodes if node["pool"] >= 0 and node["source"] < 0]
-    copied = {node["source"]: node["status"] for node in reversed(nodes) if node["source"] >= 0}
-    in_pool = bool(pooled) and not copied
+    status_by_place = {node["source"]: node["status"] for node in reversed(nodes) if node["source"] >= 0}
+    in_pool = bool(pooled) and not status_by_place
     if in_pool:
-        copied = {node["pool"]: node["status"] for node in reversed(pooled)}
-    if not copied:
+        status_by_place = {node["pool"]: node["status"] for node in reversed(pooled)}
+    if not status_by_place:
         return 0.0
     table = trace.tables["pool"]
     ids = dict(zip(table["position"], table["id"], strict=True)) if in_pool else trace.tables["tokens"]["id"]
-    best = max(copied, key=lambda p: (copied[p] == "accepted", -p))
-    first = next(p for p in count(best, -1) if p - 1 not in copied)
-    last = next(p for p in count(best) if p + 1 not in copied)
+    best = max(status_by_place, key=lambda p: (status_by_place[p] == "accepted", -p))
+    first = next(p for p in count(best, -1) if p - 1 not in status_by_place)
+    last = next(p for p in count(best) if p + 1 not in status_by_place)
     place, token = part_of(trace, -1, first) if in_pool else part_of(trace, first)
-    many = f"tokens {token}–{token + last - first}" if last > first else f"token {token}"
-    sheet.text(0, SMALL, f"Copied from {place}, {many}", SMALL, color=SOFT)
-    return _span(sheet, Pieces(trace), ids, copied, (first, last))
+    token_words = f"tokens {token}–{token + last - first}" if last > first else f"token {token}"
+    sheet.text(0, SMALL, f"Copied from {place}, {token_words}", SMALL, color=SOFT)
+    return _span(sheet, Pieces(trace), ids, status_by_place, (first, last))
 
 
 def _span(sheet: Sheet, pieces: Pieces, ids: Any, copied: dict[int, str], span: tuple[int, int]) -> float:
     """A few lines of text around a span, its accepted tokens dark and the other copied ones light."""
     first, last = span
-    there = range(len(ids)) if isinstance(ids, list) else ids
-    places = [p for p in range(first - BEFORE, last + AFTER + 1) if p in there]
+    positions = range(len(ids)) if isinstance(ids, list) else ids
+    places = [p for p in range(first - BEFORE, last + AFTER + 1) if p in positions]
     texts = [pieces.text(ids[p]).translate({9: " ", 13: None}) for p in places]
     lines = _set_in_lines(list(zip(places, texts, strict=True)), sheet.width)
     start = next(n for n, line in enumerate(lines) for p, *_ in line if p == first)
     top = SMALL + 4.5
-    shown = lines[max(0, start - 1) :][:SOURCE_LINES]
-    for line in shown:
+    shown_lines = lines[max(0, start - 1) :][:SOURCE_LINES]
+    for line in shown_lines:
         for place, text, x in line:
             wide = width(text, SMALL, token_face(text))
             status = copied.get(place)
@@ -152,24 +152,24 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
     rows: list[Row] = []
     coming: list[Row | tuple[int, int, int]] = [(0, 0, -1)] if nodes else []  # rows, and nodes with column and parent
     while coming:
-        one = coming.pop()
-        if isinstance(one, Row):
-            rows.append(one)
+        item = coming.pop()
+        if isinstance(item, Row):
+            rows.append(item)
             continue
-        number, column, parent = one
-        node, here, right = nodes[number], len(rows), min(column + 1, DEEPEST)
+        number, column, parent = item
+        node, row_number, right = nodes[number], len(rows), min(column + 1, DEEPEST)
         kind = node["status"] if number else "root"
-        copied = max(node["source"], node["pool"]) >= 0
-        rows.append(Row(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], copied))
-        refused = sorted(below(number, "rejected"), key=lambda c: nodes[c]["rank"])
-        next_rows: list[Row | tuple[int, int, int]] = [(child, right, here) for child in refused[:SHOWN]]
-        for hidden, word in ((refused[SHOWN:], "rejected"), (below(number, "unreached"), "not reached")):
+        is_copy = max(node["source"], node["pool"]) >= 0
+        rows.append(Row(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], is_copy))
+        rejections = sorted(below(number, "rejected"), key=lambda c: nodes[c]["rank"])
+        next_rows: list[Row | tuple[int, int, int]] = [(child, right, row_number) for child in rejections[:SHOWN]]
+        for hidden, word in ((rejections[SHOWN:], "rejected"), (below(number, "unreached"), "not reached")):
             if hidden:
-                next_rows.append(Row("more", f"+{sum(sizes[c] for c in hidden)} {word}", right, here))
-        next_rows += [(child, column, here) for child in below(number, "accepted")]
+                next_rows.append(Row("more", f"+{sum(sizes[c] for c in hidden)} {word}", right, row_number))
+        next_rows += [(child, column, row_number) for child in below(number, "accepted")]
         if number == end:
             rank = list(chances).index(bonus) if bonus in chances else -1
-            next_rows.append(Row("own", pieces.label(bonus), column, here, chances.get(bonus), rank))
+            next_rows.append(Row("own", pieces.label(bonus), column, row_number, chances.get(bonus), rank))
         coming += reversed(next_rows)
     return _fold(rows)
 
@@ -179,24 +179,26 @@ def _fold(rows: Sequence[Row]) -> list[Row]:
     hanging = Counter(row.parent for row in rows)
     chains: list[list[int]] = []
     for n, row in enumerate(rows):
-        before = chains[-1][-1] if chains else -1
-        last = rows[before]
+        previous_index = chains[-1][-1] if chains else -1
+        last = rows[previous_index]
         joins = (
-            row.parent == before >= 0 and hanging[before] == 1 and (last.kind, last.copied) == (row.kind, row.copied)
+            row.parent == previous_index >= 0
+            and hanging[previous_index] == 1
+            and (last.kind, last.copied) == (row.kind, row.copied)
         )
         if joins and row.kind == "accepted":
             chains[-1].append(n)
         else:
             chains.append([n])
     chains = [part for chain in chains for part in ([chain] if len(chain) >= FOLDED else ([n] for n in chain))]
-    now = {n: k for k, chain in enumerate(chains) for n in chain}
+    chain_index = {n: k for k, chain in enumerate(chains) for n in chain}
     whole = []
     for chain in chains:
         part = [rows[n] for n in chain]
-        known = [row.prob for row in part if row.prob is not None]
-        prob = min(known) if len(known) == len(part) else None
+        known_probs = [row.prob for row in part if row.prob is not None]
+        prob = min(known_probs) if len(known_probs) == len(part) else None
         rank = max(row.rank for row in part) if all(row.rank >= 0 for row in part) else -1
-        text, parent = "".join(row.text for row in part), now.get(part[0].parent, -1)
+        text, parent = "".join(row.text for row in part), chain_index.get(part[0].parent, -1)
         whole.append(replace(part[0], text=text, parent=parent, prob=prob, rank=rank, count=len(part)))
     return whole
 
@@ -220,13 +222,13 @@ def _tree(sheet: Sheet, rows: Sequence[Row], top: float) -> float:
             word = "the end" if row.text == STOP else "target’s own"
         if row.count > 1:
             word = f"{row.count} {word}"
-        least, most = ("≥ ", "≤ ") if row.count > 1 else ("", "")
+        lower_sign, upper_sign = ("≥ ", "≤ ") if row.count > 1 else ("", "")
         strong = row.kind in ("accepted", "own")
         sheet.text(verdict, base, word, SMALL, color=INK if strong else SOFT, right=True)
         if row.kind not in ("more", "root"):
-            first = f"{most if row.rank else ''}#{row.rank + 1}" if row.rank >= 0 else "–"
+            first = f"{upper_sign if row.rank else ''}#{row.rank + 1}" if row.rank >= 0 else "–"
             sheet.text(rank, base, first, SMALL, color=SOFT, right=True)
-            value = probability(row.prob) if row.prob is None else least + probability(row.prob)
+            value = probability(row.prob) if row.prob is None else lower_sign + probability(row.prob)
             sheet.text(prob, base, value, SMALL, color=SOFT, right=True)
     _bracket(sheet, rows, middles)
     return top + len(rows) * ROW + BODY
@@ -271,15 +273,15 @@ def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
 
 def _bracket(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float]) -> None:
     """From the text above to the rows that were copied from it: along the margin, with an arrow into the first."""
-    copied = [n for n, row in enumerate(rows) if row.copied and row.kind == "accepted"]
-    if not copied:  # the first that was rejected
-        copied = [n for n, row in enumerate(rows) if row.copied and row.kind != "more"][:1]
-    if not copied:
+    copy_rows = [n for n, row in enumerate(rows) if row.copied and row.kind == "accepted"]
+    if not copy_rows:  # the first that was rejected
+        copy_rows = [n for n, row in enumerate(rows) if row.copied and row.kind != "more"][:1]
+    if not copy_rows:
         return
-    x, first, last = 3.0, middles[copied[0]], middles[copied[-1]]
+    x, first, last = 3.0, middles[copy_rows[0]], middles[copy_rows[-1]]
     top = middles[0] - ROW / 2 - SMALL - 8.5  # the line under the text
     sheet.line((x, top), (x, last), stroke=ACCEPTED, line=0.9)
-    for n in copied:
-        sheet.line((x, middles[n]), (_x(rows[n]), middles[n]), stroke=ACCEPTED, line=0.9 if n == copied[0] else 0.5)
-    tip = _x(rows[copied[0]])
+    for n in copy_rows:
+        sheet.line((x, middles[n]), (_x(rows[n]), middles[n]), stroke=ACCEPTED, line=0.9 if n == copy_rows[0] else 0.5)
+    tip = _x(rows[copy_rows[0]])
     sheet.line((tip - 3, first - 2), (tip, first), (tip - 3, first + 2), stroke=ACCEPTED, line=0.9)

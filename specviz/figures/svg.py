@@ -72,12 +72,12 @@ def _embed(text: str, face: Face) -> str:
         return ""
     from fontTools.subset import Options, Subsetter
 
-    one = font(face)
+    face_font = font(face)
     cutter = Subsetter(Options(notdef_outline=True, name_IDs=[1, 2]))  # browsers open no font without names
     cutter.populate(text=text)
-    cutter.subset(one)
-    one.flavor = "woff"
+    cutter.subset(face_font)
+    face_font.flavor = "woff"
     data = BytesIO()
-    one.save(data, reorderTables=False)
+    face_font.save(data, reorderTables=False)
     source = f"data:font/woff;base64,{b64encode(data.getvalue()).decode()}"
     return f"@font-face{{font-family:'{FAMILY.format(face)}';src:url({source}) format('woff')}}"

@@ -35,8 +35,8 @@ class Pieces:
 def rows_of(trace: Trace, table: str, step: int) -> list[dict[str, Any]]:
     """A step's rows of a table, each as column → value."""
     columns = trace.tables[table]
-    mine = [row for row, number in enumerate(columns["step"]) if number == step]
-    return [{name: values[row] for name, values in columns.items()} for row in mine]
+    step_rows = [row for row, number in enumerate(columns["step"]) if number == step]
+    return [{name: values[row] for name, values in columns.items()} for row in step_rows]
 
 
 def place_of(trace: Trace, position: int, pool: int = -1) -> str:
@@ -63,29 +63,39 @@ def part_of(trace: Trace, position: int, pool: int = -1) -> tuple[str, int]:
 def step_sentence(trace: Trace, step: int) -> str:
     """A sentence on a step (from 0)."""
     steps, pieces = trace.tables["steps"], Pieces(trace)
-    told = {name: values[step] for name, values in steps.items()}
-    if partly := _partly_known(trace, told, pieces):
+    step_values = {name: values[step] for name, values in steps.items()}
+    if partly := _partly_known(trace, step_values, pieces):
         return partly
-    own = "a stop token ended the run" if told["bonus"] < 0 else f"the target wrote {pieces.quote(told['bonus'])}"
-    if not told["drafted"]:
-        reason = str(told["reason"] or "the method offered nothing").rstrip(".")
-        return f"No draft, because {reason}; {own} by itself." if told["bonus"] >= 0 else f"No draft: {own}."
+    own_words = (
+        "a stop token ended the run"
+        if step_values["bonus"] < 0
+        else f"the target wrote {pieces.quote(step_values['bonus'])}"
+    )
+    if not step_values["drafted"]:
+        reason = str(step_values["reason"] or "the method offered nothing").rstrip(".")
+        return (
+            f"No draft, because {reason}; {own_words} by itself."
+            if step_values["bonus"] >= 0
+            else f"No draft: {own_words}."
+        )
     nodes = rows_of(trace, "nodes", step)
     end = max((n for n, node in enumerate(nodes) if node["status"] in ("root", "accepted")), default=0)
-    refused = [node for node in nodes if node["status"] == "rejected"]
-    beside = [node["token"] for node in refused if node["parent"] == end]  # of the target's own token
-    instead = f" instead of {_list(pieces, beside, 'or')}" if beside and told["bonus"] >= 0 else ""
-    before = _refused_before(pieces, [node for node in refused if node["parent"] != end or not instead])
-    accepted, drafted = told["accepted"], told["drafted"]
+    rejections = [node for node in nodes if node["status"] == "rejected"]
+    sibling_tokens = [node["token"] for node in rejections if node["parent"] == end]  # of the target's own token
+    instead = (
+        f" instead of {_list(pieces, sibling_tokens, 'or')}" if sibling_tokens and step_values["bonus"] >= 0 else ""
+    )
+    refusal_note = _refused_before(pieces, [node for node in rejections if node["parent"] != end or not instead])
+    accepted, drafted = step_values["accepted"], step_values["drafted"]
     if not accepted:
         verdict = "none was accepted"
     elif accepted == drafted:
         verdict = "it was accepted" if drafted == 1 else f"all {drafted} were accepted"
-    elif told["depth"] == drafted:
+    elif step_values["depth"] == drafted:
         verdict = "the first was accepted" if accepted == 1 else f"the first {accepted} were accepted"
     else:
         verdict = f"a path of {accepted} was accepted"
-    return f"{_offer(trace, step, told, nodes[0]['token'])}; {verdict}, then {own}{instead}{before}."
+    return f"{_offer(trace, step, step_values, nodes[0]['token'])}; {verdict}, then {own_words}{instead}{refusal_note}."
 
 
 def _list(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
@@ -103,37 +113,37 @@ def _refused_before(pieces: Pieces, nodes: Sequence[dict[str, Any]]) -> str:
     return f"; refused: {'; '.join(places)}" if places else ""
 
 
-def _partly_known(trace: Trace, told: dict[str, Any], pieces: Pieces) -> str:
+def _partly_known(trace: Trace, step_values: dict[str, Any], pieces: Pieces) -> str:
     """The sentence of a step of which an imported run does not know all; "" where it does."""
-    unknown, tokens = set(trace.run.get("unknown", ())), plural(told["emitted"], "token")
+    unknown, tokens = set(trace.run.get("unknown", ())), plural(step_values["emitted"], "token")
     if "steps" in unknown:
         return f"{tokens} of the answer; which tokens came together is not recorded."
     if "steps.accepted" in unknown:
         return f"{tokens} came together; what was drafted of them is not recorded."
     if "steps.drafted" not in unknown:
         return ""
-    stood = f"{plural(told['accepted'], 'drafted token')} stood" if told["accepted"] else ""
-    own = f"the target wrote {pieces.quote(told['bonus'])}" if told["bonus"] >= 0 else ""
-    return f"{', then '.join(filter(None, (stood, own)))}; what was drafted beside is not recorded."
+    accepted_words = f"{plural(step_values['accepted'], 'drafted token')} stood" if step_values["accepted"] else ""
+    bonus_words = f"the target wrote {pieces.quote(step_values['bonus'])}" if step_values["bonus"] >= 0 else ""
+    return f"{', then '.join(filter(None, (accepted_words, bonus_words)))}; what was drafted beside is not recorded."
 
 
-def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
+def _offer(trace: Trace, step: int, step_row: dict[str, Any], root: int) -> str:
     """The source of the draft, in words."""
-    quoted, drafted = Pieces(trace).quote(root), plural(told["drafted"], "token")
+    quotation, drafted = Pieces(trace).quote(root), plural(step_row["drafted"], "token")
     candidates = rows_of(trace, "candidates", step)
-    chosen = next((one for one in candidates if one["chosen"]), None)
-    if chosen is None:
-        return f"After {quoted} the drafter offered {drafted}"
-    term = next((t for t in trace.run.get("terms") or [] if chosen.get(f"term:{t['key']}") is not None), None)
-    score = f" ({term.get('label') or term['key']} {decimal(chosen['term:' + term['key']])})" if term else ""
+    candidate = next((row for row in candidates if row["chosen"]), None)
+    if candidate is None:
+        return f"After {quotation} the drafter offered {drafted}"
+    term = next((t for t in trace.run.get("terms") or [] if candidate.get(f"term:{t['key']}") is not None), None)
+    score = f" ({term.get('label') or term['key']} {decimal(candidate['term:' + term['key']])})" if term else ""
     ids = trace.tables["tokens"]["id"]
-    same = all(one["position"] < 0 or ids[one["position"]] == root for one in candidates)
+    is_exact = all(row["position"] < 0 or ids[row["position"]] == root for row in candidates)
     places = plural(len(candidates), "earlier place")
-    seen = f"{quoted} was seen at {places}" if same else f"{places} resembled {quoted}"
-    place, copied = place_of(trace, chosen["position"], chosen["pool"]), chosen["length"]
-    if not copied:
-        return f"{seen}; the branches at {place}{score} offered {drafted}"
-    if told["drafted"] <= copied:
-        return f"{seen}; the copy from {place}{score} offered {drafted}"
-    both = f"{drafted} ({copied} and {told['drafted'] - copied})"
-    return f"{seen}; the copy from {place}{score} and its branches offered {both}"
+    origin = f"{quotation} was seen at {places}" if is_exact else f"{places} resembled {quotation}"
+    place, copy_length = place_of(trace, candidate["position"], candidate["pool"]), candidate["length"]
+    if not copy_length:
+        return f"{origin}; the branches at {place}{score} offered {drafted}"
+    if step_row["drafted"] <= copy_length:
+        return f"{origin}; the copy from {place}{score} offered {drafted}"
+    breakdown = f"{drafted} ({copy_length} and {step_row['drafted'] - copy_length})"
+    return f"{origin}; the copy from {place}{score} and its branches offered {breakdown}"

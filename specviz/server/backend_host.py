@@ -51,7 +51,7 @@ def open_model(about: Mapping[str, Any]) -> Answers:
 
 def hosting_of(workers: Workers, target: Target, opening: Mapping[str, Any], drafter: str | None = None) -> Hosting:
     """Options by which each backend opens the app's model; ``opening`` as ``load_target`` takes it."""
-    device, gpus = worker_device(target.device.type, opening.get("device"), apart=workers.on == "ray")
+    device, gpus = worker_device(target.device.type, opening.get("device"), is_scheduled=workers.on == "ray")
     about = {
         "opening": {**opening, "device": device, "dtype": str(target.info["dtype"])},
         "key": target.key, "precision": precision_of(target.info), "code": code_of(PACKAGES), "offered": drafter,
@@ -66,38 +66,38 @@ class Answering:
     def __init__(self, holder: Holder) -> None:
         self.holder = holder
 
-    def __call__(self, asked: Mapping[str, Any], cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        if "run" in asked:
-            yield from self.run(asked["run"], asked["owner"], cancel)
+    def __call__(self, question: Mapping[str, Any], cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        if "run" in question:
+            yield from self.run(question["run"], question["owner"], cancel)
             return
-        package, _, name = str(asked["work"]).partition(":")
-        yield getattr(importlib.import_module(package), name)(self.holder, asked["asked"])
+        package, _, name = str(question["work"]).partition(":")
+        yield getattr(importlib.import_module(package), name)(self.holder, question["asked"])
 
-    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+    def run(self, arguments: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
         """Decode a prompt: ``stream``."""
         from decoders.method.kept import owned_by
 
         with owned_by(owner):
-            yield from stream(run_from(self.holder.target, asked, cancel))
+            yield from stream(run_from(self.holder.target, arguments, cancel))
 
 
-def method_state(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+def method_state(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """By method, how much it keeps of ``owner``'s runs; with a method to ``empty`` what was dropped."""
     from decoders.method.kept import kept_with, owned_by
 
-    with owned_by(asked["owner"]):
-        kept = kept_with(holder.target)
-        if asked.get("empty"):
-            return {"dropped": kept.empty(asked["empty"])}
-        return {name: asdict(amount) for name, amount in kept.amounts().items()}
+    with owned_by(request["owner"]):
+        owner_state = kept_with(holder.target)
+        if request.get("empty"):
+            return {"dropped": owner_state.empty(request["empty"])}
+        return {name: asdict(amount) for name, amount in owner_state.amounts().items()}
 
 
-def run_from(target: Target, asked: Mapping[str, Any], cancel: threading.Event) -> Any:
+def run_from(target: Target, arguments: Mapping[str, Any], cancel: threading.Event) -> Any:
     """A run, from its arguments as plain JSON: ``Run``'s, the prompt as ``decoders.prompt.codec`` writes it."""
     from decoders import Run, Sampling
 
-    made = {"prompt": from_json(asked["prompt"]), "sampling": Sampling(**asked["sampling"])}
-    return Run(target, **{**asked, **made}, cancel=cancel)
+    decoded_args = {"prompt": from_json(arguments["prompt"]), "sampling": Sampling(**arguments["sampling"])}
+    return Run(target, **{**arguments, **decoded_args}, cancel=cancel)
 
 
 # --- a run as messages, and a run made of them ---
@@ -110,14 +110,14 @@ def stream(run: RunLike) -> Iterator[dict[str, Any]]:
     """
     trace = run.trace
     yield {"begun": {"run": trace.run, "tables": trace.tables}}
-    sent = _TraceCursor(trace)
+    cursor = _TraceCursor(trace)
     fault: Exception | None = None
     try:
         for delta in run:
-            yield {"delta": delta, **sent.step(delta)}
+            yield {"delta": delta, **cursor.step(delta)}
     except Exception as problem:
         fault = problem
-    yield sent.rest()
+    yield cursor.rest()
     if fault is not None:
         raise fault
 
@@ -132,27 +132,31 @@ class _TraceCursor:
     def step(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
         """Message beside a delta."""
         self.sent.extend(delta)
-        rows, sent = self.trace.rows, self.sent.rows
-        uneven = {name: table for name, table in self.trace.tables.items() if rows(name) != sent(name)}
+        rows, sent_rows = self.trace.rows, self.sent.rows
+        uneven = {name: table for name, table in self.trace.tables.items() if rows(name) != sent_rows(name)}
         self.sent.tables |= copy_of(Trace(self.trace.run, uneven)).tables
         return {"run": self._changes(), "tables": uneven}
 
     def rest(self) -> dict[str, Any]:
         """Final message: columns changed since the last one."""
         columns = {
-            table: changed
-            for table, mine in self.trace.tables.items()
-            if (changed := {name: c for name, c in mine.items() if self.sent.tables.get(table, {}).get(name) != c})
+            table: changes
+            for table, table_columns in self.trace.tables.items()
+            if (
+                changes := {
+                    name: c for name, c in table_columns.items() if self.sent.tables.get(table, {}).get(name) != c
+                }
+            )
         }
         return {"run": self._changes(), "tables": columns}
 
     def _changes(self) -> dict[str, Any]:
-        changed = {}
+        changes = {}
         for name, value in self.trace.run.items():
             text = json.dumps(value)
             if self.entries.get(name) != text:
-                self.entries[name], changed[name] = text, value
-        return changed
+                self.entries[name], changes[name] = text, value
+        return changes
 
 
 class RemoteRun:
@@ -161,22 +165,22 @@ class RemoteRun:
     Whatever ends the stream early is raised behind the last delta, after the trace was closed as far as it came.
     """
 
-    def __init__(self, told: Iterator[Mapping[str, Any]]) -> None:
-        begun = next(told)["begun"]
+    def __init__(self, messages: Iterator[Mapping[str, Any]]) -> None:
+        begun = next(messages)["begun"]
         self.trace = Trace(begun["run"], begun["tables"])
-        self._told = told
+        self._told = messages
 
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
         trace = self.trace
         try:
-            for told in self._told:
-                if "delta" in told:
-                    trace.extend(told["delta"])
-                for name, columns in told["tables"].items():
+            for message in self._told:
+                if "delta" in message:
+                    trace.extend(message["delta"])
+                for name, columns in message["tables"].items():
                     trace.tables[name] = {**trace.tables.get(name, {}), **columns}
-                trace.run.update(told["run"])
-                if "delta" in told:
-                    yield told["delta"]
+                trace.run.update(message["run"])
+                if "delta" in message:
+                    yield message["delta"]
         finally:
             if not trace.run.get("complete"):
                 self._close()

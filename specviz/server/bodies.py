@@ -42,8 +42,8 @@ def needs(text: str) -> WrapValidator:
             first = problem.errors()[0]
             if first["type"] == "needs":  # a part of it has its own sentence
                 raise PydanticCustomError("needs", "{said}", {"said": first["msg"]}) from None
-            shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]} …"
-            raise PydanticCustomError("needs", "{said}", {"said": text.replace("{given}", shown)}) from None
+            value_text = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]} …"
+            raise PydanticCustomError("needs", "{said}", {"said": text.replace("{given}", value_text)}) from None
 
     return WrapValidator(check)
 
@@ -73,6 +73,6 @@ Ids = Annotated[Texts, fastapi.Body(embed=True)]
 Listed = Annotated[  # texts in an address, with commas between them
     Sequence[str],
     fastapi.Query(),
-    BeforeValidator(lambda sent: [one for one in ",".join(sent).split(",") if one]),
+    BeforeValidator(lambda values: [value for value in ",".join(values).split(",") if value]),
 ]
 Params = Annotated[dict[str, Any], needs("parameters are given as names and values")]

@@ -17,8 +17,8 @@ def of_model(control: Control, target: Any) -> Control:
     if target is None or control.name not in ("layer", "heads") or control.high is None:
         return control
     layers, heads = (int(target.info.get(name) or 0) for name in ("layers", "heads"))
-    most = layers if control.name == "layer" else layers * heads
-    return dataclasses.replace(control, high=min(control.high, most)) if most else control
+    limit = layers if control.name == "layer" else layers * heads
+    return dataclasses.replace(control, high=min(control.high, limit)) if limit else control
 
 
 def verifier_cards(names: Sequence[str] | None = None) -> list[dict[str, Any]]:

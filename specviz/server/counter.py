@@ -49,25 +49,25 @@ class Counter:
         """True where backends do the runs with a model: with the model in use, where there are any."""
         return self.runner.pool is not None and target is self.loader.target
 
-    def work_on(self, target: Any, work: Work, asked: Mapping[str, Any], key: str) -> dict[str, Any]:
+    def work_on(self, target: Any, work: Work, question: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Call a function of a module with a model when no run waits: always by the backend that holds what is
         remembered under ``key``. Raises QueueFull as the server goes down.
         """
         pool = self.runner.pool
         if pool is None or not self.uses_backends(target):
-            return self.on_worker(lambda: work(Holder(target, self.memory), asked))
+            return self.on_worker(lambda: work(Holder(target, self.memory), question))
         seat = pool.home(key, self.runner.waiting())
-        return self.runner.on_worker(lambda: pool.work(work, asked), device=LINE, seat=seat)
+        return self.runner.on_worker(lambda: pool.work(work, question), device=LINE, seat=seat)
 
-    def kept_at(self, owner: str, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def kept_at(self, owner: str, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Query a method's persistent state immediately; {} where there is none."""
         target, pool = self.loader.target, self.runner.pool
         if target is None:
             return {}
         if pool is None:
-            return work(Holder(target, self.memory), asked)
+            return work(Holder(target, self.memory), question)
         seat = pool.home(_state_key(owner))
-        return pool.at_once(seat, work, asked) if seat else {}
+        return pool.at_once(seat, work, question) if seat else {}
 
     def seat_of(self, methods: Iterable[Any], owner: str) -> str:
         """The backend for runs that belong together: where methods keep something, the one that has it of the user's,
@@ -101,10 +101,10 @@ class Counter:
         assert pool is not None
         if pool.reason:
             raise Refusal("model", pool.reason)
-        asked = {**options, "sampling": dataclasses.asdict(options["sampling"]), "prompt": to_json(prompt)}
+        arguments = {**options, "sampling": dataclasses.asdict(options["sampling"]), "prompt": to_json(prompt)}
         if method.keeps:
             seat = self.seat_of([method], owner)
-        build = partial(pool.run, asked, owner)
+        build = partial(pool.run, arguments, owner)
         return self.queue(build, title=options["title"], owner=owner, session=session, device=LINE, seat=seat)
 
 

@@ -162,7 +162,7 @@ class Desk(Counter):
     @property
     def note(self) -> str:
         """A note on the model in use for users, beside the editor."""
-        return toy_note(picked=self.loader.pick is not None) if self.loader.model == BUNDLED else ""
+        return toy_note(can_pick=self.loader.pick is not None) if self.loader.model == BUNDLED else ""
 
     @property
     def toy(self) -> bool:
@@ -185,13 +185,13 @@ class Desk(Counter):
         ``METHOD@VERIFIER``), the settings of every run, and the method of the run that the page opens on. ``reason``
         says why nothing can be run, if so.
         """
-        described: list[dict[str, Any]] = []
+        cards: list[dict[str, Any]] = []
         if self.loader.state != "none":
             with contextlib.suppress(ImportError):
-                described = [self._describe(method) for method in self._methods().values()]
+                cards = [self._describe(method) for method in self._methods().values()]
         return {
-            "methods": described,
-            "verifiers": verifier_cards() if any(one["judges"] for one in described) else [],
+            "methods": cards,
+            "verifiers": verifier_cards() if any(entry["judges"] for entry in cards) else [],
             "settings": [dataclasses.asdict(self._bound(c)) for c in controls(RunSettings)],
             "reason": self.reason(),
             "note": " ".join([self.note, *self._left_out()]).strip(),
@@ -265,26 +265,26 @@ class Desk(Counter):
 
     def read_pool(self, path: str | Path) -> tuple[str, str]:
         """The text of an uploaded pool file, and the name it is shown under. Raises Refusal with the sentence."""
-        shown = " ".join(Path(path).name.split())[:80] or "the pool file"
+        file_name = " ".join(Path(path).name.split())[:80] or "the pool file"
         size = Path(path).stat().st_size
-        most = min(MAX_POOL, self.rules.upload_bytes)
-        if size > most:
+        limit = min(MAX_POOL, self.rules.upload_bytes)
+        if size > limit:
             raise Refusal(
                 "pool",
-                f"The pool file {shown} has {size / (1 << 20):.1f} MiB and at most {most >> 20} MiB are taken: "
+                f"The pool file {file_name} has {size / (1 << 20):.1f} MiB and at most {limit >> 20} MiB are taken: "
                 "give a part of it.",
             )
         try:
-            return Path(path).read_bytes().decode("utf-8-sig"), shown
+            return Path(path).read_bytes().decode("utf-8-sig"), file_name
         except UnicodeDecodeError:
-            text = f"The pool file {shown} is not text in UTF-8: save it as such and try again."
+            text = f"The pool file {file_name} is not text in UTF-8: save it as such and try again."
             raise Refusal("pool", text) from None
 
     def count(self, form: PromptForm) -> str:
         """The prompt's share of the model's context, in words; Refusal where it does not fit."""
-        target, typed = self.loader.target, form.typed_text
-        if target is None or not typed.strip():
-            return f"{len(typed):,} characters" if typed.strip() else ""
+        target, text = self.loader.target, form.typed_text
+        if target is None or not text.strip():
+            return f"{len(text):,} characters" if text.strip() else ""
         count = len(form.prompt(target.tokenizer).tokens)
         limit = target.context_length
         if count >= limit:
@@ -308,25 +308,26 @@ class Desk(Counter):
         Refusal with the place and the sentence.
         """
         target = target or self.target()
-        chosen, own = self.params_of(method, params, target)
+        chosen_method, method_params = self.params_of(method, params, target)
         common = checked_params(RunSettings, settings)
         self.check_size(form, common.max_new_tokens)
-        pooled = self._needs_pool(chosen, own, target)
+        pooled = self._needs_pool(chosen_method, method_params, target)
         prompt = form.whole(target.tokenizer, pooled=pooled)
         if pooled and prompt.pool is None and prompt.context_pool() is None:
             raise Refusal(
                 "prompt",
-                f"{chosen.title} drafts from a context, and this prompt has none: fill in Context (form “Segments”), "
+                f"{chosen_method.title} drafts from a context, and this prompt has none: fill in Context (form "
+                "“Segments”), "
                 "or add a pool file under More.",
             )
-        shortened = chosen.prompt is not None  # by how much, only the run knows
-        if len(prompt.tokens) >= target.context_length and not shortened:
+        may_shorten = chosen_method.prompt is not None  # by how much, only the run knows
+        if len(prompt.tokens) >= target.context_length and not may_shorten:
             raise Refusal("prompt", too_long(len(prompt.tokens), target.context_length))
 
-        name, values = title or form.title, dataclasses.asdict(own)
+        name, values = title or form.title, dataclasses.asdict(method_params)
         if self.uses_backends(target):
             options = self._options(method, name, values, common)
-            return self.queue_away(chosen, prompt, options, owner=owner, session=session, seat=seat)
+            return self.queue_away(chosen_method, prompt, options, owner=owner, session=session, seat=seat)
         build = partial(self.run_of, target, prompt, method, name, params=values, settings=common)
         return self.queue(build, title=name, owner=owner, session=session)
 
@@ -352,8 +353,8 @@ class Desk(Counter):
         methods = self._methods()
         if name not in methods:
             base, _, rule = str(name).partition(UNDER)
-            if rule and (allowed := judges(methods.get(base))):
-                names = ", ".join(allowed)
+            if rule and (verifiers := judges(methods.get(base))):
+                names = ", ".join(verifiers)
                 raise Refusal("method", f"There is no verifier {rule[:40]!r} for {base}: choose one of {names}.")
             raise Refusal("method", f"There is no method {str(name)[:40]!r}: choose one of {', '.join(methods)}.")
         method = methods[name]

@@ -61,7 +61,7 @@ class Feed:
     def watchers(self) -> int:
         return len(self._wakers)
 
-    async def watch(self, after: int = -1, *, heartbeat_s: float = 15.0) -> AsyncGenerator[str | None, None]:
+    async def watch(self, sequence_number: int = -1, *, heartbeat_s: float = 15.0) -> AsyncGenerator[str | None, None]:
         """Events as they come, until the run is over; None every ``heartbeat_s`` in which nothing happens."""
         waker = (asyncio.get_running_loop(), asyncio.Event())
         self._wakers.add(waker)
@@ -69,13 +69,13 @@ class Feed:
             while True:
                 waker[1].clear()
                 closed = self.closed
-                events, last = self.after(after)
+                events, last = self.after(sequence_number)
                 if events is None:  # fell behind
                     yield json.dumps({"seq": last, "reload": True})
                     events = []
                 for text in events:
                     yield text
-                after = last
+                sequence_number = last
                 if closed:
                     return
                 try:

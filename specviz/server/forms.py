@@ -109,8 +109,8 @@ class PromptForm:
     @property
     def key(self) -> str:
         """The same for the same prompt: mode, text and pool."""
-        used = (self.instruction, self.context, self.question) if self.mode == "segments" else (self.text,)
-        parts = (self.mode, *used, self.pool_text)
+        texts = (self.instruction, self.context, self.question) if self.mode == "segments" else (self.text,)
+        parts = (self.mode, *texts, self.pool_text)
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
@@ -182,36 +182,36 @@ class PromptForm:
     def _check(self) -> None:
         if self.mode not in MODES:
             raise Refusal("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
-        typed = self.typed_text
-        if len(typed) > MAX_PROMPT:
+        text = self.typed_text
+        if len(text) > MAX_PROMPT:
             raise Refusal(
-                "prompt", f"The prompt has {len(typed):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
+                "prompt", f"The prompt has {len(text):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
             )
-        if not typed.strip():
+        if not text.strip():
             raise Refusal("prompt", EMPTY)
 
 
-def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
+def checked_params(kind: type, values: Mapping[str, Any]) -> Any:
     """An instance of a params class from what was sent. Raises Refusal, naming the control as the page does."""
-    if not isinstance(sent, Mapping):
+    if not isinstance(values, Mapping):
         raise Refusal("method", "Parameters are given as names and values.")
     by_name = {c.name: c for c in controls(kind)}
-    for name, value in sent.items():
+    for name, value in values.items():
         if name in by_name and by_name[name].kind == "str" and value not in ("", None):
             raise Refusal("method", f"{by_name[name].label} names a file: it can be set in the commands only (--set).")
         if name not in by_name:
-            listed = ", ".join(by_name) or "none"
-            raise Refusal("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")
+            known_names = ", ".join(by_name) or "none"
+            raise Refusal("method", f"There is no parameter {str(name)[:40]!r} here: there is {known_names}.")
         if not isinstance(value, str | int | float | bool | None) or len(str(value)) > 200:
             raise Refusal("method", f"{by_name[name].label} needs {by_name[name].range_in_words()}.")
         try:
             by_name[name].check(value)
         except (ValueError, OverflowError):
-            typed = repr(value) if isinstance(value, str) and not numeric(value) else value
-            shown = "nothing" if value in ("", None) else typed
-            needed = f"{by_name[name].label} needs {by_name[name].range_in_words()}"
-            raise Refusal("method", f"{needed}; given was {shown}.") from None
-    return make_params(kind, sent)
+            typed_value = repr(value) if isinstance(value, str) and not numeric(value) else value
+            value_text = "nothing" if value in ("", None) else typed_value
+            requirement = f"{by_name[name].label} needs {by_name[name].range_in_words()}"
+            raise Refusal("method", f"{requirement}; given was {value_text}.") from None
+    return make_params(kind, values)
 
 
 def too_long(count: int, limit: int) -> str:

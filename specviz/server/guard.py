@@ -82,12 +82,12 @@ class Guard:
             return
         try:
             caller.set(self._admit(request, writes))
-            most = MAX_LOGIN if path == LOGIN else self.rules.upload_bytes + 65536 if path == UPLOAD else MAX_BODY
+            max_bytes = MAX_LOGIN if path == LOGIN else self.rules.upload_bytes + 65536 if path == UPLOAD else MAX_BODY
             if writes:
                 length = request.headers.get("content-length", "")
-                if length.isdecimal() and int(length) > most:
-                    raise _too_large(most)
-                receive = _bound(receive, most)
+                if length.isdecimal() and int(length) > max_bytes:
+                    raise _too_large(max_bytes)
+                receive = _bound(receive, max_bytes)
         except Refusal as problem:
             to_login = problem.status_code == 401 and path == "/" and request.method == "GET"
             await (_login(request) if to_login else refusal(problem))(scope, receive, send)
@@ -117,41 +117,43 @@ class Guard:
         """
         path, headers = request.scope["path"], request.headers
         address = request.client.host if request.client else ""
-        who = address
+        client = address
         if self.users is not None:
             if path == LOGIN:  # tries are counted there
                 return address
             name = self.users.who(request.cookies.get(SESSION, "")[:100])
             if not name:
                 raise Refusal(401, "You are not signed in, or no longer: load the page again and sign in.")
-            who = request.scope[OWNER] = f"user:{name}"  # a colon: no browser's id can be that
+            client = request.scope[OWNER] = f"user:{name}"  # a colon: no browser's id can be that
         elif not self.rules.is_shared:
-            who = browser_id(headers.get("cookie")) or address
+            client = browser_id(headers.get("cookie")) or address
         elif not browser_id(headers.get("cookie")):
             request.scope[OWNER] = f"{NOBODY}{secrets.token_hex(16)}"
-        if writes and path != LOGOUT and (wait := self.asks.take(who)):
+        if writes and path != LOGOUT and (wait := self.asks.take(client)):
             text = f"More than {self.asks.most} requests came from you in a minute: wait {span(wait)} and try again."
             raise Refusal(429, text, wait)
-        if writes and path == UPLOAD and (wait := self.uploads.take(who)):
+        if writes and path == UPLOAD and (wait := self.uploads.take(client)):
             text = f"You sent {self.uploads.most} files within a minute, which is the most: wait {span(wait)}."
             raise Refusal(429, text, wait)
         kind = headers.get("content-type", "").partition(";")[0].strip()
         if writes and path.startswith("/api/") and kind != "application/json":  # another site's form cannot send that
             raise Refusal(422, "What is asked is sent as JSON.")
-        return who
+        return client
 
     def _with_headers(self, send: Send, request: Request) -> Send:
-        locked = self.users is not None and request.scope["path"] == LOGIN
+        is_login = self.users is not None and request.scope["path"] == LOGIN
         policy = POLICY + "".join(f" {origin}" for origin in self.hosts.framed_by)
-        wanted = HEADERS | {"content-security-policy": LOCKED if locked else policy}
-        wanted |= STRICT if self.rules.is_shared else {}
+        extra_headers = HEADERS | {"content-security-policy": LOCKED if is_login else policy}
+        extra_headers |= STRICT if self.rules.is_shared else {}
         named_by_content = request.scope["path"].startswith("/assets/") and request.method == "GET"  # Gradio's scripts
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [one for one in message.get("headers", ()) if not one[0].lower().startswith(CORS)]
+                message["headers"] = [
+                    header for header in message.get("headers", ()) if not header[0].lower().startswith(CORS)
+                ]
                 headers = MutableHeaders(scope=message)
-                headers.update(wanted)
+                headers.update(extra_headers)
                 if named_by_content and message["status"] == 200:
                     headers["cache-control"] = "public, max-age=31536000, immutable"
             await send(message)
@@ -178,8 +180,8 @@ class Guard:
             headers = MutableHeaders(scope=start)
             headers["cache-control"], headers["content-length"] = "no-cache", str(len(whole))
             if self.users is None and not browser_id(request.headers.get("cookie")):
-                framed = bool(self.hosts.framed_by)
-                headers.append("set-cookie", cookie(COOKIE, secrets.token_hex(16), 31536000, framed=framed))
+                in_frame = bool(self.hosts.framed_by)
+                headers.append("set-cookie", cookie(COOKIE, secrets.token_hex(16), 31536000, in_frame=in_frame))
             await send(start)
             await send({"type": "http.response.body", "body": whole})
 
@@ -199,7 +201,7 @@ def _response(problem: Refusal, request: Request) -> Response:
     return refusal(problem)
 
 
-def _bound(receive: Receive, most: int) -> Receive:
+def _bound(receive: Receive, max_bytes: int) -> Receive:
     """A body of unknown length, cut off where it grows too large."""
     size = 0
 
@@ -207,16 +209,16 @@ def _bound(receive: Receive, most: int) -> Receive:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > most:
-            raise _too_large(most)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
         return message
 
     return count
 
 
-def _too_large(most: int) -> Refusal:
-    shown = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
-    return Refusal(413, f"More than {shown} were sent, and no more are taken here: send less.")
+def _too_large(max_bytes: int) -> Refusal:
+    size_text = f"{max_bytes >> 20} MiB" if max_bytes >> 20 else f"{max_bytes >> 10} KiB"
+    return Refusal(413, f"More than {size_text} were sent, and no more are taken here: send less.")
 
 
 def span(seconds: float) -> str:

@@ -45,15 +45,16 @@ evil.com if that is its name.
     framed_by: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, host: str, allowed: Sequence[str] = ()) -> Hosts:
-        """The names of a server that listens on ``host``, and those it is ``allowed`` besides. On all addresses of a
-        machine these are the machine's name and that of a Hugging Face Space, too. Raises ValueError with one sentence.
+    def of(cls, host: str, extra_hosts: Sequence[str] = ()) -> Hosts:
+        """The names of a server that listens on ``host``, and those it is ``extra_hosts`` besides. On all addresses of
+        a machine these are the machine's name and that of a Hugging Face Space, too. Raises ValueError with one
+        sentence.
         """
         everywhere = host in ALL_ADDRESSES
-        names, space = [*LOOPBACK, *map(_name, allowed)], os.environ.get("SPACE_HOST", "").lower()
+        names, space = [*LOOPBACK, *map(_name, extra_hosts)], os.environ.get("SPACE_HOST", "").lower()
         if everywhere:
-            mine = socket.gethostname().lower()
-            names += [name for name in (mine, f"{mine}.local", space) if name]
+            host_name = socket.gethostname().lower()
+            names += [name for name in (host_name, f"{host_name}.local", space) if name]
         else:
             names.append(f"[{host.lower()}]" if ":" in host else host.lower())
         return cls(tuple(dict.fromkeys(names)), everywhere, (HUB,) if everywhere and space else ())
@@ -62,19 +63,20 @@ evil.com if that is its name.
         """Why a request is not for this server, in a sentence; "" where it is. What a proxy says the host was
         (X-Forwarded-Host) counts as much: Gradio makes addresses of it.
         """
-        given = headers.getlist("host")
-        if len(given) != 1:
-            return f"A request names one host, and this names {len(given)}: send one Host header."
-        given += [one.strip() for text in headers.getlist("x-forwarded-host") for one in text.split(",")]
-        for text in given:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
+            return f"A request names one host, and this names {len(hosts)}: send one Host header."
+        hosts += [host.strip() for text in headers.getlist("x-forwarded-host") for host in text.split(",")]
+        for text in hosts:
             if not (parts := HOST.fullmatch(text.lower())):
                 return "What was sent as the Host is none: it is a name or an address, with a port or without."
             if not self._answers(name := parts[1]):
                 *first, last = (*self.names, "any IP address") if self.addresses else self.names
-                known = f"{', '.join(first)} and {last}"
-                shown = name if len(name) <= MOST_NAME else f"{name[:MOST_NAME]} …"
+                known_hosts = f"{', '.join(first)} and {last}"
+                host_text = name if len(name) <= MOST_NAME else f"{name[:MOST_NAME]} …"
                 return (
-                    f"This server answers to {known}, and was asked for “{shown}”: start it with --allow-host {shown} "
+                    f"This server answers to {known_hosts}, and was asked for “{host_text}”: start it with "
+                    f"--allow-host {host_text} "
                     "if that is its name."
                 )
         return ""
@@ -101,10 +103,12 @@ def _is_origin_of(origin: str, host: str, scheme: str) -> bool:
     >>> _is_origin_of("https://a.org", "a.org:443", "http"), _is_origin_of("http://a.org", "a.org", "https")
     (True, False)
     """
-    theirs, _, place = origin.lower().partition("://")
-    if theirs not in PORTS or (scheme == "https" and theirs == "http"):  # TLS may end at a proxy that does not say so
+    origin_scheme, _, place = origin.lower().partition("://")
+    if origin_scheme not in PORTS or (
+        scheme == "https" and origin_scheme == "http"
+    ):  # TLS may end at a proxy that does not say so
         return False
-    return place.removesuffix(f":{PORTS[theirs]}") == host.removesuffix(f":{PORTS[theirs]}")
+    return place.removesuffix(f":{PORTS[origin_scheme]}") == host.removesuffix(f":{PORTS[origin_scheme]}")
 
 
 def _is_address(name: str) -> bool:
@@ -115,16 +119,16 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _name(given: str) -> str:
+def _name(host: str) -> str:
     """A name as requests give it. Raises ValueError where it is none."""
-    if given == ANY:
+    if host == ANY:
         return ANY
-    name = given.strip().lower()
+    name = host.strip().lower()
     name = f"[{name}]" if ":" in name and _is_address(name) else name
     parts = HOST.fullmatch(name)
     if parts is None or parts[2]:
         raise ValueError(
-            f"--allow-host {given[:80]!r} is no host: give a name or an address alone, such as specviz.example.org, "
+            f"--allow-host {host[:80]!r} is no host: give a name or an address alone, such as specviz.example.org, "
             "or “*” for any"
         )
     return name

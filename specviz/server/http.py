@@ -50,11 +50,11 @@ def user_of(request: Request) -> str:
     return name if kind == "user" else ""
 
 
-def cookie(name: str, value: str, max_age: int, *, secure: bool = False, framed: bool = False) -> str:
-    """A Set-Cookie header that no script can read and other sites' requests do not carry; ``framed``: a page in another
-    site's frame has one of its own there.
+def cookie(name: str, value: str, max_age: int, *, secure: bool = False, in_frame: bool = False) -> str:
+    """A Set-Cookie header that no script can read and other sites' requests do not carry; ``in_frame``: a page in
+    another site's frame has one of its own there.
     """
-    sites = "None; Secure; Partitioned" if framed else f"Lax{'; Secure' if secure else ''}"
+    sites = "None; Secure; Partitioned" if in_frame else f"Lax{'; Secure' if secure else ''}"
     return f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite={sites}"
 
 

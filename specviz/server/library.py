@@ -256,18 +256,18 @@ class Library:
     def about(self, key: str) -> dict[str, Any]:
         """Facts kept beside a run: owner, title, tags, keep; empty where nothing is."""
         if key not in self._about:
-            kept: Any = None
+            facts: Any = None
             path = self.folder / f"{key}{ABOUT}"
             with contextlib.suppress(OSError, ValueError, RecursionError):
-                kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-            self._about[key] = kept if isinstance(kept, dict) else {}
+                facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+            self._about[key] = facts if isinstance(facts, dict) else {}
         return self._about[key]
 
     def describe(self, key: str, **about: Any) -> None:
         """Change what is kept beside a run."""
         with self._change:
-            changed = {**self.about(key), **about}
-            self._about[key] = changed
+            description = {**self.about(key), **about}
+            self._about[key] = description
         try:
             self._write_about(key)
         except OSError as error:
@@ -289,15 +289,15 @@ class Library:
     def trim(self) -> None:
         """Remove files beyond the limits, the least recently used first; this server's own runs are the newest."""
         memory = self._memory
-        used, share = ({}, FAIR_SHARE) if memory is None else (memory.ages(), memory.fair_share)
+        use_times, share = ({}, FAIR_SHARE) if memory is None else (memory.ages(), memory.fair_share)
         with self._change:
             files = [(path.stem, about.st_size) for path, about in self._stats(SUFFIX)]
-            files.sort(key=lambda file: (used.get(file[0], -1), self._finished.get(file[0], -1)))
+            files.sort(key=lambda file: (use_times.get(file[0], -1), self._finished.get(file[0], -1)))
             self._finished = {key: self._finished[key] for key, _ in files if key in self._finished}
-            kept = [size for key, size in files if self.about(key).get("keep")]
+            kept_sizes = [size for key, size in files if self.about(key).get("keep")]
             loose = [(key, str(self.about(key).get("owner", "")), size) for key, size in files]
             loose = [item for item in loose if not self.about(item[0]).get("keep")]
-            count, size = max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))
+            count, size = max(1, self.max_count - len(kept_sizes)), max(1, self.max_bytes - sum(kept_sizes))
             for key in surplus(loose, count, size, share):
                 try:
                     self.remove(key)

@@ -59,12 +59,12 @@ PUBLIC = Rules(public=True, runs=20, waiting=6, prompt=40_000, new_tokens=1024, 
 
 
 def rules_for(
-    *, public: bool, accounts: bool, changed: Mapping[str, str] | None = None, pickers: Sequence[str] = ()
+    *, public: bool, accounts: bool, overrides: Mapping[str, str] | None = None, pickers: Sequence[str] = ()
 ) -> Rules:
-    """A server's rules; ``changed``: numbers as typed; ``pickers``: who may choose the model. Raises ValueError."""
+    """A server's rules; ``overrides``: numbers as typed; ``pickers``: who may choose the model. Raises ValueError."""
     start = replace(PUBLIC, accounts=accounts) if public else SHARED if accounts else Rules()
     numbers: dict[str, int] = {}
-    for name, text in (changed or {}).items():
+    for name, text in (overrides or {}).items():
         if name not in NUMBERS:
             raise ValueError(f"there is no limit {name[:40]!r}: choose one of {', '.join(NUMBERS)}")
         numbers[name] = NUMBERS[name].check(text)
@@ -88,8 +88,8 @@ class Window:
     [0.0, 0.0, 58.0, 0.0]
     """
 
-    def __init__(self, most: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most, self.seconds, self._clock = most, seconds, clock
+    def __init__(self, limit: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most, self.seconds, self._clock = limit, seconds, clock
         self._taken: LRUCache[str, deque[float]] = LRUCache(MAX_KEYS)
         self._lock = threading.Lock()
 
@@ -97,10 +97,10 @@ class Window:
         """0 where there is room (and one is taken), else the seconds until there is."""
         if not self.most:
             return 0.0
-        now = self._clock()
+        current_time = self._clock()
         with self._lock:
             times = self._taken.setdefault(key, deque(maxlen=self.most))
-            if len(times) == self.most and times[0] > now - self.seconds:
-                return times[0] + self.seconds - now
-            times.append(now)  # in place of the oldest, where there are as many
+            if len(times) == self.most and times[0] > current_time - self.seconds:
+                return times[0] + self.seconds - current_time
+            times.append(current_time)  # in place of the oldest, where there are as many
         return 0.0

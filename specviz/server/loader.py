@@ -62,11 +62,11 @@ class Loader:
 
     def __init__(
         self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "", model: str = "",
-        weights: str = "fp32", other: Callable[[str], Any] | None = None,
+        weights: str = "fp32", open_other: Callable[[str], Any] | None = None,
         pick: Callable[[str, str, Tell], Any] | None = None,
     ) -> None:  # fmt: skip
         self.name, self.model, self.weights, self.pick = name, model, weights, pick
-        self._other, self._others = other, dict[str, Any]()
+        self._other, self._others = open_other, dict[str, Any]()
         self._opening = threading.Lock()  # the models of recorded runs
         self._reading = threading.Lock()  # weights, one model at a time: transformers has states that threads share
         self.target: Any = None
@@ -101,8 +101,8 @@ class Loader:
             if not isinstance(problem, ValueError | OSError):
                 log.exception("the model could not be loaded")
             self.state = "failed"
-            another = "choose" if self.pick is not None else "restart with --model to use"
-            self.text = f"{_why(problem)} Recorded runs still open; {another} another model."
+            verb = "choose" if self.pick is not None else "restart with --model to use"
+            self.text = f"{_why(problem)} Recorded runs still open; {verb} another model."
         else:
             self._ready(began)
         self._load = None
@@ -124,7 +124,7 @@ class Loader:
     # --- another model in its place ---
 
     def choose(
-        self, model: str, name: str, who: str = "", check: Callable[[], None] = lambda: None, weights: str = "",
+        self, model: str, name: str, user: str = "", check: Callable[[], None] = lambda: None, weights: str = "",
     ) -> Future[None]:  # fmt: skip
         """Load a model in the background; the one in use stays until the new one is ready, and stays where that fails.
         ``weights`` ("": those in use) are what it is opened on.
@@ -133,7 +133,7 @@ class Loader:
         raises the same. Choosing the model that is in use, or is being loaded, changes nothing. Raises Taken while
         another one is loaded.
         """
-        checked: Future[None] = Future()
+        check_future: Future[None] = Future()
         weights = weights or self.weights
         with self._choice:
             if self.pick is None:
@@ -146,17 +146,17 @@ class Loader:
             self.refused = None
             in_use = self.state == "ready" and (model, weights) == (self.model, self.weights)
             if self.coming is not None or in_use:
-                checked.set_result(None)
-                return checked
-            self.coming = coming = Coming(model, weights, name, who, f"Looking at {name}")
+                check_future.set_result(None)
+                return check_future
+            self.coming = coming = Coming(model, weights, name, user, f"Looking at {name}")
         threading.Thread(
-            target=self._exchange, args=(coming, check, checked), name="load another model", daemon=True
+            target=self._exchange, args=(coming, check, check_future), name="load another model", daemon=True
         ).start()
-        return checked
+        return check_future
 
-    def _exchange(self, coming: Coming, check: Callable[[], None], checked: Future[None]) -> None:
+    def _exchange(self, coming: Coming, check: Callable[[], None], check_future: Future[None]) -> None:
         began = time.perf_counter()
-        target = self._open(coming, check, checked)
+        target = self._open(coming, check, check_future)
         if target is None:
             collect()  # what was read of it
             return
@@ -171,7 +171,7 @@ class Loader:
         if old is not None:
             give_back(old)
 
-    def _open(self, coming: Coming, check: Callable[[], None], checked: Future[None]) -> Any:
+    def _open(self, coming: Coming, check: Callable[[], None], check_future: Future[None]) -> Any:
         """The model that was chosen; None where it cannot be loaded, whatever the reason: ``refused`` says it."""
         assert self.pick is not None
 
@@ -180,7 +180,7 @@ class Loader:
 
         try:
             self._make_room(check)
-            checked.set_result(None)
+            check_future.set_result(None)
             coming.text = f"Loading {coming.name}"
             with self._reading:
                 return self.pick(coming.model, coming.weights, tell)
@@ -189,8 +189,8 @@ class Loader:
                 log.exception("%s could not be loaded", coming.model)
             self.refused = {"model": coming.model, "text": _why(problem)}
             self.coming = None
-            if not checked.done():
-                checked.set_exception(problem)
+            if not check_future.done():
+                check_future.set_exception(problem)
             return None
 
     def _make_room(self, check: Callable[[], None]) -> None:
@@ -209,22 +209,22 @@ class Loader:
 
     def model_of(self, run: RunRecord) -> Any:
         """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
-        loaded, key = self.target, recorded_key(run)
-        if loaded is None or self._other is None or key in ("", loaded.key):
-            return loaded
+        loaded_model, key = self.target, recorded_key(run)
+        if loaded_model is None or self._other is None or key in ("", loaded_model.key):
+            return loaded_model
         with self._opening:
             if key in self._others:
                 return self._others[key]
             try:
                 with self._reading:
-                    opened = self._other(key)
+                    other_model = self._other(key)
             except (ValueError, OSError) as problem:
                 log.warning("the model of a recorded run cannot be opened: %s", problem)
-                opened = None
-            if opened is None or loaded is not self.target:  # exchanged meanwhile: nothing of before stays
-                return opened or loaded
-            self._others = {**dict(list(self._others.items())[1 - MOST_OTHERS :]), key: opened}
-            return opened
+                other_model = None
+            if other_model is None or loaded_model is not self.target:  # exchanged meanwhile: nothing of before stays
+                return other_model or loaded_model
+            self._others = {**dict(list(self._others.items())[1 - MOST_OTHERS :]), key: other_model}
+            return other_model
 
     def beside(self, run: RunRecord) -> bool:
         """True where the model that a recorded run was made with is open beside the one in use."""
@@ -232,7 +232,7 @@ class Loader:
 
     def is_open(self, target: Any) -> bool:
         """True for the model in use, and for those kept open beside it."""
-        return target is self.target or any(target is other for other in self._others.values())
+        return target is self.target or any(target is other_target for other_target in self._others.values())
 
     def info(self) -> dict[str, Any]:
         """Facts for the page's pill; ``coming`` is the model that is being loaded in place of this one."""
@@ -248,13 +248,13 @@ def give_back(old: weakref.ref[Any]) -> None:
 
     Runs that wait or go on keep it until they are over.
     """
-    pause, most = LOOK_S
+    pause, longest_pause = LOOK_S
     while True:
         collect()
         if old() is None:
             return
         time.sleep(pause)
-        pause = min(most, 2 * pause)
+        pause = min(longest_pause, 2 * pause)
 
 
 def collect() -> None:
@@ -283,9 +283,9 @@ def describe(info: Mapping[str, Any]) -> str:
     dtype, source = precision_of(info) if "dtype" in info else "", info.get("dequantised")
     if source:
         counts = dict(source["types"])
-        ordered = sorted(counts, key=counts.__getitem__, reverse=True)
-        quantised = [kind for kind in ordered if kind != "F32"] or ordered
-        dtype = f"{dtype}, dequantised from {', '.join(quantised)}"
+        kinds = sorted(counts, key=counts.__getitem__, reverse=True)
+        quantised_kinds = [kind for kind in kinds if kind != "F32"] or kinds
+        dtype = f"{dtype}, dequantised from {', '.join(quantised_kinds)}"
     return " · ".join(str(part) for part in (info.get("name"), size, dtype, info.get("device")) if part)
 
 

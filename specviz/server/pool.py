@@ -42,30 +42,30 @@ class Pool(Supervisor):
     def is_open(self, name: str) -> bool:
         return self.seats[name].is_open
 
-    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> RemoteRun:
+    def run(self, arguments: Mapping[str, Any], owner: str, cancel: threading.Event) -> RemoteRun:
         """Begin a run on this thread's backend. Raises NotBegun where that is lost before it began."""
         name = SEAT.get()
         try:
-            return _OnBackend(self.ask(name, {"run": asked, "owner": owner}, cancel), name)
-        except BackendLost as gone:
-            raise NotBegun(str(gone)) from None
+            return _OnBackend(self.ask(name, {"run": arguments, "owner": owner}, cancel), name)
+        except BackendLost as loss:
+            raise NotBegun(str(loss)) from None
 
-    def work(self, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def work(self, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function of a module by this thread's backend. Raises UserError where that is lost."""
-        return self._one(SEAT.get(), {"work": name_of(work), "asked": asked})
+        return self._one(SEAT.get(), {"work": name_of(work), "asked": question})
 
-    def at_once(self, name: str, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def at_once(self, name: str, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function that only looks at a backend's state, also while a run goes on there."""
-        return self._one(name, {"work": name_of(work), "asked": asked, AT_ONCE: True})
+        return self._one(name, {"work": name_of(work), "asked": question, AT_ONCE: True})
 
     def _one(self, name: str, question: Mapping[str, Any]) -> dict[str, Any]:
         cancel = threading.Event()
         ask = self.seats[name].backend.ask
-        told = ask(question, cancel) if AT_ONCE in question else self.ask(name, question, cancel)
+        answers = ask(question, cancel) if AT_ONCE in question else self.ask(name, question, cancel)
         try:
-            return dict(list(told)[-1])
-        except BackendLost as gone:
-            raise UserError(f"{name} was lost: {gone}. It is started again; ask again") from None
+            return dict(list(answers)[-1])
+        except BackendLost as loss:
+            raise UserError(f"{name} was lost: {loss}. It is started again; ask again") from None
 
     # --- where state is ---
 
@@ -96,16 +96,16 @@ class Pool(Supervisor):
 class _OnBackend(RemoteRun):
     """A run on a backend. Raises UserError where that is lost, with what became of its steps."""
 
-    def __init__(self, told: Iterator[Mapping[str, Any]], name: str) -> None:
-        super().__init__(told)
+    def __init__(self, messages: Iterator[Mapping[str, Any]], name: str) -> None:
+        super().__init__(messages)
         self._name = self.trace.run["backend"] = name
 
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
         try:
             yield from super().__iter__()
-        except BackendLost as gone:
+        except BackendLost as loss:
             steps = self.trace.rows("steps")
-            raise UserError(lost_in_mid_run(self._name, str(gone), steps)) from None
+            raise UserError(lost_in_mid_run(self._name, str(loss), steps)) from None
 
 
 def lost_in_mid_run(name: str, reason: str, steps: int) -> str:
@@ -113,7 +113,7 @@ def lost_in_mid_run(name: str, reason: str, steps: int) -> str:
     >>> lost_in_mid_run("backend 2", "its process ended (exit code 1)", 1)
     'backend 2 was lost: its process ended (exit code 1). The step it had finished is kept; run this again'
     """
-    kept = "No step was done"
+    remark = "No step was done"
     if steps:
-        kept = "The step it had finished is kept" if steps == 1 else f"The {steps:,} steps it had finished are kept"
-    return f"{name} was lost: {reason}. {kept}; run this again"
+        remark = "The step it had finished is kept" if steps == 1 else f"The {steps:,} steps it had finished are kept"
+    return f"{name} was lost: {reason}. {remark}; run this again"

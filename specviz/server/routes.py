@@ -76,11 +76,11 @@ def add(app: FastAPI, desk: Desk) -> None:
             over = f"data: {json.dumps(last_event)}\n\n"
             return Response(over, media_type="text/event-stream", headers={"cache-control": "no-store"})
         last = request.headers.get("last-event-id", "")
-        seen = int(last) if last.isdecimal() and len(last) < 12 else after
+        start_sequence = int(last) if last.isdecimal() and len(last) < 12 else after
 
         async def events() -> AsyncIterator[str]:
             yield "retry: 1000\n\n"
-            async with contextlib.aclosing(job.feed.watch(seen)) as feed:
+            async with contextlib.aclosing(job.feed.watch(start_sequence)) as feed:
                 async for text in feed:
                     yield ": still here\n\n" if text is None else f"id: {json.loads(text)['seq']}\ndata: {text}\n\n"
 
@@ -108,15 +108,19 @@ def add_page(app: FastAPI, service: Service) -> None:
                 folder, _, action = address.rpartition("/")
                 actions.setdefault(folder, []).append(action)
     for folder, names in actions.items():
-        listed = " and ".join(", ".join(names).rsplit(", ", 1))
-        app.add_api_route(f"{folder}/{{what}}", _no_other(f"{service.cannot} {{}}: it can {listed}."), methods=["POST"])
+        name_list = " and ".join(", ".join(names).rsplit(", ", 1))
+        app.add_api_route(
+            f"{folder}/{{what}}", _no_other(f"{service.cannot} {{}}: it can {name_list}."), methods=["POST"]
+        )
 
 
 def _answer(work: Callable[..., Any]) -> Callable[..., Response]:
     @wraps(work)
-    def route(*sent: Any, **named: Any) -> Response:
-        made = work(*sent, **named)
-        return made if isinstance(made, Response) else answer(made if isinstance(made, dict) else {"done": made})
+    def route(*args: Any, **keywords: Any) -> Response:
+        result = work(*args, **keywords)
+        return (
+            result if isinstance(result, Response) else answer(result if isinstance(result, dict) else {"done": result})
+        )
 
     return route
 

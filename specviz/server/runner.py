@@ -90,8 +90,8 @@ class Runner:
         self, build: Build, *, title: str = "", owner: str = "", session: str = "", device: str = "cpu", seat: str = ""
     ) -> Job:
         """Queue a run. Raises QueueFull with a sentence: the queue is full, or its owner has had enough for now."""
-        who = caller.get() or owner
-        job = Job(new_id(), title, build, owner, session, who, seat)
+        requester = caller.get() or owner
+        job = Job(new_id(), title, build, owner, session, requester, seat)
         with self._change:
             if self._closing:
                 raise QueueFull("The server is going down.")
@@ -100,7 +100,7 @@ class Runner:
                 raise QueueFull(
                     f"{len(line)} runs are waiting already, which is the most this server takes: try again later."
                 )
-            self._admit(who)
+            self._admit(requester)
             line.append(job)
             self._jobs[job.id] = job
             self._start_worker(device)
@@ -117,14 +117,14 @@ class Runner:
             self.cancel(job)
             raise
 
-    def _admit(self, who: str) -> None:
-        mine = sum(j.who == who for j in self._jobs.values()) if who else 0
-        if mine >= self.rules.waiting:
+    def _admit(self, requester: str) -> None:
+        job_count = sum(j.who == requester for j in self._jobs.values()) if requester else 0
+        if job_count >= self.rules.waiting:
             raise QueueFull(
-                f"{mine} of your runs wait or go on, and {self.rules.waiting} may at a time: "
+                f"{job_count} of your runs wait or go on, and {self.rules.waiting} may at a time: "
                 "wait until one is over, or stop one."
             )
-        if wait := self._rate.take(who):
+        if wait := self._rate.take(requester):
             raise QueueFull(
                 f"You started {self.rules.runs} runs within a minute, which is the most: wait {max(1, round(wait))} s "
                 "and try again.",
@@ -238,22 +238,25 @@ class Runner:
             job.finished.wait(max(0.0, end - time.monotonic()))
 
     def _tell_positions(self, device: str) -> None:
-        busy = [(now := self._now.get(seat)) is not None and now.state == "running" for seat in self._seats(device)]
-        ahead = int(all(busy))
+        busy = [
+            (current_job := self._now.get(seat)) is not None and current_job.state == "running"
+            for seat in self._seats(device)
+        ]
+        runs_ahead = int(all(busy))
         for job in self._waiting.get(device, ()):
-            if job.ahead != ahead:
-                job.ahead = ahead
-                job.feed.publish({"state": "queued", "ahead": ahead})
-            ahead += 1
+            if job.ahead != runs_ahead:
+                job.ahead = runs_ahead
+                job.feed.publish({"state": "queued", "ahead": runs_ahead})
+            runs_ahead += 1
 
     def _look_again(self) -> None:
         """A backend was lost: its thread opens it again, and what had to be done there may be done anywhere."""
         pool = self.pool
         assert pool is not None
         with self._change:
-            for one in (*self._waiting.get(LINE, ()), *self._other_work.get(LINE, ())):
-                if one.seat and not pool.is_open(one.seat):
-                    one.seat = ""
+            for item in (*self._waiting.get(LINE, ()), *self._other_work.get(LINE, ())):
+                if item.seat and not pool.is_open(item.seat):
+                    item.seat = ""
             self._change.notify_all()
 
     def _nobody(self, device: str) -> None:
@@ -262,13 +265,13 @@ class Runner:
             reason = self.pool.reason if self.pool is not None else ""
             if not reason or self._closing:
                 return
-            jobs, others = list(self._waiting[device]), list(self._other_work[device])
+            jobs, tasks = list(self._waiting[device]), list(self._other_work[device])
             self._waiting[device].clear()
             self._other_work[device].clear()
             for job in jobs:
                 self._end_unstarted(job, "error", reason)
-        for other in others:
-            other.future.set_exception(UserError(reason))
+        for task in tasks:
+            task.future.set_exception(UserError(reason))
 
     def _end_unstarted(self, job: Job, stop: str = "cancelled", error: str = "Cancelled before it started.") -> None:
         job.state, job.build = "done", _over
@@ -295,29 +298,29 @@ class Runner:
         """
         line, other_work, pool = self._waiting[device], self._other_work[device], self.pool if device == LINE else None
         with self._change:
-            while not ((job := _first(line, seat)) or (other := _first(other_work, seat)) or self._closing):
+            while not ((job := _first(line, seat)) or (task := _first(other_work, seat)) or self._closing):
                 if pool is not None and not pool.is_open(seat):
                     return True
                 self._change.wait()
             if self._closing:
-                for one in other_work:
-                    one.future.cancel()
+                for pending_task in other_work:
+                    pending_task.future.cancel()
                 return False
             if job is not None:
-                other = None
+                task = None
                 line.remove(job)
                 self._now[seat] = job
                 job.state = "running"
                 self._tell_positions(device)
             else:
-                assert other is not None
-                other_work.remove(other)
+                assert task is not None
+                other_work.remove(task)
                 self._others += 1
-        if other is not None:
+        if task is not None:
             try:
-                other.future.set_result(other.work())
+                task.future.set_result(task.work())
             except BaseException as problem:  # it belongs to whoever waits for the result
-                other.future.set_exception(problem)
+                task.future.set_exception(problem)
             finally:
                 with self._change:
                     self._others -= 1
@@ -389,15 +392,15 @@ class Runner:
         trace.run["complete"] = True
         trace.run.setdefault("stop", "")
         self.store.put(trace, owner=job.owner)
-        unsaved = ""
+        save_problem = ""
         if self.library is not None:
             self.library.finish(trace, journal)
-            unsaved = "" if job.id in self.library else self.library.problem
+            save_problem = "" if job.id in self.library else self.library.problem
         with self._change:
             job.state = "done"
             self._jobs.pop(job.id, None)
         job.error = str(trace.run.get("error") or "")
-        event = {"done": True, "stop": trace.run["stop"], "error": job.error, "started": True, "unsaved": unsaved}
+        event = {"done": True, "stop": trace.run["stop"], "error": job.error, "started": True, "unsaved": save_problem}
         job.feed.publish(event, last=True)
         job.finished.set()
 
@@ -421,7 +424,7 @@ Waits = TypeVar("Waits", Job, _Other)
 
 def _first(line: deque[Waits], seat: str) -> Waits | None:
     """The first of a line that a backend (or a device) may do."""
-    return next((one for one in line if one.seat in ("", seat)), None)
+    return next((item for item in line if item.seat in ("", seat)), None)
 
 
 def _in_context(work: Callable[[], Any]) -> Callable[[], Any]:

@@ -16,17 +16,19 @@ def import_runs(data: bytes, problem: Exception) -> list[Any]:
     from decoders.importers import ImportFault, NotALog, open_log
 
     try:
-        opened = open_log(data)
+        log = open_log(data)
     except NotALog:
         raise Refusal("file", sentence(problem)) from None
     except ImportFault as fault:
         raise Refusal("file", sentence(fault)) from None
-    if not opened.traces:
-        values = "; ".join(f"{name}: {value}" for name, value in opened.numbers[0].values.items())
-        told = f"{opened.title} gives numbers of many requests, which are no run. {opened.numbers[0].title}: {values}"
-        raise Refusal("file", f"{told[:900]}. Acceptance, on the page Runs, makes a set of it: add the file there.")
-    if len(opened.traces) > MOST_REQUESTS:
-        opened.notes.append(f"the first {MOST_REQUESTS} of {len(opened.traces)} requests in this file were opened")
-    if "imported" in (run := opened.traces[0].run):
-        run["imported"]["notes"] += opened.notes
-    return opened.traces[:MOST_REQUESTS]
+    if not log.traces:
+        values = "; ".join(f"{name}: {value}" for name, value in log.numbers[0].values.items())
+        explanation = f"{log.title} gives numbers of many requests, which are no run. {log.numbers[0].title}: {values}"
+        raise Refusal(
+            "file", f"{explanation[:900]}. Acceptance, on the page Runs, makes a set of it: add the file there."
+        )
+    if len(log.traces) > MOST_REQUESTS:
+        log.notes.append(f"the first {MOST_REQUESTS} of {len(log.traces)} requests in this file were opened")
+    if "imported" in (run := log.traces[0].run):
+        run["imported"]["notes"] += log.notes
+    return log.traces[:MOST_REQUESTS]

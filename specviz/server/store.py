@@ -106,20 +106,20 @@ def surplus(
     >>> surplus([("a", "ann", 1), ("b", "bob", 1), ("c", "bob", 1)], 2, 100, share=1)
     ['a']
     """
-    left = [(key, NOBODY if owner.startswith(NOBODY) else owner, count) for key, owner, count in items]
-    gone: list[str] = []
-    size = sum(item[2] for item in left)
-    while len(left) > 1 and (len(left) > max_count or size > max_bytes):
+    entries = [(key, NOBODY if owner.startswith(NOBODY) else owner, count) for key, owner, count in items]
+    removed_keys: list[str] = []
+    size = sum(item[2] for item in entries)
+    while len(entries) > 1 and (len(entries) > max_count or size > max_bytes):
         weight: dict[str, int] = {}
-        for _, owner, count in left:
-            weight[owner] = weight.get(owner, 0) + (1 if len(left) > max_count else count)
-        most = max(weight.values())
-        heavy = most > share * (max_count if len(left) > max_count else max_bytes)
-        place = next((k for k, item in enumerate(left[:-1]) if heavy and weight[item[1]] == most), 0)
-        key, _, count = left.pop(place)
-        gone.append(key)
+        for _, owner, count in entries:
+            weight[owner] = weight.get(owner, 0) + (1 if len(entries) > max_count else count)
+        max_weight = max(weight.values())
+        heavy = max_weight > share * (max_count if len(entries) > max_count else max_bytes)
+        place = next((k for k, item in enumerate(entries[:-1]) if heavy and weight[item[1]] == max_weight), 0)
+        key, _, count = entries.pop(place)
+        removed_keys.append(key)
         size -= count
-    return gone
+    return removed_keys
 
 
 @dataclass(slots=True)
@@ -190,8 +190,8 @@ class TraceStore:
     def _trim(self) -> None:
         loose = [(e.id, e.owner, len(e.blob)) for e in self._entries.values() if not e.is_pinned]
         loose[:-1] = sorted(loose[:-1], key=lambda item: item[0] in self.unsaved)
-        kept = [len(e.blob) for e in self._entries.values() if e.keep]
-        count, size = max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))
+        kept_sizes = [len(e.blob) for e in self._entries.values() if e.keep]
+        count, size = max(1, self.max_count - len(kept_sizes)), max(1, self.max_bytes - sum(kept_sizes))
         for key in surplus(loose, count, size, self.fair_share):
             del self._entries[key]
 
@@ -204,12 +204,12 @@ class TraceStore:
         self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None
     ) -> Entry:
         """Another title, other tags, kept or not. Raises UnknownTrace, and UserError where too much would be kept."""
-        before = self.entry(key)
-        if before is None:
+        old_entry = self.entry(key)
+        if old_entry is None:
             raise UnknownTrace(key)
         blob = None
-        if title is not None and title != before.summary["title"]:
-            trace = unpack(before.blob)
+        if title is not None and title != old_entry.summary["title"]:
+            trace = unpack(old_entry.blob)
             trace.run["title"] = title
             blob = pack(payload(trace))
         with self._lock:
@@ -217,13 +217,14 @@ class TraceStore:
             if entry is None:
                 raise UnknownTrace(key)
             if keep and not entry.keep:
-                kept = [e for e in self._entries.values() if e.keep]
-                mine = [e for e in kept if e.owner == entry.owner]
-                for some, share in ((kept, 0.5), (mine, self.own_share)):
-                    size = sum(len(e.blob) for e in some) + len(entry.blob)
-                    if len(some) + 1 > share * self.max_count or size > share * self.max_bytes:
+                kept_entries = [e for e in self._entries.values() if e.keep]
+                own_entries = [e for e in kept_entries if e.owner == entry.owner]
+                for group, share in ((kept_entries, 0.5), (own_entries, self.own_share)):
+                    size = sum(len(e.blob) for e in group) + len(entry.blob)
+                    if len(group) + 1 > share * self.max_count or size > share * self.max_bytes:
                         raise UserError(
-                            f"{len(some)} runs {'of yours ' if some is mine else ''}are kept already, and no more than "
+                            f"{len(group)} runs {'of yours ' if group is own_entries else ''}are kept already, and no "
+                            "more than "
                             f"{100 * share:.0f} % of the room here may be: let go of one first"
                         )
             if keep is not None:
@@ -274,8 +275,10 @@ class TraceStore:
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """The lists that ``owner`` may see: by kind; the gallery in its order, the others the newest first."""
         with self._lock:
-            seen = [e for e in self._entries.values() if e.owner == EVERYBODY or (owner and e.owner == owner)]
-        newest = sorted(seen, key=lambda e: e.summary["created"], reverse=True)
+            visible_entries = [
+                e for e in self._entries.values() if e.owner == EVERYBODY or (owner and e.owner == owner)
+            ]
+        newest = sorted(visible_entries, key=lambda e: e.summary["created"], reverse=True)
         return [e.row for e in sorted(newest, key=lambda e: (KINDS.index(e.kind), _place(e)))]
 
 

@@ -42,8 +42,8 @@ class Tasks(Generic[T]):
     what the work is called in the log, ``gone`` says of a task that it is not kept any more.
     """
 
-    def __init__(self, name: str, gone: str, *, at_once: int = 1, most: int = KEPT) -> None:
-        self.name, self.gone, self.at_once, self.most = name, gone, at_once, most
+    def __init__(self, name: str, end_message: str, *, at_once: int = 1, limit: int = KEPT) -> None:
+        self.name, self.gone, self.at_once, self.most = name, end_message, at_once, limit
         self._tasks: dict[str, T] = {}
         self._change, self._closing = threading.Condition(), False
 

@@ -49,8 +49,8 @@ def hash_password(password: str, *, cost: tuple[int, int, int] = COST, salt: byt
 def matches(password: str, kept: str) -> bool:
     """True for the password behind a hash; takes the same time for right and wrong ones."""
     _, n, r, p, salt, _ = kept.split("$")
-    again = hash_password(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
-    return hmac.compare_digest(again, kept)
+    new_hash = hash_password(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
+    return hmac.compare_digest(new_hash, kept)
 
 
 def _well_formed(kept: str) -> bool:
@@ -58,8 +58,8 @@ def _well_formed(kept: str) -> bool:
     if parts is None:
         return False
     cost = [int(part) for part in parts.groups()]
-    bounded = all(1 <= part <= most for part, most in zip(cost, COST_LIMIT, strict=True))
-    return bounded and cost[0].bit_count() == 1 < cost[0]  # a power of 2
+    within_limits = all(1 <= part <= limit for part, limit in zip(cost, COST_LIMIT, strict=True))
+    return within_limits and cost[0].bit_count() == 1 < cost[0]  # a power of 2
 
 
 def read_users(path: Path) -> dict[str, str]:
@@ -67,29 +67,31 @@ def read_users(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as problem:
-        why = getattr(problem, "strerror", None) or "it is not text"
+        reason = getattr(problem, "strerror", None) or "it is not text"
         raise ValueError(
-            f"the users file {path} cannot be read ({why.lower()}): make it with “specviz users add {path} NAME”"
+            f"the users file {path} cannot be read ({reason.lower()}): make it with “specviz users add {path} NAME”"
         ) from None
     users: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
-        name, _, kept = line.strip().partition(":")
-        if not NAME.fullmatch(name) or not _well_formed(kept):
+        name, _, password_hash = line.strip().partition(":")
+        if not NAME.fullmatch(name) or not _well_formed(password_hash):
             raise ValueError(
                 f"line {number} of {path} is not NAME:HASH: take it out and add the user with “specviz users add”"
             )
         if name in users:
             raise ValueError(f"line {number} of {path} names {name} a second time: keep one of them")
-        users[name] = kept
+        users[name] = password_hash
     return users
 
 
 def write_users(path: Path, users: dict[str, str]) -> None:
     """Replace the file, whole or not at all; only its owner may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, "".join(f"{name}:{kept}\n" for name, kept in users.items()).encode(), private=True)
+    write_bytes(
+        path, "".join(f"{name}:{password_hash}\n" for name, password_hash in users.items()).encode(), private=True
+    )
 
 
 def checked_name(name: str) -> str:
@@ -128,12 +130,12 @@ class Tries:
 
     def wait_s(self, name: str, address: str) -> float:
         """Seconds until the next try is allowed; 0 if it is now."""
-        now, longest = self._clock(), 0.0
+        current_time, longest = self._clock(), 0.0
         with self._lock:
             for key, free in self._keys(name, address):
                 count, last = self._failed.get(key, (0, 0.0))
                 if count >= free:
-                    longest = max(longest, last + min(TRIES_S, 2.0 ** min(count - free + 1, 10)) - now)
+                    longest = max(longest, last + min(TRIES_S, 2.0 ** min(count - free + 1, 10)) - current_time)
         return longest
 
     def on_failure(self, name: str, address: str) -> None:
@@ -186,24 +188,24 @@ class Users:
 
     def sign_in(self, name: str, password: str, address: str) -> str:
         """A session's token, or "" where name and password do not belong together. Look at ``tries`` before."""
-        kept = self.users().get(name)
+        password_hash = self.users().get(name)
         with self._hashing:  # an unknown name takes as long as a wrong password
-            right = matches(password[: MAX_PASSWORD + 1], kept or self._nobody)
-        if kept is None or not right:
+            right = matches(password[: MAX_PASSWORD + 1], password_hash or self._nobody)
+        if password_hash is None or not right:
             self.tries.on_failure(name[:80], address)
             return ""
         self.tries.on_success(name, address)
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._sessions[_digest(token)] = name, kept
+            self._sessions[_digest(token)] = name, password_hash
         return token
 
     def who(self, token: str) -> str:
         """The name behind a token; "" where there is none (any more)."""
         users, key = self.users(), _digest(token)
         with self._lock:
-            name, kept = self._sessions.get(key, ("", ""))
-            if name and not hmac.compare_digest(users.get(name, ""), kept):  # taken out, or another password
+            name, password_hash = self._sessions.get(key, ("", ""))
+            if name and not hmac.compare_digest(users.get(name, ""), password_hash):  # taken out, or another password
                 del self._sessions[key]
                 return ""
         return name

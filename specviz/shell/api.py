@@ -32,11 +32,11 @@ def build(desk: Desk) -> None:
     ) -> dict[str, Any]:
         """Decode a prompt with a method; the answer has the run's id, its text and its metrics."""
         form = PromptForm("chat" if chat is True else "text", text=prompt if isinstance(prompt, str) else "")
-        mine = owner(request)
+        owner_id = owner(request)
         if desk.rules.is_shared and request is not None and request.client is not None:  # not the context of its sender
-            caller.set(mine if desk.rules.accounts else request.client.host)
+            caller.set(owner_id if desk.rules.accounts else request.client.host)
         try:
-            start = partial(desk.submit, form, str(method), params or {}, settings or {}, owner=mine)
+            start = partial(desk.submit, form, str(method), params or {}, settings or {}, owner=owner_id)
             job = await asyncio.to_thread(start)
         except Refusal as problem:
             return {"error": str(problem)}

@@ -18,8 +18,8 @@ from .sound import Blocks
 
 def theme() -> Base:
     """Fonts of the system only: nothing is fetched from elsewhere."""
-    kept = json.loads((Path(__file__).parent / "theme.json").read_text(encoding="utf-8"))
-    return Base(**kept["base"]).set(**kept["set"])
+    settings = json.loads((Path(__file__).parent / "theme.json").read_text(encoding="utf-8"))
+    return Base(**settings["base"]).set(**settings["set"])
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -34,11 +34,11 @@ def _session(request: gr.Request) -> str:
 
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
-    shown = [page for page in desk.services.values() if page.title]
+    listed_pages = [page for page in desk.services.values() if page.title]
 
     def select(name: Any) -> Any:
         """Shows a tab, where there is one of that name."""
-        return gr.Tabs(selected=name) if any(page.name == name for page in shown) else gr.skip()
+        return gr.Tabs(selected=name) if any(page.name == name for page in listed_pages) else gr.skip()
 
     def open_tab(request: gr.Request) -> Any:
         """Shows the tab that the address names."""
@@ -48,7 +48,7 @@ def build(desk: Desk) -> gr.Blocks:
         brand = part("brand", "sv-brand", events=("named", "go"))
         brand.named(_session, None, brand, queue=False, **QUIET)
         with gr.Tabs(elem_id="sv-tabs") as tabs:
-            for page in shown:
+            for page in listed_pages:
                 with gr.Tab(page.title, id=page.name) as tab:
                     if page.form is not None:
                         page.form(desk)

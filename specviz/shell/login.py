@@ -43,18 +43,18 @@ def add(app: FastAPI, users: Users) -> None:
             secure = request.scope["scheme"] == "https"
             headers["set-cookie"] = cookie(SESSION, token, int(users.session_s), secure=secure)
             return RedirectResponse(f"./{target}", 303, headers)
-        status, said = 401, "Name and password do not belong together: check both and try again."
+        status, message = 401, "Name and password do not belong together: check both and try again."
         if wait:
-            status, said = 429, f"Too many tries failed: wait {span(wait)} and try again."
+            status, message = 429, f"Too many tries failed: wait {span(wait)} and try again."
             headers["retry-after"] = str(int(wait) + 1)
-        return HTMLResponse(login_page(target, name, said), status, headers)
+        return HTMLResponse(login_page(target, name, message), status, headers)
 
     @app.post("/logout")
     def sign_out(request: Request) -> Response:
         users.sign_out(request.cookies.get(SESSION, ""))
-        gone = answer({})
-        gone.headers["set-cookie"] = cookie(SESSION, "", 0)
-        return gone
+        response = answer({})
+        response.headers["set-cookie"] = cookie(SESSION, "", 0)
+        return response
 
 
 def _inside(target: str) -> str:
@@ -62,9 +62,9 @@ def _inside(target: str) -> str:
     return "?" + quote(target[1:500], safe="=&-._~,%+") if target.startswith("?") else ""
 
 
-def login_page(target: str = "", name: str = "", said: str = "") -> bytes:
+def login_page(target: str = "", name: str = "", message: str = "") -> bytes:
     """The page where one signs in; it has no script. Everything that was given is escaped."""
-    words = f'<p class="wrong" role="alert">{html.escape(said)}</p>' if said else "<p>Sign in to go on.</p>"
+    words = f'<p class="wrong" role="alert">{html.escape(message)}</p>' if message else "<p>Sign in to go on.</p>"
     page = Template((HERE / "login.html").read_text(encoding="utf-8"))
     return page.substitute(
         said=words, name=html.escape(name[:40]), next=html.escape(target),

@@ -50,14 +50,14 @@ _unfit: ContextVar[list[str] | None] = ContextVar("unfit", default=None)  # what
 class Blocks(gr.Blocks):
     """Gradio's page; data that does not fit its components is the sender's mistake."""
 
-    async def preprocess_data(self, block_fn: Any, *inputs: Any, **named: Any) -> Any:
+    async def preprocess_data(self, block_fn: Any, *inputs: Any, **keywords: Any) -> Any:
         unfit = _unfit.get()
         if block_fn.fn is None:  # an event of the browser alone
             if unfit is not None:
                 unfit.append(NO_ENDPOINT)
             raise gr.Error(NO_ENDPOINT, print_exception=False)
         try:
-            return await super().preprocess_data(block_fn, *inputs, **named)
+            return await super().preprocess_data(block_fn, *inputs, **keywords)
         except (ValueError, gr.Error) as error:
             log.info("an event's data was refused", exc_info=error)
             if unfit is not None:
@@ -97,14 +97,14 @@ class Sound:
         """Gradio's answer; 422 in place of 500 where the data did not fit."""
         unfit: list[str] = []
         reset = _unfit.set(unfit)
-        replaced = False
+        is_replaced = False
 
         async def mend(message: Message) -> None:
-            nonlocal replaced
+            nonlocal is_replaced
             if message["type"] == "http.response.start" and message["status"] == 500 and unfit:
-                replaced = True
+                is_replaced = True
                 await problem(422, unfit[0])(scope, receive, send)
-            elif not replaced:
+            elif not is_replaced:
                 await send(message)
 
         try:
@@ -138,7 +138,7 @@ def mend(app: FastAPI) -> None:
             return problem(400, NO_FORM)
         raise error  # a bug
 
-    for kind, told in (
+    for kind, handler in (
         (TypeError, unfit),
         (AttributeError, unfit),
         (RequestValidationError, lambda _, error: refusal(error)),
@@ -147,7 +147,7 @@ def mend(app: FastAPI) -> None:
         (FormParserError, lambda *_: problem(400, NO_FORM)),
         (ClientDisconnect, lambda *_: problem(400, NO_FORM)),  # nobody reads it: the sender left in the middle
     ):
-        gradio.add_exception_handler(kind, told)
+        gradio.add_exception_handler(kind, handler)
 
 
 def _stream_over(error: BaseException | None) -> bool:
@@ -174,26 +174,26 @@ def _unsound(body: bytes) -> str:
     ('', 'What was sent is not JSON: a number in it is not finite, or a text not Unicode.')
     """
     try:
-        sent = json.loads(body)
-        json.dumps(sent, ensure_ascii=False, allow_nan=False).encode()
+        value = json.loads(body)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (json.JSONDecodeError, UnicodeDecodeError):
         return ""  # its route says so
     except ValueError:
         return "What was sent is not JSON: a number in it is not finite, or a text not Unicode."
     except RecursionError:
         return "What was sent is nested too deeply."
-    if isinstance(sent, dict) and sent.get("session_hash") == "":  # Gradio would queue it under another name
+    if isinstance(value, dict) and value.get("session_hash") == "":  # Gradio would queue it under another name
         return "The name of the open page, “session_hash”, is empty: leave it out or give one."
     return ""
 
 
 async def _whole(receive: Receive) -> tuple[bytes, Receive]:
     """A request's body (the guard has bounded it), and a ``receive`` that gives it once more."""
-    body, more = b"", True
-    while more:
+    body, has_more = b"", True
+    while has_more:
         message = await receive()
         body += message.get("body", b"")
-        more = message["type"] == "http.request" and message.get("more_body", False)
+        has_more = message["type"] == "http.request" and message.get("more_body", False)
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

@@ -67,7 +67,7 @@ class Page:
     def script(self) -> str:
         """Modules and style, packed."""
         names = (self.entry, *self.later)
-        modules = {name: where for entry in names for name, where in web.inline_map(entry).items()}
+        modules = {name: address for entry in names for name, address in web.inline_map(entry).items()}
         style = web.sheets(*self.sheets) if self.sheets else web.styles(modules)
         packed = f'"{web.gzip_json({"imports": modules, "style": style})}"'
         return BEGIN.format(packed=packed, name="style", take=STYLE, entry=self.entry) + "\n"
@@ -132,55 +132,55 @@ class Entry:
 
 def write_site(out: Path, title: str, entries: Iterable[Entry], *, with_lessons: bool = True) -> Sequence[str]:
     """Write a site in the place of what ``out`` held, whole or not at all; gives the runs' keys in the list's order."""
-    known = {entry.key: entry for entry in entries}
-    rows = {key: entry.row for key, entry in known.items()}
+    entries_by_key = {entry.key: entry for entry in entries}
+    rows = {key: entry.row for key, entry in entries_by_key.items()}
     with replacing(out) as new:
-        for key, entry in known.items():
+        for key, entry in entries_by_key.items():
             _write(new / "traces", key, payload(entry.trace))
             _write(new / "players", key, player_document(entry.trace))
             if (under := verdicts(entry.trace)) is not None:
                 rows[key]["judged"] = True
                 _write(new / "judged", key, under)
-        for answer, some in _groups(known, lambda entry: answer_digest(entry.trace)[:16]).items():
-            gold = next((entry.gold for entry in some.values() if entry.gold is not None), None)
-            if (links := attribution([entry.trace for entry in some.values()], gold)) is not None:
+        for answer, members in _groups(entries_by_key, lambda entry: answer_digest(entry.trace)[:16]).items():
+            gold = next((entry.gold for entry in members.values() if entry.gold is not None), None)
+            if (links := attribution([entry.trace for entry in members.values()], gold)) is not None:
                 _write(new / "answers", answer, links)
-                for key in some:
+                for key in members:
                     rows[key]["answer"] = answer
         outcomes = {}
-        for prompt, some in _groups(known, lambda entry: entry.prompt).items():
-            if len(some) > 1:
-                compared = comparison({key: entry.trace for key, entry in some.items()})
-                outcomes[prompt] = compared["sets"][0]["outcome"]
-                _write(new / "prompts", prompt, compared)
+        for prompt, members in _groups(entries_by_key, lambda entry: entry.prompt).items():
+            if len(members) > 1:
+                document = comparison({key: entry.trace for key, entry in members.items()})
+                outcomes[prompt] = document["sets"][0]["outcome"]
+                _write(new / "prompts", prompt, document)
         if outcomes:
             write_bytes(new / "plotly.js", get_plotlyjs().encode())
-        taught = _write_lessons(new) if with_lessons else []
-        listed = {"title": title, "runs": [*rows.values()], "outcomes": outcomes, "lessons": taught}
-        data = f'<script type="application/json" id="site">{web.embed_json(listed)}</script>'
+        lesson_rows = _write_lessons(new) if with_lessons else []
+        listing = {"title": title, "runs": [*rows.values()], "outcomes": outcomes, "lessons": lesson_rows}
+        data = f'<script type="application/json" id="site">{web.embed_json(listing)}</script>'
         write_bytes(new / "embed.js", EMBED.encode())
-        for name, one in PAGES.items():
-            write_bytes(new / f"{name}.js", one.script().encode())
+        for name, page_spec in PAGES.items():
+            write_bytes(new / f"{name}.js", page_spec.script().encode())
             head = f'<style>{PAGE_STYLE}</style>\n<script defer src="{name}.js"></script>'
-            body = "\n".join([NO_SCRIPT, one.main, *([data] if one.runs else [])])
+            body = "\n".join([NO_SCRIPT, page_spec.main, *([data] if page_spec.runs else [])])
             write_bytes(new / f"{name}.html", page(f"{title} · specviz", head, body, POLICY).encode())
     return list(rows)
 
 
 def _groups(entries: Mapping[str, Entry], of: Callable[[Entry], str]) -> dict[str, dict[str, Entry]]:
     groups = group((of(entry), (key, entry)) for key, entry in entries.items())
-    return {name: dict(some) for name, some in groups.items()}
+    return {name: dict(members) for name, members in groups.items()}
 
 
 def _write_lessons(folder: Path) -> list[dict[str, Any]]:
     """Writes the lessons and the runs that they are about; gives their cards."""
-    filled, traces = lessons()
+    lesson_by_key, traces = lessons()
     for key, trace in traces.items():
         _write(folder / "traces", key, payload(trace))
         _write(folder / "players", key, player_document(trace))
-    for key, lesson in filled.items():
+    for key, lesson in lesson_by_key.items():
         _write(folder / "lessons", key, lesson)
-    return [card(lesson) for lesson in filled.values()]
+    return [card(lesson) for lesson in lesson_by_key.values()]
 
 
 def _write(folder: Path, key: str, value: Any) -> None:

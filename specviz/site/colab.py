@@ -38,15 +38,15 @@ def colab_link(address: str) -> str:
     >>> colab_link("https://github.com/someone/drafts.git")
     'https://colab.research.google.com/github/someone/drafts/blob/main/docs/five-papers.ipynb'
     """
-    known = ADDRESS.fullmatch(address)
-    if known is None:
+    match = ADDRESS.fullmatch(address)
+    if match is None:
         raise UserError(f"{address[:80]!r} is no repository that Colab opens: give https://github.com/OWNER/NAME")
-    return f"https://colab.research.google.com/github/{known[1]}/blob/main/{NOTEBOOK}"
+    return f"https://colab.research.google.com/github/{match[1]}/blob/main/{NOTEBOOK}"
 
 
 def with_badge(notebook: dict[str, Any], address: str) -> dict[str, Any]:
     """The notebook with the badge on top and the cell that makes a checkout in Colab; those of before are replaced."""
-    link, (first, *rest) = colab_link(address), notebook["cells"]
+    link, (first, *other_cells) = colab_link(address), notebook["cells"]
     place = re.sub(r".*github\.com/", "https://github.com/", address)
     text = [line for line in first["source"] if BADGE not in line]
     badge = f"[![Open in Colab]({BADGE})]({link})\n"
@@ -58,7 +58,7 @@ def with_badge(notebook: dict[str, Any], address: str) -> dict[str, Any]:
             f"    !git clone --depth 1 {place} specviz && pip install -q ./specviz",
         ],
     }  # fmt: skip
-    cells = [{**first, "source": [badge, *text]}, clone, *(cell for cell in rest if cell["id"] != CELL)]
+    cells = [{**first, "source": [badge, *text]}, clone, *(cell for cell in other_cells if cell["id"] != CELL)]
     return {**notebook, "cells": cells}
 
 

@@ -29,12 +29,12 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
     ``numbers`` and ``lens``, whether it wrote what plain decoding did. ``metrics``: rows of the table of numbers.
     """
     sets = [{key: traces[key] for key in keys} for keys in _together(traces)]
-    numbers = {key: one for some in sets for key, one in numbers_of(some).items()}
+    numbers = {key: run_numbers for group in sets for key, run_numbers in numbers_of(group).items()}
     return {
         "metrics": METRICS,
         "runs": {key: {"numbers": numbers[key], "lens": _check(traces[key], traces.values())} for key in numbers},
         "sets": [
-            {"runs": [*some], "stretches": stretches(some, BASELINE), "outcome": outcome_of(some)} for some in sets
+            {"runs": [*group], "stretches": stretches(group, BASELINE), "outcome": outcome_of(group)} for group in sets
         ],
     }
 
@@ -42,11 +42,11 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
 def _together(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
     """The keys of runs that are shown together."""
     plain = [key for key, trace in traces.items() if trace.run["method"]["name"] == BASELINE][:1]
-    others = sorted((key for key in traces if key not in plain), key=lambda key: traces[key].rows("steps"))
-    most = MAX_LANES if plain else MAX_LANES + 1
-    for start in range(0, len(others), most):
-        keys = [*plain, *others[start : start + most]]
-        yield keys if len(keys) > 1 else others[-2:]
+    drafting_keys = sorted((key for key in traces if key not in plain), key=lambda key: traces[key].rows("steps"))
+    lane_count = MAX_LANES if plain else MAX_LANES + 1
+    for start in range(0, len(drafting_keys), lane_count):
+        keys = [*plain, *drafting_keys[start : start + lane_count]]
+        yield keys if len(keys) > 1 else drafting_keys[-2:]
 
 
 def _check(trace: Trace, group: Any) -> dict[str, Any]:
@@ -64,13 +64,15 @@ def attribution(traces: Sequence[Trace], gold: Any = None) -> dict[str, Any] | N
     """One answer's links by each of the runs that wrote it, a run per method; None where there is none to show.
     ``gold``: its known quotes as they stand beside a run.
     """
-    known = known_quotes(gold) if gold is not None else None
+    quotes = known_quotes(gold) if gold is not None else None
     texts = [trace for trace in traces if not TEXTLESS & set(trace.run.get("unknown", ()))]
     by_method = {trace.run["method"]["name"]: trace for trace in reversed(texts)}
-    documents = [document(trace, known) for trace in reversed(by_method.values())]
-    linked = [one for one in documents if any(view["links"] for view in (*one["views"].values(), one["verbatim"]))]
-    own = [one for one in linked if any(view["links"] for view in one["views"].values())]
-    return {"signals": own or linked[:1]} if linked else None
+    documents = [document(trace, quotes) for trace in reversed(by_method.values())]
+    linked_docs = [
+        entry for entry in documents if any(view["links"] for view in (*entry["views"].values(), entry["verbatim"]))
+    ]
+    copy_documents = [entry for entry in linked_docs if any(view["links"] for view in entry["views"].values())]
+    return {"signals": copy_documents or linked_docs[:1]} if linked_docs else None
 
 
 def verdicts(trace: Trace) -> dict[str, Any] | None:
@@ -88,7 +90,7 @@ def lessons() -> tuple[dict[str, dict[str, Any]], dict[str, Trace]]:
     runs = Runs(LESSONS, GALLERY)
     keys: dict[str, str] = {}
     traces: dict[str, Trace] = {}
-    filled: dict[str, dict[str, Any]] = {}
+    lesson_by_key: dict[str, dict[str, Any]] = {}
     for path in files_in(LESSONS):
         lesson = load(path, runs)
         for stop in lesson["stops"]:
@@ -98,5 +100,5 @@ def lessons() -> tuple[dict[str, dict[str, Any]], dict[str, Trace]]:
                 keys[name] = trace.digest[:16]
                 traces[keys[name]] = trace
             stop["run"] = keys[name]
-        filled[lesson_key(path)] = {"id": lesson_key(path), "own": False, **lesson}
-    return filled, traces
+        lesson_by_key[lesson_key(path)] = {"id": lesson_key(path), "own": False, **lesson}
+    return lesson_by_key, traces

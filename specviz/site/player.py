@@ -26,8 +26,8 @@ def player_document(trace: Trace) -> dict[str, Any]:
     """
     run, tables = trace.run, trace.tables
     tokens, steps, nodes = (tables[name] for name in ("tokens", "steps", "nodes"))
-    behind = max(0, int(run["prompt_length"]) - 1)  # positions that are left out
-    ids = tokens["id"][behind:]
+    offset = max(0, int(run["prompt_length"]) - 1)  # positions that are left out
+    ids = tokens["id"][offset:]
     counts = Counter([*ids, *steps["bonus"], *nodes["token"]])
     bytes_of = {
         token: (text, special)
@@ -47,7 +47,7 @@ def player_document(trace: Trace) -> dict[str, Any]:
         },
         "pieces": [bytes_of.get(token, ("", True)) for token in often],
         "tokens": [number[token] for token in ids],
-        "kinds": tokens["kind"][behind:],
+        "kinds": tokens["kind"][offset:],
         "steps": {**{name: steps[name] for name in STEPS}, "bonus": [number[token] for token in steps["bonus"]]},
         "nodes": {
             "token": [number[token] for token in nodes["token"]],

@@ -73,7 +73,7 @@ def bench_chart(report: Mapping[str, Any]) -> go.Figure:
     bars = go.Bar(
         x=[row["speedup"]["median"] for row in rows], y=[plain(row["name"]) for row in rows], orientation="h",
         marker={"color": [KINDS[row["kind"]] for row in rows]}, error_x=spread,
-        customdata=[[shown, row["tokens"]] for shown, row in zip(per_step, rows, strict=True)],
+        customdata=[[label, row["tokens"]] for label, row in zip(per_step, rows, strict=True)],
         hovertemplate="%{y}: %{x:.3f}<br>%{customdata[0]} tokens per step, %{customdata[1]} tokens<extra></extra>",
     )  # fmt: skip
     model = report["model"]
@@ -88,13 +88,13 @@ def load_charts(table: Mapping[str, Any]) -> list[go.Figure]:
 
     Batch sizes beyond the measured ones are dotted, and hollow.
     """
-    most, lines = table["measured_to"], []
+    measured_batch, lines = table["measured_to"], []
     for number, (batch, alphas) in enumerate(table["curve"].items()):
         color = sample_colorscale("Cividis", number / max(1, len(table["curve"]) - 1))[0]
         lines.append(
             go.Scatter(
                 x=list(range(1, len(alphas) + 1)), y=alphas, name=f"batch {batch}", mode="lines+markers",
-                line={"color": color, "dash": "solid" if int(batch) <= most else "dot"},
+                line={"color": color, "dash": "solid" if int(batch) <= measured_batch else "dot"},
                 hovertemplate=f"batch {batch}: %{{x}} tokens pay from %{{y:.0%}} on<extra></extra>",
             )
         )  # fmt: skip
@@ -111,7 +111,9 @@ def load_charts(table: Mapping[str, Any]) -> list[go.Figure]:
     best = go.Scatter(
         x=[str(tier["batch"]) for tier in tiers], y=[tier["length"] for tier in tiers], mode="lines+markers",
         customdata=[tier["speedup"] for tier in tiers], line={"color": BLUE, "shape": "hv"},
-        marker={"size": 10, "symbol": ["circle" if tier["batch"] <= most else "circle-open" for tier in tiers]},
+        marker={
+            "size": 10, "symbol": ["circle" if tier["batch"] <= measured_batch else "circle-open" for tier in tiers]
+        },
         hovertemplate="batch %{x}: %{y} tokens, %{customdata:.2f}×<extra></extra>",
     )  # fmt: skip
     title = f"Best draft length by batch size<br><sup>{about}, α = {table['acceptance']:g}</sup>"
@@ -124,13 +126,13 @@ def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figu
     about = [[line["tokens"], line["seconds"] / 60, line["expected_speedup"]] for line in log]
     hover = "%{y:.3f}<br>%{customdata[0]:,} tokens, %{customdata[1]:.1f} min, expected speedup %{customdata[2]:.2f}×"
     last = log[-1] if log else None
-    reached = f": β {last['acceptance']:.3f}, expected speedup {last['expected_speedup']:.2f}×" if last else ""
-    reached += f" at γ = 5, c = {last['cost']:.3f} of transformers' forwards" if last and "cost" in last else ""
+    summary = f": β {last['acceptance']:.3f}, expected speedup {last['expected_speedup']:.2f}×" if last else ""
+    summary += f" at γ = 5, c = {last['cost']:.3f} of transformers' forwards" if last and "cost" in last else ""
     learnt = (("acceptance", "acceptance β, sampled", BLUE, "solid"),
               ("agreement", "equal first choices, greedy", GREEN, "dash"))  # fmt: skip
     return [
         _curves(f"{name}: loss per answer token", log, LOSS, hover, about),
-        _curves(f"{name}{reached}", log, learnt, hover, about),
+        _curves(f"{name}{summary}", log, learnt, hover, about),
     ]
 
 
@@ -163,15 +165,15 @@ def seen_chart(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
         {"title": "tokens seen", "type": "log"}, {"title": "acceptance", "rangemode": "tozero"},
     )  # fmt: skip
     for part in dict.fromkeys(row["part"] for row in rows):
-        mine = [row for row in rows if row["part"] == part and row["tokens"] and row["acceptance"] is not None]
+        part_rows = [row for row in rows if row["part"] == part and row["tokens"] and row["acceptance"] is not None]
         figure.add_scatter(
-            x=[row["tokens"] for row in mine], y=[row["acceptance"] for row in mine], name=plain(part),
+            x=[row["tokens"] for row in part_rows], y=[row["acceptance"] for row in part_rows], name=plain(part),
             mode="lines+markers", hovertemplate="%{y:.3f} after %{x:,} tokens", legendgroup=part,
         )  # fmt: skip
-        if (curve := learning_curve(mine)) is not None:
-            seen, last = curve.points[-1]
+        if (curve := learning_curve(part_rows)) is not None:
+            token_count, last = curve.points[-1]
             figure.add_scatter(
-                x=[seen, 8 * seen], y=[last, last + 3 * curve.doubling], mode="lines", legendgroup=part,
+                x=[token_count, 8 * token_count], y=[last, last + 3 * curve.doubling], mode="lines", legendgroup=part,
                 line={"dash": "dot", "color": GREY}, showlegend=False, name=plain(part),
                 hovertemplate="%{y:.3f} at %{x:,} tokens, if it went on so",
             )  # fmt: skip

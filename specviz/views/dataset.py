@@ -73,8 +73,10 @@ class Shard:
         """Take a run. Raises UserError for one of the same id and other content."""
         run, digest = trace.run, trace.digest
         key = str(run["id"])
-        if (earlier := self.digests.setdefault(key, digest)) != digest:
-            raise UserError(f"two different runs are called {key} ({earlier[:8]}, {digest[:8]}): leave one of them out")
+        if (earlier_digest := self.digests.setdefault(key, digest)) != digest:
+            raise UserError(
+                f"two different runs are called {key} ({earlier_digest[:8]}, {digest[:8]}): leave one of them out"
+            )
         metrics = run.get("metrics") or {}
         row = {
             "run": key, "digest": digest, "title": run.get("title"), "created": run.get("created"),
@@ -87,20 +89,24 @@ class Shard:
             self._add(key, trace, table, columns)
 
     def _add(self, run: str, trace: Trace, table: str, columns: Mapping[str, list[Any]]) -> None:
-        rows, declared = trace.rows(table), columns_of(table, trace.run)
-        own = {column.name: column for column in TABLES.get(table, ())}
+        rows, table_columns = trace.rows(table), columns_of(table, trace.run)
+        own_columns = {column.name: column for column in TABLES.get(table, ())}
         arrays: dict[str, pa.Array] = {"run": pa.array([run] * rows, pa.string())}
         for name, values in columns.items():
-            if name in own:
-                arrays[name] = pa.array(values, ARROW[own[name].type])
-            elif name in declared:
-                there = [(row, value) for row, value in enumerate(values) if value is not None]
-                part = {"run": [run] * len(there), "table": [table] * len(there), "key": [name[5:]] * len(there)}
-                part |= {"row": [row for row, _ in there], "value": [value for _, value in there]}
+            if name in own_columns:
+                arrays[name] = pa.array(values, ARROW[own_columns[name].type])
+            elif name in table_columns:
+                present_values = [(row, value) for row, value in enumerate(values) if value is not None]
+                part = {
+                    "run": [run] * len(present_values),
+                    "table": [table] * len(present_values),
+                    "key": [name[5:]] * len(present_values),
+                }
+                part |= {"row": [row for row, _ in present_values], "value": [value for _, value in present_values]}
                 self.parts[TERMS].append(pa.table(part, schema=_TERM))
             else:
-                more = {"run": run, "table": table, "column": name, "values": json.dumps(values)}
-                self.parts[MORE].append(pa.Table.from_pylist([more], schema=_MORE))
+                extra_row = {"run": run, "table": table, "column": name, "values": json.dumps(values)}
+                self.parts[MORE].append(pa.Table.from_pylist([extra_row], schema=_MORE))
         if table in TABLES and rows:
             if table in TOKENS:
                 texts = trace.texts()
@@ -122,11 +128,11 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def card(rows: Sequence[Mapping[str, Any]], before: str = "") -> str:
+def card(rows: Sequence[Mapping[str, Any]], old_card: str = "") -> str:
     """A dataset's README: how its configs are opened, what runs it has; what people wrote into an earlier one stays."""
     import yaml
 
-    front, body = _front_matter(before)
+    front, body = _front_matter(old_card)
     front["configs"] = [
         {"config_name": name, "data_files": f"data/{name}/*.parquet", **({"default": True} if name == RUNS else {})}
         for name in (RUNS, *TABLES, TERMS, MORE)
@@ -135,8 +141,8 @@ def card(rows: Sequence[Mapping[str, Any]], before: str = "") -> str:
     head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
     about = f"{BEGIN}\n{_about(rows)}\n{END}"
     if BEGIN in body and END in body.partition(BEGIN)[2]:
-        first, _, rest = body.partition(BEGIN)
-        body = first + about + rest.partition(END)[2]
+        first, _, tail = body.partition(BEGIN)
+        body = first + about + tail.partition(END)[2]
     else:
         body = (f"{body.rstrip()}\n\n" if body.strip() else "# Runs of speculative decoding\n\n") + about + "\n"
     return f"---\n{head}---\n\n{body.lstrip()}"
@@ -193,15 +199,16 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return [{**row, "shard": path.name} for row in _table(path, _RUN, names).to_pylist()]
 
 
-def traces_in(folder: Path, wanted: Callable[[Mapping[str, Any]], bool], read: Read) -> Iterator[Trace]:
-    """The runs that are ``wanted``, by their rows of ``runs``, each checked as a file is; a faulty one, and a faulty
-    shard, is a sentence in ``read.problems``, and the others follow. Raises UserError where no shard can be read.
+def traces_in(folder: Path, is_requested: Callable[[Mapping[str, Any]], bool], read: Read) -> Iterator[Trace]:
+    """The runs that are ``is_requested``, by their rows of ``runs``, each checked as a file is; a faulty one, and a
+    faulty shard, is a sentence in ``read.problems``, and the others follow. Raises UserError where no shard can be
+    read.
     """
     shards = sorted((folder / "data" / RUNS).glob("*.parquet"))
     faults: list[UserError] = []
     for path in shards:
         try:
-            keys = [row["run"] for row in _rows(path) if wanted(row)]
+            keys = [row["run"] for row in _rows(path) if is_requested(row)]
             if not keys:
                 continue
             records = _table(path, _RUN, ["run", "record"]).to_pylist()
@@ -210,10 +217,10 @@ def traces_in(folder: Path, wanted: Callable[[Mapping[str, Any]], bool], read: R
             faults.append(fault)
             read.problems.append(f"the runs of {path.name} were left out: {fault}")
             continue
-        taken = {row["run"]: row["record"] for row in records}
+        run_records = {row["run"]: row["record"] for row in records}
         for key in keys:
             try:
-                trace = _trace(json.loads(taken[key]), {name: part.get(key) for name, part in tables.items()})
+                trace = _trace(json.loads(run_records[key]), {name: part.get(key) for name, part in tables.items()})
                 if str(trace.run["id"]) != key:
                     raise TraceError(f"its record calls it {str(trace.run['id'])[:40]!r}")
             except Exception as fault:  # a record is anybody's text, so whatever it makes wrong
@@ -254,8 +261,8 @@ def _trace(run: dict[str, Any], parts: Mapping[str, pa.Table | None]) -> Trace:
     if (terms := parts.get(TERMS)) is not None:
         for row in terms.to_pylist():
             document[row["table"]][f"term:{row['key']}"][row["row"]] = row["value"]
-    if (more := parts.get(MORE)) is not None:
-        for row in more.to_pylist():
+    if (extra_table := parts.get(MORE)) is not None:
+        for row in extra_table.to_pylist():
             document.setdefault(row["table"], {})[row["column"]] = json.loads(row["values"])
     return Trace.from_json(document)
 
@@ -321,33 +328,33 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> PushRes
     """
     place: Folder | Hub = Hub(name, private) if is_hub(name) else Folder(Path(name).expanduser())
     with tempfile.TemporaryDirectory(prefix="specviz-push-") as scratch:
-        before = place.read(Path(scratch) / "before")
-        rows = runs_in(before)
-        known = {row["run"]: row["digest"] for row in rows}
-        shard, there = Shard(), 0
+        old_folder = place.read(Path(scratch) / "before")
+        rows = runs_in(old_folder)
+        digests = {row["run"]: row["digest"] for row in rows}
+        shard, present_count = Shard(), 0
         for trace in traces:
             key = str(trace.run["id"])
-            if key not in known:
+            if key not in digests:
                 shard.add(trace)
-            elif known[key] == trace.digest:
-                there += 1
+            elif digests[key] == trace.digest:
+                present_count += 1
             else:
                 raise UserError(f"{name} has another run that is called {key}: nothing was written, use another place")
         if shard.digests:
             new = Path(scratch) / "new"
             shard.write(new)
-            readme = before / "README.md"
+            readme = old_folder / "README.md"
             text = card([*rows, *runs_in(new)], readme.read_text(encoding="utf-8") if readme.is_file() else "")
             (new / "README.md").write_text(text, encoding="utf-8")
             place.write(new, f"{plural(len(shard.digests), 'run')} from specviz")
-    return PushResult(len(shard.digests), there, place.title)
+    return PushResult(len(shard.digests), present_count, place.title)
 
 
 def pull(
-    name: str, folder: Path, wanted: Callable[[Mapping[str, Any]], bool], save: Callable[[Trace, Path], Any]
+    name: str, folder: Path, is_requested: Callable[[Mapping[str, Any]], bool], save: Callable[[Trace, Path], Any]
 ) -> Read:
-    """Write the ``wanted`` runs of a dataset as trace files into ``folder``. A file that is there with other content is
-    not written over, which ``Read.problems`` says. Raises UserError.
+    """Write the ``is_requested`` runs of a dataset as trace files into ``folder``. A file that is there with other
+    content is not written over, which ``Read.problems`` says. Raises UserError.
     """
     place: Folder | Hub = Hub(name, True) if is_hub(name) else Folder(Path(name).expanduser())
     read = Read()
@@ -356,7 +363,7 @@ def pull(
         if not (source / "data" / RUNS).is_dir():
             raise UserError(f"{name} has no runs of specviz (data/{RUNS}): check the name, or push runs to it first")
         folder.mkdir(parents=True, exist_ok=True)
-        for trace in traces_in(source, wanted, read):
+        for trace in traces_in(source, is_requested, read):
             path = folder / f"{trace.run['id']}{SUFFIX}"
             if path.exists() and not _same(path, trace):
                 read.problems.append(f"{path.name} is there with other content and was left as it is")

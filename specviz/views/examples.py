@@ -77,13 +77,13 @@ def examples(toy: bool = False) -> tuple[Example, ...]:
     """All examples for a model, in the file's order; ``toy``: for the bundled target."""
     path = file(toy)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    shown = []
+    entries = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             item: dict[str, Any] = json.loads(line)
             record = parse_record(item, f"example-{number}")
-            shown.append(Example(record, str(item.get("title") or record.id), str(item.get("note") or "")))
-    return tuple(shown)
+            entries.append(Example(record, str(item.get("title") or record.id), str(item.get("note") or "")))
+    return tuple(entries)
 
 
 def sample_file(name: str) -> Path:
@@ -96,12 +96,12 @@ def listed_examples(toy: bool = False) -> tuple[Example, ...]:
     """The examples that a page lists: all for the model, and but for the bundled target some of every sample."""
     if toy:
         return examples(toy)
-    sampled = []
+    samples = []
     for name, title in SAMPLES.items():
         for record in read_prompts(sample_file(name), SAMPLED):
             first = textwrap.shorten(record.turns[0], TITLE, placeholder=" …")
-            sampled.append(Example(replace(record, category=title), first))
-    return (*examples(toy), *sampled)
+            samples.append(Example(replace(record, category=title), first))
+    return (*examples(toy), *samples)
 
 
 def titled_prompts(tokenizer: Any, count: int, *, toy: bool = False) -> list[tuple[str, Prompt]]:
@@ -113,8 +113,8 @@ def check_prompts(tokenizer: Any) -> list[Prompt]:
     """Prompts for checking a method's contract: two examples, and two prompts made for it."""
     from decoders.prompt.prompt import Prompt
 
-    shown = [prompt for _, prompt in titled_prompts(tokenizer, 2, toy=True)]
-    return [*shown, *(Prompt.from_text(tokenizer, text) for text in MADE)]
+    sample_prompts = [prompt for _, prompt in titled_prompts(tokenizer, 2, toy=True)]
+    return [*sample_prompts, *(Prompt.from_text(tokenizer, text) for text in MADE)]
 
 
 def passages(text: str) -> list[str]:
@@ -140,17 +140,17 @@ def turns(text: str) -> list[dict[str, str]]:
     >>> [t["role"] for t in turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
     ['user', 'assistant', 'user']
     """
-    said: list[tuple[str, list[str]]] = []
+    dialogue: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
-        head, colon, rest = line.partition(":")
+        head, colon, content = line.partition(":")
         role = head.strip().lower()
         if colon and role in ("user", "assistant", "system") and head == head.strip():
-            said.append((role, [rest.removeprefix(" ")]))
-        elif said:
-            said[-1][1].append(line)
+            dialogue.append((role, [content.removeprefix(" ")]))
+        elif dialogue:
+            dialogue[-1][1].append(line)
         else:
-            said.append(("user", [line]))
-    messages = [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in said]
+            dialogue.append(("user", [line]))
+    messages = [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in dialogue]
     messages = [m for m in messages if m["content"].strip()]
     if messages and messages[-1]["role"] != "user":
         raise ValueError("The last turn is the assistant's: end with a turn that begins with “User:”.")

@@ -51,9 +51,9 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) ->
     modules are compressed (``read_page`` reads them).
     """
     name, value = data
-    inside = {"imports": web.inline_map(entry), "data": json.dumps(value, separators=(",", ":"), ensure_ascii=False)}
+    document = {"imports": web.inline_map(entry), "data": json.dumps(value, separators=(",", ":"), ensure_ascii=False)}
     style = f"<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>"
-    packed = f'<script type="application/json" id="{name}">{web.gzip_json(inside)}</script>'
+    packed = f'<script type="application/json" id="{name}">{web.gzip_json(document)}</script>'
     text = f'document.getElementById("{name}").textContent'
     begin = f"<script>{BEGIN.format(packed=text, name='data', take=f'{text} = data', entry=entry)}</script>"
     return page(f"{title} · specviz", style, f"{main}\n{packed}\n{begin}", POLICY)

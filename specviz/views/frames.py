@@ -34,11 +34,11 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
     """
     if table not in trace.tables:
         raise ValueError(f"there is no table {table!r}: choose one of {', '.join(trace.tables)}")
-    declared = columns_of(table, trace.run)
+    table_columns = columns_of(table, trace.run)
     columns: dict[str, pd.Series] = {}
     texts: dict[Any, str] = trace.texts() if table in TOKENS else {}
     for name, values in trace.tables[table].items():
-        kind = declared[name].type if name in declared else type_of(values)
+        kind = table_columns[name].type if name in table_columns else type_of(values)
         if kind == "any":
             values = ["" if value is None else str(value) for value in values]
         columns[name] = pd.Series(values, dtype=_DTYPES[kind])

@@ -64,7 +64,7 @@ def record_gallery(target: Target, runs: Sequence[GalleryRun]) -> None:
     from decoders import Sampling, find_method, record
 
     by_name = {e.record.id: e for e in examples()}
-    made = []
+    traces = []
     for run in runs or list_runs():
         example = by_name[run.example]
         prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
@@ -73,10 +73,10 @@ def record_gallery(target: Target, runs: Sequence[GalleryRun]) -> None:
             title=example.label, compare=not find_method(run.method).lossless,
         )  # fmt: skip
         trace.run |= {"id": run.id, "opens": run.opens - 1}
-        made.append(trace)
+        traces.append(trace)
         print(f"{run.id}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
-    paths = [GALLERY / f"{trace.run['id']}{SUFFIX}" for trace in made]
-    for trace, path in zip(made, paths, strict=True):
+    paths = [GALLERY / f"{trace.run['id']}{SUFFIX}" for trace in traces]
+    for trace, path in zip(traces, paths, strict=True):
         tracefile.save(trace, path)
     for old in GALLERY.glob(f"*{SUFFIX}") if not runs else ():
         if old not in paths:
@@ -87,9 +87,9 @@ def main(names: Sequence[str] | None = None) -> None:
     """``python -m specviz.views.gallery [NUMBER or NAME …]``: record the gallery, or some of it, with SmolLM2."""
     from decoders import load_target
 
-    wanted = sys.argv[1:] if names is None else names
-    runs = [run for run in list_runs() if {str(run.number), run.name} & set(wanted)]
-    if unknown := set(wanted) - {label for run in runs for label in (str(run.number), run.name)}:
+    requested_names = sys.argv[1:] if names is None else names
+    runs = [run for run in list_runs() if {str(run.number), run.name} & set(requested_names)]
+    if unknown := set(requested_names) - {label for run in runs for label in (str(run.number), run.name)}:
         sys.exit(f"no runs: {', '.join(sorted(unknown))}; there are {', '.join(run.name for run in list_runs())}")
     record_gallery(load_target(SMOLLM2), runs)
 

@@ -21,19 +21,19 @@ def trace_events(trace: Trace) -> dict[str, Any]:
     event's ``args`` say what was drafted, accepted and written. What the record does not time has no event.
     """
     run, steps = trace.run, trace.tables["steps"]
-    timings, written = run.get("timings") or {}, _step_texts(trace)
+    timings, step_texts = run.get("timings") or {}, _step_texts(trace)
     method = run["method"].get("title") or run["method"]["name"]
     events: list[dict[str, Any]] = [
         _name("process_name", 0, f"{method}: {run.get('title') or 'Untitled run'}"),
         *(_name("thread_name", lane, name) for lane, name in enumerate(LANES, 1)),
     ]
-    now = 0.0
+    clock_ms = 0.0
     for name, stage in (("read the prompt", "prefill_ms"), ("prepare", "prepare_ms")):
         if took := timings.get(stage) or 0.0:
-            events.append(_event(name, 1, now, took, {}))
-            now += took
+            events.append(_event(name, 1, clock_ms, took, {}))
+            clock_ms += took
     for step in range(trace.rows("steps")):
-        began, text = now, written[step] if step < len(written) else ""
+        began, text = clock_ms, step_texts[step] if step < len(step_texts) else ""
         drafted, accepted = steps["drafted"][step], steps["accepted"][step]
         stages = {
             "draft": {"drafted": drafted, "route": steps["route"][step], "reason": steps["reason"][step]},
@@ -42,10 +42,10 @@ def trace_events(trace: Trace) -> dict[str, Any]:
         }
         for lane, (stage, about) in enumerate(stages.items(), 2):
             if (took := steps[f"{stage}_ms"][step]) is not None:
-                events.append(_event(stage, lane, now, took, {"step": step + 1, **about}))
-                now += took
+                events.append(_event(stage, lane, clock_ms, took, {"step": step + 1, **about}))
+                clock_ms += took
         about = {"drafted": drafted, "accepted": accepted, "outcome": steps["outcome"][step], "text": text}
-        events.append(_event(f"step {step + 1}", 1, began, now - began, about))
+        events.append(_event(f"step {step + 1}", 1, began, clock_ms - began, about))
         count = {"drafted": drafted, "accepted": accepted}
         events.append({"name": "tokens", "ph": "C", "pid": PROCESS, "ts": _us(began), "args": count})
     return {
@@ -67,8 +67,8 @@ def _event(name: str, lane: int, start_ms: float, ms: float, about: dict[str, An
     return {**event, "dur": _us(ms), "args": {key: value for key, value in about.items() if value != ""}}
 
 
-def _name(what: str, lane: int, name: str) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": PROCESS, "tid": lane, "args": {"name": name}}
+def _name(event_name: str, lane: int, name: str) -> dict[str, Any]:
+    return {"name": event_name, "ph": "M", "pid": PROCESS, "tid": lane, "args": {"name": name}}
 
 
 def _us(ms: float) -> float:

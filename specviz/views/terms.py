@@ -34,7 +34,7 @@ def step_terms() -> dict[str, dict[str, str]]:
     heads = [[part.strip() for part in head.split(" | ")] for head in lines[::2]]
     names = ("label", "formula", "code", "help")
     return {
-        key: dict(zip(names, (*rest, text), strict=True)) for (key, *rest), text in zip(heads, lines[1::2], strict=True)
+        key: dict(zip(names, (*tail, text), strict=True)) for (key, *tail), text in zip(heads, lines[1::2], strict=True)
     }
 
 

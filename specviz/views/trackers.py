@@ -24,15 +24,15 @@ def numbers_of(line: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     >>> numbers_of({"step": 5, "loss": 2.5, "top1": [0.5, 0.25], "text": "no number", "ok": True})
     {'step': 5.0, 'loss': 2.5, 'top1/1': 0.5, 'top1/2': 0.25}
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in line.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            found[f"{prefix}{name}"] = float(value)
+            numbers[f"{prefix}{name}"] = float(value)
         elif isinstance(value, list):
-            found |= numbers_of({str(place): one for place, one in enumerate(value, 1)}, f"{prefix}{name}/")
+            numbers |= numbers_of({str(place): item for place, item in enumerate(value, 1)}, f"{prefix}{name}/")
         elif isinstance(value, Mapping):
-            found |= numbers_of(value, f"{prefix}{name}/")
-    return found
+            numbers |= numbers_of(value, f"{prefix}{name}/")
+    return numbers
 
 
 @contextmanager
@@ -55,8 +55,8 @@ def tracker(name: str | None, title: str, about: Mapping[str, Any], folder: Path
             writer = module.SummaryWriter(str(folder / "tensorboard"))
             writer.add_text("about", "\n".join(f"    {key}: {value}" for key, value in about.items()))
         else:
-            where = {"dir": str(folder)} if name == "wandb" else {}
-            module.init(project=PROJECT, name=title, config=dict(about), **where)
+            folder_option = {"dir": str(folder)} if name == "wandb" else {}
+            module.init(project=PROJECT, name=title, config=dict(about), **folder_option)
     except Exception as fault:
         raise UserError(f"{name} does not begin: {first_line(fault, 160)}; leave --log-to out") from None
 

@@ -63,9 +63,9 @@ def modules() -> Mapping[str, str]:
     >>> "specviz/base/dom.js" in modules() and "preact" in modules()
     True
     """
-    named = {file: name for name, file in VENDORED.items()}
+    vendor_names = {file: name for name, file in VENDORED.items()}
     files = {path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
-    sources = {named.get(file, PREFIX + file): path.read_text(encoding="utf-8") for file, path in files.items()}
+    sources = {vendor_names.get(file, PREFIX + file): path.read_text(encoding="utf-8") for file, path in files.items()}
     return MappingProxyType(sources | {TERMS: _terms()})
 
 
@@ -92,7 +92,7 @@ def imports(source: str) -> tuple[str, ...]:
     >>> imports('import { h } from "specviz/base/dom.js";')
     ('specviz/base/dom.js',)
     """
-    return tuple(one or other for one, other in STATIC.findall(source))
+    return tuple(first or second for first, second in STATIC.findall(source))
 
 
 @cache
@@ -109,9 +109,9 @@ def _behind_imports(names: Iterable[str], imports_of: Callable[[str], Iterable[s
     order: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        for other in imports_of(name):
-            if other not in order:
-                visit(other)
+        for dependency in imports_of(name):
+            if dependency not in order:
+                visit(dependency)
         order[name] = None
 
     for name in names:

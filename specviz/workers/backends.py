@@ -66,14 +66,14 @@ class Host:
         self._turn = threading.Lock()
         self._cancels: dict[str, threading.Event] = {}
 
-    def answer(self, key: str, asked: bytes) -> Iterator[bytes]:
+    def answer(self, key: str, body: bytes) -> Iterator[bytes]:
         """The answers to a question, each as JSON: {"told": …}, then {"over"}, or {"failed": sentence}."""
         cancel = self._cancels.setdefault(key, threading.Event())
         try:
-            question = json.loads(asked)
+            question = json.loads(body)
             with contextlib.nullcontext() if question.get(AT_ONCE) else self._turn:
-                for told in self._answers(question, cancel):
-                    yield encode({"told": told})
+                for answer in self._answers(question, cancel):
+                    yield encode({"told": answer})
             yield encode({"over": True})
         except Exception as problem:
             if not isinstance(problem, ValueError):
@@ -117,7 +117,7 @@ class Backend(ABC):
         """Start it and wait until it is ready; its threads go on as long as ``life`` is this. Raises Gone, Refused."""
 
     @abstractmethod
-    def _send(self, key: str, asked: bytes) -> None:
+    def _send(self, key: str, body: bytes) -> None:
         """Put a question to it, or (with nothing) have the answer to it end soon. Raises nothing."""
 
     @abstractmethod
@@ -138,20 +138,20 @@ class Backend(ABC):
 
     def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
         """The answers, as they come. Raises Gone, and UserError where it fails."""
-        key, heard = secrets.token_hex(KEY // 2), queue.SimpleQueue[bytes | None]()
-        self._asked[key], stopped, over = heard, 0.0, False
+        key, inbox = secrets.token_hex(KEY // 2), queue.SimpleQueue[bytes | None]()
+        self._asked[key], stop_time, over = inbox, 0.0, False
         try:
             if self._reason:
                 raise BackendLost(self._reason)
             self._send(key, encode(question))
             while True:
-                if cancel.is_set() and not stopped:
-                    stopped = time.monotonic()
+                if cancel.is_set() and not stop_time:
+                    stop_time = time.monotonic()
                     self._send(key, b"")
-                if stopped and time.monotonic() - stopped > self.stop_s:
+                if stop_time and time.monotonic() - stop_time > self.stop_s:
                     self._kill(f"it did not stop within {self.stop_s:.0f} s")
                 try:
-                    message = heard.get(timeout=LOOK_S)
+                    message = inbox.get(timeout=LOOK_S)
                 except queue.Empty:
                     if self._reason:
                         raise BackendLost(self._reason) from None
@@ -186,8 +186,8 @@ class Backend(ABC):
     def _hear(self, key: str, message: bytes) -> None:
         """A sign of life; of a question that is asked, an answer."""
         self._beats += 1
-        if (heard := self._asked.get(key)) is not None:
-            heard.put(message)
+        if (inbox := self._asked.get(key)) is not None:
+            inbox.put(message)
 
     def _lose(self, life: object, reason: str) -> None:
         """It ended by itself, or was ended as it hung; that is told once."""
@@ -198,8 +198,8 @@ class Backend(ABC):
 
     def _end_all(self, reason: str) -> None:
         self._reason = reason
-        for heard in list(self._asked.values()):
-            heard.put(None)
+        for inbox in list(self._asked.values()):
+            inbox.put(None)
 
     def _kill(self, reason: str) -> None:
         """End it, as it hangs: whoever waits for it learns that."""
@@ -231,9 +231,9 @@ class Process(Backend):
         self._reaping = threading.Lock()  # two threads that wait for a process's end take its exit code from each other
 
     def _start(self, hosting: Hosting, life: object) -> None:
-        link, theirs = CONTEXT.Pipe()
-        self._process = process = start_process(self.name, hosting.threads, _serve, theirs, hosting, self.number)
-        theirs.close()
+        link, far_end = CONTEXT.Pipe()
+        self._process = process = start_process(self.name, hosting.threads, _serve, far_end, hosting, self.number)
+        far_end.close()
         self._link = link
         try:
             while (message := link.recv_bytes()) == BEAT:
@@ -252,9 +252,9 @@ class Process(Backend):
         if self._life is life:  # else it was closed
             self._lose(life, self._end_of(process))
 
-    def _send(self, key: str, asked: bytes) -> None:
+    def _send(self, key: str, body: bytes) -> None:
         with self._sending, contextlib.suppress(OSError, AttributeError):  # it ended: the reader tells
-            self._link.send_bytes(key.encode() + asked)  # pyright: ignore[reportOptionalMemberAccess]
+            self._link.send_bytes(key.encode() + body)  # pyright: ignore[reportOptionalMemberAccess]
 
     def _end(self) -> None:
         if self._life is not None:  # whoever reads from it learns that
@@ -298,27 +298,27 @@ def _serve(link: Connection, hosting: Hosting, number: int) -> None:
         return
     waiting = queue.SimpleQueue[tuple[str, bytes] | None]()
 
-    def answer(key: str, asked: bytes) -> None:
-        for told in host.answer(key, asked):
+    def answer(key: str, body: bytes) -> None:
+        for reply in host.answer(key, body):
             with sending:
-                link.send_bytes(key.encode() + told)
+                link.send_bytes(key.encode() + reply)
 
     def read() -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 message = link.recv_bytes()
-                key, asked = message[:KEY].decode(), message[KEY:]
-                if not asked:
+                key, body = message[:KEY].decode(), message[KEY:]
+                if not body:
                     host.stop(key)
-                elif json.loads(asked).get(AT_ONCE):
-                    answer(key, asked)
+                elif json.loads(body).get(AT_ONCE):
+                    answer(key, body)
                 else:
-                    waiting.put((key, asked))
+                    waiting.put((key, body))
         waiting.put(None)
 
     with sending:
         link.send_bytes(encode({"ready": True}))
     threading.Thread(target=read, name="questions", daemon=True).start()
     with contextlib.suppress(OSError):
-        while (asked := waiting.get()) is not None:
-            answer(*asked)
+        while (body := waiting.get()) is not None:
+            answer(*body)

@@ -50,9 +50,9 @@ class Folder:
     def open(self) -> str:
         """Make it a results folder where it is none, and give its token. Raises FolderFault."""
         if (token := self.token()) is None:
-            described = {"schema": SCHEMA, "token": secrets.token_hex(16)}
+            description = {"schema": SCHEMA, "token": secrets.token_hex(16)}
             with self._explain("written to"):
-                self._files.create(ABOUT, json.dumps(described).encode())
+                self._files.create(ABOUT, json.dumps(description).encode())
             token = self.token()
         if token is None:
             raise FolderFault(f"{self.place} has a {ABOUT} of another version of specviz: name another folder")
@@ -61,9 +61,9 @@ class Folder:
     def token(self) -> str | None:
         """The mark that tells it from any other folder; None where it is not a results folder."""
         with contextlib.suppress(FileNotFoundError, ValueError), self._explain("read"):
-            described = json.loads(self._files.read(ABOUT))
-            if isinstance(described, dict) and described.get("schema") == SCHEMA:
-                return str(described["token"])
+            description = json.loads(self._files.read(ABOUT))
+            if isinstance(description, dict) and description.get("schema") == SCHEMA:
+                return str(description["token"])
         return None
 
     # --- units ---
@@ -85,11 +85,11 @@ class Folder:
     def list_units(self) -> tuple[set[str], set[str]]:
         """The keys of the finished units, and of those of which something failed and that did not succeed since."""
         with self._explain("read"):
-            finished, failed = (
+            finished_keys, failed = (
                 {match[1] for name in self._files.names(kind) if (match := KEY.fullmatch(name))}
                 for kind in (UNITS, FAILED)
             )
-        return finished, failed - finished
+        return finished_keys, failed - finished_keys
 
     def has(self, key: str) -> bool:
         """True for a unit that is finished."""
@@ -120,17 +120,17 @@ class Folder:
             return self._files.read(name)
 
     @contextlib.contextmanager
-    def _explain(self, what: str) -> Iterator[None]:
+    def _explain(self, action: str) -> Iterator[None]:
         """Any fault of the disk or the store, in one sentence; only that a file is not there is told as it is."""
         try:
             yield
         except (UserError, ValueError):
             raise
         except Exception as fault:
-            if isinstance(fault, FileNotFoundError) and what == "read":
+            if isinstance(fault, FileNotFoundError) and action == "read":
                 raise
             raise FolderFault(
-                f"the results folder {self.place} cannot be {what} ({why(fault)}); all that is finished is kept in it"
+                f"the results folder {self.place} cannot be {action} ({why(fault)}); all that is finished is kept in it"
             ) from None
 
 

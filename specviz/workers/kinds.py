@@ -48,7 +48,7 @@ class Workers:
         """
         parts = SPELT.fullmatch(text.strip())
         if parts is None or parts[1] not in BACKENDS or not 1 <= int(parts[2]) <= MOST_BACKENDS:
-            kinds = ", ".join(f"{name}:N ({what})" for name, what in BACKENDS.items())
+            kinds = ", ".join(f"{name}:N ({meaning})" for name, meaning in BACKENDS.items())
             raise UserError(
                 f"--backends {text[:40]!r} names no backends: give {kinds}, with N from 1 to {MOST_BACKENDS}"
             )
@@ -79,9 +79,9 @@ class Workers:
 
             return Array(job, self.count, self.slurm)
 
-    def backends(self, what: str = "backend", option: str = "--backends ray:N") -> list[Backend]:
-        """Backends, not open yet, called ``what`` and a number. Raises UserError where a package is missing."""
-        names = [f"{what} {number}" for number in range(1, self.count + 1)]
+    def backends(self, label: str = "backend", option: str = "--backends ray:N") -> list[Backend]:
+        """Backends, not open yet, called ``label`` and a number. Raises UserError where a package is missing."""
+        names = [f"{label} {number}" for number in range(1, self.count + 1)]
         if self.on == "ray":
             with self._needs(option):
                 from .ray_actors import Actor

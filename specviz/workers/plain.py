@@ -28,17 +28,17 @@ def code_of(packages: Sequence[str]) -> str:
 
     root = Path(__file__).resolve().parents[2]
     files = sorted(path for name in packages for form in SOURCES for path in (root / name).rglob(form))
-    named = hashlib.sha256(f"{torch.__version__.partition('+')[0]} {transformers.__version__}".encode())
+    hasher = hashlib.sha256(f"{torch.__version__.partition('+')[0]} {transformers.__version__}".encode())
     for path in [*files, *plugin_files()]:
-        named.update(path.name.encode() + path.read_bytes())
-    return named.hexdigest()[:24]
+        hasher.update(path.name.encode() + path.read_bytes())
+    return hasher.hexdigest()[:24]
 
 
 def open_alike(
-    about: Mapping[str, Any], packages: Sequence[str], code: str, key: str, precision: str, who: str, whose: str
+    about: Mapping[str, Any], packages: Sequence[str], code: str, key: str, precision: str, worker: str, driver: str
 ) -> Target:
     """A worker's model, opened as ``about`` says (opening, plugins, threads, offered). Raises WorkerRefused where its
-    code, or its model's fingerprint or precision, are others than of whoever it works for (``whose``).
+    code, or its model's fingerprint or precision, are others than of whoever it works for (``driver``).
     """
     os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
     from decoders import load_target
@@ -48,14 +48,16 @@ def open_alike(
     settle(about["threads"])
     if code_of(packages) != code:
         raise WorkerRefused(
-            f"{who} has another version of the code (of specviz, torch or transformers) than {whose}: install the same "
+            f"{worker} has another version of the code (of specviz, torch or transformers) than {driver}: install the "
+            "same "
             "everywhere"
         )
     target = load_target(**about["opening"])
-    mine = precision_of(target.info)
-    if (target.key, mine) != (key, precision):
+    model_precision = precision_of(target.info)
+    if (target.key, model_precision) != (key, precision):
         raise WorkerRefused(
-            f"{who} opened another model than {whose}: {target.name} in {mine}, with the fingerprint {target.key} in "
+            f"{worker} opened another model than {driver}: {target.name} in {model_precision}, with the fingerprint "
+            f"{target.key} in "
             f"place of {key}"
         )
     if about["offered"]:

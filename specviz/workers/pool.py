@@ -60,7 +60,7 @@ class Pool(ABC):
     def __init__(self, job: Job, count: int) -> None:
         self.job, self.names = job, tuple(f"worker {number}" for number in range(1, count + 1))
 
-    def together(self, left: int) -> int:
+    def together(self, unit_count: int) -> int:
         return 1
 
     @abstractmethod
@@ -125,8 +125,8 @@ class SupervisedWorkers(Pool):
             while not self._over.is_set() and self._supervisor.prepare(name):
                 try:
                     self._do_share(name, seat.times)
-                except BackendLost as gone:
-                    self._told.put(WorkerLost(name, str(gone)))
+                except BackendLost as loss:
+                    self._told.put(WorkerLost(name, str(loss)))
         except Exception as problem:
             self._told.put(Cannot(name, f"a worker broke: {sentence(problem)}"))
         if seat.state == FAILED:
@@ -137,15 +137,15 @@ class SupervisedWorkers(Pool):
         """Have an open backend do what it is given next. Raises Gone when it is lost, or the sweep over."""
         self._told.put(Ready(name, times))
         while True:
-            given, share = self._shares[name].get()
+            start_count, share = self._shares[name].get()
             if isinstance(share, str):
                 if self._over.is_set() or not self._supervisor.seats[name].is_open:
                     raise BackendLost(share)
-            elif given == times:
+            elif start_count == times:
                 break  # else it was for the one before, which was lost: it is handed out again
         for unit in share:
-            (told,) = self._supervisor.ask(name, {"key": unit.key, "payload": unit.payload}, self._over)
-            self._told.put(WorkDone(name, Outcome(**told)))
+            (answer,) = self._supervisor.ask(name, {"key": unit.key, "payload": unit.payload}, self._over)
+            self._told.put(WorkDone(name, Outcome(**answer)))
 
 
 def _open(about: Mapping[str, Any]) -> Answers:

@@ -22,9 +22,9 @@ STARTING = threading.Lock()  # the environment is one for all threads
 PATIENCE_S = 5.0  # for a process that was asked to end
 
 
-def start_process(name: str, threads: int, work: Callable[..., None], *told: Any) -> Any:
+def start_process(name: str, threads: int, work: Callable[..., None], *args: Any) -> Any:
     """A process that does ``work`` (a module's function, which begins with ``settle``); it ends with this one."""
-    process = CONTEXT.Process(target=work, args=told, name=name, daemon=True)
+    process = CONTEXT.Process(target=work, args=args, name=name, daemon=True)
     with STARTING, _threads(threads):
         process.start()
     return process
@@ -55,22 +55,22 @@ def settle(gpu: int | None = None) -> None:
 @contextlib.contextmanager
 def _threads(count: int) -> Iterator[None]:
     """Processes that are started here read how many threads they may have when they import torch."""
-    before = {variable: os.environ.get(variable) for variable in THREADS}
+    old_values = {variable: os.environ.get(variable) for variable in THREADS}
     os.environ.update(dict.fromkeys(THREADS, str(count)))
     try:
         yield
     finally:
-        for variable, value in before.items():
+        for variable, value in old_values.items():
             if value is None:
                 del os.environ[variable]
             else:
                 os.environ[variable] = value
 
 
-def worker_device(kind: str, asked: str | None, *, apart: bool = False) -> tuple[str, float]:
+def worker_device(kind: str, device_name: str | None, *, is_scheduled: bool = False) -> tuple[str, float]:
     """The device of each worker's model, as ``load_target`` takes it, and how many GPUs it gets of its own, by the
-    ``kind`` of device that the driver has and the one that the user ``asked`` for. A GPU that is named is all
-    workers'. ``apart``: a scheduler deals GPUs out, which knows them by its own numbers.
+    ``kind`` of device that the driver has and the one that the user ``device_name`` for. A GPU that is named is all
+    workers'. ``is_scheduled``: a scheduler deals GPUs out, which knows them by its own numbers.
 
     >>> worker_device("cuda", None), worker_device("cuda", "cuda:1"), worker_device("cpu", None)
     (('cuda', 1.0), ('cuda:1', 0.0), ('cpu', 0.0))
@@ -79,11 +79,13 @@ def worker_device(kind: str, asked: str | None, *, apart: bool = False) -> tuple
     """
     if kind != "cuda":
         return kind, 0.0
-    if asked is None or not asked.startswith("cuda:"):
+    if device_name is None or not device_name.startswith("cuda:"):
         return "cuda", 1.0
-    if apart:
-        raise UserError(f"--device {asked} names a GPU of this machine, and a scheduler deals them out: give cuda")
-    return asked, 0.0
+    if is_scheduled:
+        raise UserError(
+            f"--device {device_name} names a GPU of this machine, and a scheduler deals them out: give cuda"
+        )
+    return device_name, 0.0
 
 
 def end_in_words(code: int | None) -> str:
@@ -92,11 +94,11 @@ def end_in_words(code: int | None) -> str:
     >>> end_in_words(-9), end_in_words(3)
     ('its process ended (killed by SIGKILL)', 'its process ended (exit code 3)')
     """
-    how = f"exit code {code}"
+    cause = f"exit code {code}"
     if code is not None and code < 0:
-        known = {number.value: number.name for number in signal.Signals}
-        how = f"killed by {known.get(-code, f'signal {-code}')}"
-    return f"its process ended ({how})"
+        signal_names = {number.value: number.name for number in signal.Signals}
+        cause = f"killed by {signal_names.get(-code, f'signal {-code}')}"
+    return f"its process ended ({cause})"
 
 
 def _end_with_parent() -> None:
@@ -109,7 +111,7 @@ def _end_with_parent() -> None:
 
 def _see_one_gpu(number: int) -> None:
     """Let this process see one of the visible GPUs, before torch is imported."""
-    visible = [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one]
+    visible = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     if not visible:
         import torch
 

@@ -40,8 +40,8 @@ def join_cluster(cores: int, address: str = "") -> bool:
         try:
             ray.init(**settings)
         except Exception as problem:
-            where = f" at {address}" if address else ""
-            raise UserError(f"Ray{where} cannot be reached: {first_line(problem, 200)}") from None
+            place = f" at {address}" if address else ""
+            raise UserError(f"Ray{place} cannot be reached: {first_line(problem, 200)}") from None
         return True
 
 
@@ -60,9 +60,9 @@ class _Actor:
             return str(refusal)
         return ""
 
-    def answer(self, key: str, asked: bytes) -> Iterator[bytes]:
+    def answer(self, key: str, body: bytes) -> Iterator[bytes]:
         assert self.host is not None
-        yield from self.host.answer(key, asked)
+        yield from self.host.answer(key, body)
 
     def stop(self, key: str) -> None:
         assert self.host is not None
@@ -83,8 +83,8 @@ class Actor(Backend):
 
     def _start(self, hosting: Hosting, life: object) -> None:
         self._mine = join_cluster(self._cores, self._address) or self._mine
-        asked: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
-        self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
+        resources: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
+        self._actor = actor = ray.remote(**resources)(_Actor).remote(hosting)
         try:
             refusal = ray.get(actor.open.remote())
         except ENDED as problem:
@@ -106,19 +106,19 @@ class Actor(Backend):
         except ENDED as problem:
             self._lose(life, _why(problem))
 
-    def _send(self, key: str, asked: bytes) -> None:
+    def _send(self, key: str, body: bytes) -> None:
         if (actor := self._actor) is None:
             return
-        if not asked:
+        if not body:
             actor.stop.remote(key)
             return
-        about = (actor, key, asked, self._life)
+        about = (actor, key, body, self._life)
         threading.Thread(target=self._follow, args=about, name=f"{self.name} tells", daemon=True).start()
 
-    def _follow(self, actor: Any, key: str, asked: bytes, life: object) -> None:
+    def _follow(self, actor: Any, key: str, body: bytes, life: object) -> None:
         """Ask a question, and hear the answers."""
         try:
-            for answer in actor.answer.options(num_returns="streaming").remote(key, asked):
+            for answer in actor.answer.options(num_returns="streaming").remote(key, body):
                 self._hear(key, ray.get(answer))
         except ENDED as problem:
             self._lose(life, _why(problem))

@@ -65,9 +65,9 @@ class Array(Pool):
         self._first = True
         self._folder = Folder(job.folder)
 
-    def together(self, left: int) -> int:
+    def together(self, unit_count: int) -> int:
         """A task's share: each opens the model once."""
-        return -(-left // len(self.names))
+        return -(-unit_count // len(self.names))
 
     def start(self) -> None:
         cluster = str(self._settings.pop("cluster", "slurm"))
@@ -91,8 +91,8 @@ class Array(Pool):
             return [Ready(name) for name in self.names]
         self._submit()
         end = time.monotonic() + seconds
-        while not (answers := self._look()) and (left := end - time.monotonic()) > 0:
-            time.sleep(min(LOOK_S, left))
+        while not (answers := self._look()) and (remaining_s := end - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, remaining_s))
         return answers
 
     def _submit(self) -> None:
@@ -106,15 +106,15 @@ class Array(Pool):
 
     def _look(self) -> list[Answer]:
         """Messages on changes in the folder, then among the tasks."""
-        ended = {name for name, task in self._tasks.items() if task.job.done()}  # before the folder is read
-        finished, failed = self._folder.list_units()
+        ended_tasks = {name for name, task in self._tasks.items() if task.job.done()}  # before the folder is read
+        finished_keys, failed = self._folder.list_units()
         answers: list[Answer] = []
         for name, task in list(self._tasks.items()):
-            for key in [key for key in task.left if key in finished or key in failed]:
+            for key in [key for key in task.left if key in finished_keys or key in failed]:
                 del task.left[key]
                 rows = self._folder.rows(key) if key in failed else None
                 answers.append(WorkDone(name, Outcome(key, error=UnitResult(rows or []).error)))
-            if name not in ended:
+            if name not in ended_tasks:
                 continue
             del self._tasks[name]
             reason, stops = _end(task.job)

@@ -93,11 +93,11 @@ class Supervisor:
             except (WorkerRefused, UserError) as refusal:
                 self._give_up(seat, str(refusal))
                 return False
-            except BackendLost as gone:
+            except BackendLost as loss:
                 seat.failures += 1
-                log.warning("%s could not be started: %s", name, gone)
+                log.warning("%s could not be started: %s", name, loss)
                 if seat.failures >= LOSSES:
-                    self._give_up(seat, str(gone))
+                    self._give_up(seat, str(loss))
                     return False
                 self._closing.wait(PAUSE_S * 2 ** (seat.failures - 1))
             else:
@@ -114,8 +114,8 @@ class Supervisor:
         seat.state = BUSY
         try:
             yield from seat.backend.ask(question, cancel)
-        except BackendLost as gone:
-            self._lose(seat, str(gone))
+        except BackendLost as loss:
+            self._lose(seat, str(loss))
             raise
         finally:
             with self._lock:

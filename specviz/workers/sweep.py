@@ -73,8 +73,8 @@ class Standing:
         states = Counter(worker.state for worker in self.workers)
         parts = [f"{self.rate:.2g} units/s"] if self.rate is not None else []
         parts.append("workers: " + ", ".join(f"{count} {state}" for state, count in states.items()))
-        if lost := sum(worker.losses for worker in self.workers):
-            parts.append(f"{plural(lost, 'worker')} lost and started again")
+        if loss_count := sum(worker.losses for worker in self.workers):
+            parts.append(f"{plural(loss_count, 'worker')} lost and started again")
         if self.failures:
             parts.append(f"{len(self.failures)} failed")
         return " · ".join(parts)
@@ -97,15 +97,17 @@ def sweep(
     """
     keys = list(dict.fromkeys(unit.key for unit in units))
     by_key = {unit.key: unit for unit in units}
-    finished, _ = folder.list_units()
-    there = [key for key in keys if key in finished]
-    left = deque(key for key in keys if key not in finished)
-    if there:
-        left.reverse()
-    standing = Standing(len(keys), len(there), len(there), workers=[WorkerState(name) for name in pool.names])
-    if not left:
+    finished_units, _ = folder.list_units()
+    finished_keys = [key for key in keys if key in finished_units]
+    open_keys = deque(key for key in keys if key not in finished_units)
+    if finished_keys:
+        open_keys.reverse()
+    standing = Standing(
+        len(keys), len(finished_keys), len(finished_keys), workers=[WorkerState(name) for name in pool.names]
+    )
+    if not open_keys:
         return standing
-    loop = _Loop(by_key, left, pool, folder, standing, told)
+    loop = _Loop(by_key, open_keys, pool, folder, standing, told)
     try:
         loop.start()
         while loop.goes_on and not (cancel is not None and cancel.is_set()):
@@ -119,10 +121,16 @@ class _Loop:
     """Who is at what, and what is left."""
 
     def __init__(
-        self, units: dict[str, Unit], left: deque[str], pool: Pool, folder: Folder, standing: Standing, told: Told
+        self,
+        units: dict[str, Unit],
+        open_keys: deque[str],
+        pool: Pool,
+        folder: Folder,
+        standing: Standing,
+        on_progress: Told,
     ) -> None:
-        self.units, self.left, self.pool, self.folder = units, left, pool, folder
-        self.standing, self.told = standing, told
+        self.units, self.left, self.pool, self.folder = units, open_keys, pool, folder
+        self.standing, self.told = standing, on_progress
         self.states = {state.name: state for state in standing.workers}
         self.at_work: dict[str, list[str]] = {name: [] for name in pool.names}
         self.idle: deque[str] = deque()  # those that told Ready and were given nothing since
@@ -171,8 +179,8 @@ class _Loop:
     def _hand_out(self, name: str) -> None:
         """The next units to a worker, unless another driver has finished them."""
         share: list[str] = []
-        most = self.pool.together(len(self.left))
-        while self.left and len(share) < most:
+        limit = self.pool.together(len(self.left))
+        while self.left and len(share) < limit:
             key = self.left.popleft()
             if self.folder.has(key):
                 self._over(key)

@@ -25,14 +25,14 @@ class WorkerRefused(Exception):
     """A worker that must not work: it has another code, another model, or does not see the results folder."""
 
 
-def open_model(make: Callable[[], Opened], what: str) -> Opened:
-    """Open by ``make``. Raises Refused whatever goes wrong: ``what`` could not begin, and why."""
+def open_model(make: Callable[[], Opened], subject: str) -> Opened:
+    """Open by ``make``. Raises Refused whatever goes wrong: ``subject`` could not begin, and why."""
     try:
         return make()
     except WorkerRefused:
         raise
     except Exception as problem:
-        raise WorkerRefused(f"{what} could not begin: {sentence(problem)}") from problem
+        raise WorkerRefused(f"{subject} could not begin: {sentence(problem)}") from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +114,15 @@ class Worker:
 
     def do(self, unit: Unit) -> Outcome:
         """Do a unit. What goes wrong inside is told, and never raised."""
-        started = time.perf_counter()
+        start_s = time.perf_counter()
         try:
-            made = self.work(unit.payload)
+            result = self.work(unit.payload)
         except Exception as problem:
-            made = UnitResult([{"error": sentence(problem)}])
+            result = UnitResult([{"error": sentence(problem)}])
         try:
-            for name, data in made.files.items():
+            for name, data in result.files.items():
                 self.folder.put(name, data)
-            self.folder.finish(unit.key, made.rows, made.error)
+            self.folder.finish(unit.key, result.rows, result.error)
         except FolderFault as fault:
-            return Outcome(unit.key, time.perf_counter() - started, stops=str(fault))
-        return Outcome(unit.key, time.perf_counter() - started, made.error)
+            return Outcome(unit.key, time.perf_counter() - start_s, stops=str(fault))
+        return Outcome(unit.key, time.perf_counter() - start_s, result.error)

@@ -59,8 +59,8 @@ class CompiledForward(StaticForward):
     def ready(self, rows: int) -> bool:
         """True if the layer for so many rows is there; one that was compiled meanwhile is opened."""
         one_row = rows == 1
-        if one_row not in self.layers and (opened := WORKSHOP.open(self.parts[one_row])) is not None:
-            self.layers[one_row] = opened
+        if one_row not in self.layers and (runner := WORKSHOP.open(self.parts[one_row])) is not None:
+            self.layers[one_row] = runner
         return one_row in self.layers
 
     def forward(

@@ -63,8 +63,8 @@ class Part:
     @cached_property
     def package(self) -> Path:
         """The package's path; another processor, torch or maker (with what it imports of this package) has another."""
-        told = [str(FORM), machine(), self.maker, self.shape, *_texts(self.maker)]
-        name = hashlib.sha256("\n".join(told).encode()).hexdigest()[:20]
+        identity = [str(FORM), machine(), self.maker, self.shape, *_texts(self.maker)]
+        name = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:20]
         return cache_folder() / FOLDER / f"{name}.pt2"
 
 
@@ -80,8 +80,8 @@ def _texts(module: str, root: Path = ROOT) -> tuple[str, ...]:
         for node in ast.walk(ast.parse(texts[file])):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             if isinstance(node, ast.ImportFrom):
-                above = file.parents[node.level - 1] if node.level else root
-                base = above.joinpath(*(node.module or "").split("."))
+                parent_folder = file.parents[node.level - 1] if node.level else root
+                base = parent_folder.joinpath(*(node.module or "").split("."))
                 waiting += [base.with_suffix(".py"), *(base / f"{name}.py" for name in names)]
             else:
                 waiting += [root.joinpath(*name.split(".")).with_suffix(".py") for name in names]
@@ -90,8 +90,8 @@ def _texts(module: str, root: Path = ROOT) -> tuple[str, ...]:
 
 def compiler() -> str | None:
     """The C++ compiler, as inductor looks for it; None where there is none."""
-    named = os.environ.get("CXX")
-    return next((path for name in ([named] if named else ["g++", "clang++"]) if (path := shutil.which(name))), None)
+    cxx = os.environ.get("CXX")
+    return next((path for name in ([cxx] if cxx else ["g++", "clang++"]) if (path := shutil.which(name))), None)
 
 
 class _MadeWay(Exception):
@@ -161,13 +161,13 @@ class Workshop:
 
     def wait(self, parts: Iterable[Part], cancel: threading.Event | None = None) -> bool:
         """Until these parts were made or failed, or ``cancel`` is set; whether all are there."""
-        wanted = list(parts)
+        requested_parts = list(parts)
         with self.made:
-            while any(part in self._waiting for part in wanted):
+            while any(part in self._waiting for part in requested_parts):
                 self.made.wait(0.1)
                 if cancel is not None and cancel.is_set():
                     break
-        return all(self.open(part) is not None for part in wanted)
+        return all(self.open(part) is not None for part in requested_parts)
 
     def cancel(self) -> None:
         """Make nothing more; a child at work ends now. What is made stays."""
@@ -193,13 +193,13 @@ class Workshop:
                     self._thread = None
                     self.made.notify_all()
                     return
-                part, cancelled = self._waiting[0], self._cancelled
+                part, cancel_count = self._waiting[0], self._cancelled
             try:
                 problem = self._make(part)
             except _MadeWay:
                 continue
             with self.made:
-                if cancelled == self._cancelled:  # else it may be asked for again
+                if cancel_count == self._cancelled:  # else it may be asked for again
                     self._waiting.remove(part)
                     if problem:
                         self.failed[part.package] = problem
@@ -234,14 +234,14 @@ class Workshop:
                             raise _MadeWay
                         with contextlib.suppress(subprocess.TimeoutExpired):
                             child.wait(LOOK_S)
-                    told = child.stdout.read().decode(errors="replace").strip()
+                    message = child.stdout.read().decode(errors="replace").strip()
                 except (OSError, ValueError):  # it was ended
-                    told = ""
+                    message = ""
                 finally:
                     _end(child)
                     self._child = None
-                if not partial.is_file() or told != "made":
-                    reason = told.splitlines()[-1][:200] if told else "the compiler was ended"
+                if not partial.is_file() or message != "made":
+                    reason = message.splitlines()[-1][:200] if message else "the compiler was ended"
                     return f"compiling failed ({reason}): forwards run eagerly"
                 near = part.package.with_name(f".{part.package.name}.{os.getpid()}")
                 shutil.move(partial, near)
@@ -258,11 +258,11 @@ class Workshop:
 
 def _keep_probes(scratch: Path, probes: Path) -> None:
     """Keep the probes of a child for the next ones: small libraries, each named by its code, compiler and flags."""
-    for made in scratch.glob("??/*.so"):
-        place = probes / made.relative_to(scratch)
+    for library in scratch.glob("??/*.so"):
+        place = probes / library.relative_to(scratch)
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(place, made.read_bytes())
+            write_bytes(place, library.read_bytes())
 
 
 def _remove_stale(folder: Path) -> None:
@@ -284,9 +284,9 @@ def _child(run: Sequence[str], scratch: str) -> subprocess.Popen[bytes]:
     does. It stays in this session: Linux may share out time by session first, and priority counts within one.
     """
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    more = {"TORCHINDUCTOR_CACHE_DIR": scratch, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    extra_env = {"TORCHINDUCTOR_CACHE_DIR": scratch, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        run, env={**os.environ, **more, "PYTHONPATH": paths}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        run, env={**os.environ, **extra_env, "PYTHONPATH": paths}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, process_group=0 if POSIX else None,
     )  # fmt: skip
 
@@ -329,10 +329,10 @@ def main() -> None:
     torch.set_num_threads(1)
     try:
         importlib.import_module(maker).build(job["shape"], job["package"])
-        told = "made"
+        message = "made"
     except Exception as error:
-        told = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-    print(told, file=telling, flush=True)
+        message = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    print(message, file=telling, flush=True)
 
 
 if __name__ == "__main__":

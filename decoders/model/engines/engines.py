@@ -120,13 +120,13 @@ class Engines:
             bucket, rows = example(self.target, count, CHECKED_KEYS)
             stock = self.eager(rows, Needs(), Capture())
             try:
-                ours = static.run(bucket, rows, Needs(), Capture())
+                engine_logits = static.run(bucket, rows, Needs(), Capture())
             except RuntimeError as error:
                 reason = f"{static.engine} forwards of {name} fail ({str(error).strip()[:120]}): not used"
                 break
-            apart = float((ours - stock).abs().max())
-            if not apart <= TOLERANCE * max(1.0, float(stock.std())):
-                reason = f"{static.engine} forwards of {name} differ from its own by {apart:.2g}: not used"
+            distance = float((engine_logits - stock).abs().max())
+            if not distance <= TOLERANCE * max(1.0, float(stock.std())):
+                reason = f"{static.engine} forwards of {name} differ from its own by {distance:.2g}: not used"
                 break
         self._checked = reason is None
         if reason is not None:

@@ -69,18 +69,18 @@ class GraphForward(StaticForward):
     ) -> Float[Tensor, "rows vocab"]:
         graphs, count = rows.cache.graphs, rows.count
         if graphs.get((bucket, needs)) is None:
-            caught = Capture()
-            made = self.graph(lambda: self._stock(buffers, bucket, rows.cache, needs, caught))
-            graphs[bucket, needs] = made, caught
-        graph, caught = graphs[bucket, needs]
+            capture = Capture()
+            new_graph = self.graph(lambda: self._stock(buffers, bucket, rows.cache, needs, capture))
+            graphs[bucket, needs] = new_graph, capture
+        graph, capture = graphs[bucket, needs]
         logits = graph.replay()
-        captured.hidden.update({layer: states[:count].clone() for layer, states in caught.hidden.items()})
-        captured.queries.update({layer: queries[:, :count].clone() for layer, queries in caught.queries.items()})
-        captured.sinks.update(caught.sinks)
+        captured.hidden.update({layer: states[:count].clone() for layer, states in capture.hidden.items()})
+        captured.queries.update({layer: queries[:, :count].clone() for layer, queries in capture.queries.items()})
+        captured.sinks.update(capture.sinks)
         return logits[:count].clone()
 
     def _stock(
-        self, buffers: Buffers, bucket: Bucket, cache: TreeCache, needs: Needs, caught: Capture
+        self, buffers: Buffers, bucket: Bucket, cache: TreeCache, needs: Needs, capture: Capture
     ) -> Float[Tensor, "rows vocab"]:
         """The target's stock forward over a bucket, which writes to the slots in the buffers."""
         target = self.target
@@ -90,7 +90,7 @@ class GraphForward(StaticForward):
         masks = running.set(lambda rule, reach, skip: windows[reach if reach in self.windows else None])
         cache.slots, cache.seen = buffers.slots, bucket.keys
         try:
-            with target.taps.reading(needs, caught):
+            with target.taps.reading(needs, capture):
                 output = target.model(
                     inputs_embeds=buffers.embeddings[None], position_ids=buffers.positions[None],
                     past_key_values=cache, use_cache=True,

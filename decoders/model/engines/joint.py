@@ -65,7 +65,7 @@ class JointPart(WeightLayer):
 @torch.no_grad()
 def join(model: nn.Module, fits: Callable[[int, int], bool], build: Build = PackedLinear) -> int:
     """Join the groups of a frozen fp32 CPU model whose joint [outputs, inputs] ``fits``; returns how many layers."""
-    count, owners, mapped = 0, owners_of(model), mapped_weights()
+    count, owners, mapped_ranges = 0, owners_of(model), mapped_weights()
     rooms: dict[tuple[int, ...], Tensor] = {}  # weights side by side until they are packed: memory used in turn
     for parent in list(model.modules()):
         for names in GROUPS:
@@ -80,7 +80,7 @@ def join(model: nn.Module, fits: Callable[[int, int], bool], build: Build = Pack
             joint = Joint(layers, torch.cat([layer.weight.detach() for layer in layers], out=rooms[size]), build)
             for index, (name, layer) in enumerate(zip(names, layers, strict=True)):
                 setattr(parent, name, JointPart(joint, index))
-                give_back(layer.weight, mapped)
+                give_back(layer.weight, mapped_ranges)
             count += len(layers)
     return count
 
@@ -89,5 +89,5 @@ def pack_joined(model: nn.Module, packed_from: int | None = None) -> int:
     """Join the groups whose packed copy is the only one, then ``pack`` the layers that are left; returns how many were
     packed. With ``packed_from``, all groups are joined or none: those that are packed from one row on.
     """
-    joined = join(model, lambda *shape: (crossover(*shape) if packed_from is None else packed_from) <= 1)
-    return joined + pack(model, packed_from)
+    joint_count = join(model, lambda *shape: (crossover(*shape) if packed_from is None else packed_from) <= 1)
+    return joint_count + pack(model, packed_from)

@@ -149,12 +149,12 @@ class Kernels:
                 self.library = open_library(path)
             if _right():
                 return None
-            said = "a product came out wrong"
+            message = "a product came out wrong"
         except (OSError, AttributeError, subprocess.SubprocessError) as error:
-            said = str(getattr(error, "stderr", None) or error).strip() or type(error).__name__
+            message = str(getattr(error, "stderr", None) or error).strip() or type(error).__name__
         self.library = None
         path.unlink(missing_ok=True)
-        return f"the kernels for rounded weights cannot be used ({said.splitlines()[0][:160]}): {INSTEAD}"
+        return f"the kernels for rounded weights cannot be used ({message.splitlines()[0][:160]}): {INSTEAD}"
 
 
 KERNELS = Kernels()
@@ -217,8 +217,8 @@ def pack(weight: Float[Tensor, "out in"], bits: int) -> tuple[Tensor, Tensor]:
         q = (parts / scale.float()[..., None]).round().clamp(-127, 127) + 128
         scales = scale.transpose(1, 2)
     else:
-        least, most = parts.amin(-1), parts.amax(-1)
-        scale, offset = ((most - least) / 15).clamp_min(1e-7).half(), least.half()
+        lowest, highest = parts.amin(-1), parts.amax(-1)
+        scale, offset = ((highest - lowest) / 15).clamp_min(1e-7).half(), lowest.half()
         q = ((parts - offset.float()[..., None]) / scale.float()[..., None]).round().clamp(0, 15)
         scales = torch.stack([scale, offset], -1).permute(0, 2, 3, 1)
     # block, group, step, output, four inputs
@@ -245,8 +245,8 @@ def pointers(
     numbers: Tensor, scale: Tensor, bias: Tensor | None, outputs: int, inputs: int, bits: int
 ) -> LinearPointers:
     """A linear layer's tensors, which have to stay."""
-    where = None if bias is None else bias.data_ptr()
-    return LinearPointers(numbers.data_ptr(), scale.data_ptr(), where, outputs, inputs, bits)
+    bias_address = None if bias is None else bias.data_ptr()
+    return LinearPointers(numbers.data_ptr(), scale.data_ptr(), bias_address, outputs, inputs, bits)
 
 
 def linear(
@@ -286,7 +286,7 @@ def attention(
     if mask is not None:
         mask = mask[0, 0].float().log() if mask.dtype == torch.bool else mask[0, 0].float()
         mask = mask if mask.stride(-1) == 1 else mask.contiguous()
-    query, key, value = (one if one.stride(-1) == 1 else one.contiguous() for one in (query, key, value))
+    query, key, value = (tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in (query, key, value))
     out = torch.empty(1, rows, heads, dims)
     all_of = AttentionPointers(
         query.data_ptr(), key.data_ptr(), value.data_ptr(), None if mask is None else mask.data_ptr(), out.data_ptr(),
@@ -314,4 +314,4 @@ def forward(
 
 
 def _addresses(tensors: Sequence[Tensor | None]) -> ctypes.Array[c_void_p]:
-    return (c_void_p * len(tensors))(*(None if one is None else one.data_ptr() for one in tensors))
+    return (c_void_p * len(tensors))(*(None if tensor is None else tensor.data_ptr() for tensor in tensors))

@@ -31,18 +31,18 @@ def why_not(model: Any, shape: Any) -> str | None:
     """Why one call cannot compute the layers of a model on rounded weights, in one sentence; None where it can."""
     if reason := shape.unlike_llama("the kernels for rounded weights compute no attention of", "they do of"):
         return reason
-    other = "the kernels for rounded weights compute no attention of this model: its layers differ from Llama's"
+    refusal = "the kernels for rounded weights compute no attention of this model: its layers differ from Llama's"
     if shape.attention_softcap or shape.logits_softcap or getattr(model.config, "hidden_act", "silu") != "silu":
-        return other
+        return refusal
     for module in model.modules():
         if hasattr(module, "self_attn"):
             try:
-                if not all(isinstance(one, KernelLinear) for one in _linears(module)):
-                    return other
+                if not all(isinstance(linear, KernelLinear) for linear in _linears(module)):
+                    return refusal
                 if not all(norm is None or isinstance(norm, FusedRMSNorm) for norm in _norms(module)):
-                    return other
+                    return refusal
             except AttributeError:
-                return other
+                return refusal
     return None
 
 
@@ -50,20 +50,20 @@ def round_target(model: Any, shape: Any, weights: str | None, name: str, engine:
     """Round a model's weights (``round_weights``): what a target's record says of them, and whether one call computes
     all of its layers. A target's attention is then computed by the kernels, whatever calls it.
     """
-    own = weights in WEIGHTS[1:] and KERNELS.usable(engine)
-    if not round_weights(model, weights, name, own):
+    use_kernels = weights in WEIGHTS[1:] and KERNELS.usable(engine)
+    if not round_weights(model, weights, name, use_kernels):
         return {}, False
     assert weights is not None
-    able = own and why_not(model, shape) is None
+    able = use_kernels and why_not(model, shape) is None
     for module in model.modules() if able else ():
         if hasattr(module, "self_attn"):
             module.self_attn.own_attention = kernel.attention
-    return {"weights": weights, **({"activations": "int8"} if own else {})}, able
+    return {"weights": weights, **({"activations": "int8"} if use_kernels else {})}, able
 
 
 def _linears(layer: Any) -> list[Any]:
     attention, mlp = layer.self_attn, layer.mlp
-    if not all(isinstance(one, JointPart) for one in (attention.q_proj, mlp.gate_proj)):
+    if not all(isinstance(part, JointPart) for part in (attention.q_proj, mlp.gate_proj)):
         raise AttributeError("query, key and value are computed apart")
     return [attention.q_proj.joint.linear, attention.o_proj, mlp.gate_proj.joint.linear, mlp.down_proj]
 
@@ -88,9 +88,11 @@ class KernelForward(StaticForward):
         shape = target.shape
         self.tensors = [[*_norms(layer), *_linears(layer)] for layer in target.layers]  # they have to stay
         self.layers = (kernel.LayerPointers * shape.layers)()
-        for place, (before, after, query, key, *linears) in zip(self.layers, self.tensors, strict=True):
-            place.norm, place.after = before.weight.data_ptr(), after.weight.data_ptr()
-            place.query_norm, place.key_norm = (None if one is None else one.weight.data_ptr() for one in (query, key))
+        for place, (input_norm, mlp_norm, query, key, *linears) in zip(self.layers, self.tensors, strict=True):
+            place.norm, place.after = input_norm.weight.data_ptr(), mlp_norm.weight.data_ptr()
+            place.query_norm, place.key_norm = (
+                None if norm is None else norm.weight.data_ptr() for norm in (query, key)
+            )
             place.qkv, place.out, place.gate_up, place.down = (linear.pointers() for linear in linears)
         self.stack = kernel.StackPointers(
             shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, self.tensors[0][-1].in_features, 0,

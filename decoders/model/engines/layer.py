@@ -57,8 +57,8 @@ class LayerShape:
     def units(self) -> list[tuple[str, ...]]:
         """The linear layers in their order, those that are computed as one side by side."""
         groups = {names[0]: names for names in GROUPS if names[0] in self.joint}
-        inside = {name for names in groups.values() for name in names[1:]}
-        return [groups.get(name, (name,)) for name in LINEARS if name not in inside]
+        member_names = {name for names in groups.values() for name in names[1:]}
+        return [groups.get(name, (name,)) for name in LINEARS if name not in member_names]
 
 
 def layer_weights(layer: nn.Module, shape: LayerShape) -> list[Tensor]:
@@ -83,8 +83,8 @@ def layer_weights(layer: nn.Module, shape: LayerShape) -> list[Tensor]:
 
 def _linears(layer: Any) -> dict[str, Any]:
     """A stock layer's linear layers by name; each name of joint ones has them all."""
-    found = {n: getattr(layer.self_attn if hasattr(layer.self_attn, n) else layer.mlp, n) for n in LINEARS}
-    return {name: one.joint.linear if isinstance(one, JointPart) else one for name, one in found.items()}
+    modules = {n: getattr(layer.self_attn if hasattr(layer.self_attn, n) else layer.mlp, n) for n in LINEARS}
+    return {name: module.joint.linear if isinstance(module, JointPart) else module for name, module in modules.items()}
 
 
 def layer_shape(layer: Any, sizes: Any, one_row: bool) -> LayerShape:
@@ -99,10 +99,10 @@ def layer_shape(layer: Any, sizes: Any, one_row: bool) -> LayerShape:
     )  # fmt: skip
     units = {names[0]: linears[names[0]] for names in shape.units}
     packed = [n for n, unit in units.items() if isinstance(unit, PackedLinear) and unit.packed_from <= rows]
-    rounded = {n: unit.bits for n, unit in units.items() if isinstance(unit, RoundedLinear)}
+    rounded_bits = {n: unit.bits for n, unit in units.items() if isinstance(unit, RoundedLinear)}
     return replace(
         shape, packed=tuple(packed), biased=tuple(n for n, unit in units.items() if unit.bias is not None),
-        rounded=tuple(rounded), bits=max(rounded.values(), default=0),
+        rounded=tuple(rounded_bits), bits=max(rounded_bits.values(), default=0),
     )  # fmt: skip
 
 
@@ -122,9 +122,9 @@ class LlamaLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         s = self.shape
         norms = 4 if s.query_norm else 2
-        sizes, rest = linear_sizes(s), iter(weights[norms:])
-        linears = {names[0]: [next(rest) for _ in range(2 if names[0] in s.rounded else 1)] for names in s.units}
-        biases = dict(zip(s.biased, rest, strict=True))
+        sizes, weight_iter = linear_sizes(s), iter(weights[norms:])
+        linears = {names[0]: [next(weight_iter) for _ in range(2 if names[0] in s.rounded else 1)] for names in s.units}
+        biases = dict(zip(s.biased, weight_iter, strict=True))
 
         def linear(name: str, rows: Tensor) -> Tensor:
             if name in s.rounded:
@@ -144,25 +144,29 @@ class LlamaLayer(nn.Module):
 
         def rotate(states: Tensor) -> Tensor:
             half = s.head_dim // 2
-            swapped = torch.cat((-states[..., half:], states[..., :half]), -1)
-            return (states * cos[:, None] + swapped * sin[:, None]).transpose(0, 1)
+            swapped_halves = torch.cat((-states[..., half:], states[..., :half]), -1)
+            return (states * cos[:, None] + swapped_halves * sin[:, None]).transpose(0, 1)
 
         def norm(states: Tensor, weight: Tensor) -> Tensor:
             return (exact_norm if s.bits else rms_norm)(states, weight, s.eps)
 
         count = x.shape[0]
         normed = norm(x, weights[0])
-        query, key, value = (made.view(count, -1, s.head_dim) for made in several(GROUPS[0], normed))
+        query, key, value = (projection.view(count, -1, s.head_dim) for projection in several(GROUPS[0], normed))
         if s.query_norm:
             query, key = norm(query, weights[2]), norm(key, weights[3])
         query, key, value = rotate(query), rotate(key), value.transpose(0, 1)
         keys.index_copy_(2, slots, key[None].to(keys.dtype))
         values.index_copy_(2, slots, value[None].to(keys.dtype))
-        seen, group = mask.shape[1], s.heads // s.kv_heads
-        folded = query.reshape(1, s.kv_heads, group * count, s.head_dim).to(keys.dtype)
+        key_count, group = mask.shape[1], s.heads // s.kv_heads
+        folded_query = query.reshape(1, s.kv_heads, group * count, s.head_dim).to(keys.dtype)
         masks = mask.repeat(group, 1) if group > 1 else mask
         out = F.scaled_dot_product_attention(
-            folded, keys[:, :, :seen], values[:, :, :seen], attn_mask=masks[None, None], scale=s.head_dim**-0.5
+            folded_query,
+            keys[:, :, :key_count],
+            values[:, :, :key_count],
+            attn_mask=masks[None, None],
+            scale=s.head_dim**-0.5,
         )
         out = out.to(x.dtype).reshape(s.heads, count, s.head_dim).transpose(0, 1).reshape(count, -1)
         x = x + linear("o_proj", out)
@@ -191,8 +195,8 @@ def example(shape: LayerShape) -> tuple[Any, ...]:
     for name, out in outputs.items():
         weight = torch.zeros(out, sizes[name][1])
         if name in s.rounded:
-            one = RoundedLinear(weight, None, s.bits)
-            weights += [one.numbers, one.scale]
+            linear = RoundedLinear(weight, None, s.bits)
+            weights += [linear.numbers, linear.scale]
         else:
             weights.append(weight)
     weights += [torch.zeros(outputs[name]) for name in s.biased]
@@ -226,10 +230,10 @@ def build(shape: dict[str, Any], package: str) -> None:
     layer = LayerShape.from_json(shape)
     if layer.packed:
         take_packed_weights()
-    arguments, some = example(layer), torch.export.Dim.AUTO
-    rows = None if layer.one_row else {0: some}
-    mask = {1: some} if layer.one_row else {0: some, 1: some}
-    dynamic = (*[rows] * 4, mask, {2: some}, {2: some}, [None] * len(arguments[-1]))
+    arguments, auto = example(layer), torch.export.Dim.AUTO
+    rows = None if layer.one_row else {0: auto}
+    mask = {1: auto} if layer.one_row else {0: auto, 1: auto}
+    dynamic = (*[rows] * 4, mask, {2: auto}, {2: auto}, [None] * len(arguments[-1]))
     with torch.no_grad():
         program = torch.export.export(LlamaLayer(layer), arguments, dynamic_shapes=dynamic, strict=False)
         torch._inductor.aoti_compile_and_package(program, package_path=package)

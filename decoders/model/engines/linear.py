@@ -73,11 +73,11 @@ class PackedLinear(WeightLayer):
 
     @property
     def weight(self) -> Float[Tensor, "out in"]:
-        kept = self.unpacked if self.plain is None else self.plain
-        if kept is None:
+        dense = self.unpacked if self.plain is None else self.plain
+        if dense is None:
             with torch.inference_mode(False), torch.no_grad():
-                kept = self.packed.to_dense()
-        return kept
+                dense = self.packed.to_dense()
+        return dense
 
     def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
         if self.plain is not None and x.numel() < self.packed_from * self.in_features:
@@ -109,10 +109,10 @@ class PackedEmbedding(nn.Module):
         for block in BLOCKS:
             if -(-outputs // block) * block * inputs != size:
                 continue
-            made = cls(head, flat.view(-1, inputs, block))
+            embedding = cls(head, flat.view(-1, inputs, block))
             tokens = torch.arange(outputs).split(4096)
-            if all(torch.equal(made(part), weight[part]) for part in tokens):
-                return made
+            if all(torch.equal(embedding(part), weight[part]) for part in tokens):
+                return embedding
         return None
 
     @property
@@ -144,13 +144,13 @@ def crossover(outputs: int, inputs: int) -> int:
     Tried once, which takes up to 0.3 s for a large shape, and noted in the cache folder: later openings of any model
     with that shape read it there, and compute as the first one did.
     """
-    here, shape = machine(), f"{outputs}x{inputs}"
-    rows = _notes().get(here, {}).get(shape)
+    machine_key, shape = machine(), f"{outputs}x{inputs}"
+    rows = _notes().get(machine_key, {}).get(shape)
     if not isinstance(rows, int):
         rows = _try(outputs, inputs)
         with contextlib.suppress(OSError):  # where nothing can be written, it is tried again
             notes = _notes()
-            notes.setdefault(here, {})[shape] = rows
+            notes.setdefault(machine_key, {})[shape] = rows
             write_json(cache_folder() / NOTES, notes)
     return rows
 
@@ -167,10 +167,10 @@ def _notes() -> dict[str, dict[str, int]]:
 def cpu_fact(name: str) -> str:
     """A fact on the first processor, as Linux lists it; "" on another system."""
     try:
-        listed = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        cpu_lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    return next((line.partition(":")[2].strip() for line in listed if line.startswith(name)), "")
+    return next((line.partition(":")[2].strip() for line in cpu_lines if line.startswith(name)), "")
 
 
 def processor_name() -> str:
@@ -202,12 +202,12 @@ def _packed_is_faster(layers: list[PackedLinear], x: Tensor) -> bool:
     plain, packed = list[float](), list[float]()
     while True:
         for layer in layers:
-            started = _clock()
+            start_time = _clock()
             F.linear(x, layer.weight)
             between = _clock()
             layer(x)
             packed.append(_clock() - between)
-            plain.append(between - started)
+            plain.append(between - start_time)
         times = [sorted(calls)[len(calls) // 4] for calls in (plain, packed)]
         if len(plain) >= MOST_CALLS or (len(plain) >= FEWEST_CALLS and max(times) > CLEAR * min(times)):
             return times[1] <= times[0] * (ALONE if x.shape[0] == 1 else 1)
@@ -216,12 +216,12 @@ def _packed_is_faster(layers: list[PackedLinear], x: Tensor) -> bool:
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
     """With one thread and its own clock, trials say the same on a busy machine as on an idle one."""
-    before = torch.get_num_threads()
+    thread_count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(thread_count)
 
 
 def packable(dtype: torch.dtype, device: torch.device) -> bool:
@@ -241,7 +241,7 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
 
     With ``packed_from``, all of them, the packed copy used from so many rows on.
     """
-    count, owners, mapped = 0, owners_of(model), mapped_weights()
+    count, owners, mapped_ranges = 0, owners_of(model), mapped_weights()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
@@ -254,21 +254,21 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
             if from_rows == NEVER:
                 continue
             layer = PackedLinear(weight, child.bias, from_rows)
-            others = [place for place in owners[child.weight.data_ptr()] if place != (parent, name)]
-            if layer.plain is None and others:
-                shared = PackedEmbedding.of(layer, weight) if len(others) == 1 else None
-                if shared is None or type(getattr(*others[0])) is not nn.Embedding:
+            sharers = [place for place in owners[child.weight.data_ptr()] if place != (parent, name)]
+            if layer.plain is None and sharers:
+                shared = PackedEmbedding.of(layer, weight) if len(sharers) == 1 else None
+                if shared is None or type(getattr(*sharers[0])) is not nn.Embedding:
                     if from_rows == 1:  # it is there for the embedding anyway
                         layer.plain = nn.Parameter(weight, requires_grad=False)
                 else:
-                    setattr(*others[0], shared)
-                    others = []
+                    setattr(*sharers[0], shared)
+                    sharers = []
             setattr(parent, name, layer)
-            if layer.plain is None and not others:
-                give_back(child.weight, mapped)
+            if layer.plain is None and not sharers:
+                give_back(child.weight, mapped_ranges)
             count += 1
     if count:
-        _move_out(model, mapped)
+        _move_out(model, mapped_ranges)
     return count
 
 
@@ -283,10 +283,10 @@ def owners_of(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
     return owners
 
 
-def _move_out(model: nn.Module, mapped: list[tuple[int, int]]) -> None:
+def _move_out(model: nn.Module, mapped_ranges: list[tuple[int, int]]) -> None:
     """Give the weights that are left memory of their own, so that the file they were mapped from can be let go."""
     for tensor in (*model.parameters(), *model.buffers()):
-        if any(first <= tensor.data_ptr() < last for first, last in mapped):
+        if any(first <= tensor.data_ptr() < last for first, last in mapped_ranges):
             tensor.data = tensor.data.clone()
 
 
@@ -300,12 +300,12 @@ def mapped_weights() -> list[tuple[int, int]]:
     return [(int(start, 16), int(stop, 16)) for start, stop in ranges]
 
 
-def give_back(tensor: Tensor, mapped: list[tuple[int, int]]) -> None:
+def give_back(tensor: Tensor, mapped_ranges: list[tuple[int, int]]) -> None:
     """Have the system drop the pages of a mapped file in which a tensor lies that was copied: they would count as this
     process's memory until the last of the file's tensors goes. Whoever reads them again has them from the file.
     """
     start, stop = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
-    if any(first <= start and stop <= last for first, last in mapped):
+    if any(first <= start and stop <= last for first, last in mapped_ranges):
         start, stop = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
         if stop > start:
             ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), mmap.MADV_DONTNEED)

@@ -48,9 +48,9 @@ class RoundedLinear(WeightLayer):
             scale = (weight.abs().amax(1) / 127).clamp_min(1e-12).bfloat16()
             return (weight / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), scale
         groups = weight.unflatten(1, (-1, GROUP))
-        least, most = groups.amin(-1), groups.amax(-1)
-        scale = ((most - least) / 15).clamp_min(1e-12).bfloat16()
-        offset = (least + 8 * scale.float()).bfloat16()
+        lowest, highest = groups.amin(-1), groups.amax(-1)
+        scale = ((highest - lowest) / 15).clamp_min(1e-12).bfloat16()
+        offset = (lowest + 8 * scale.float()).bfloat16()
         q = ((groups - offset.float()[..., None]) / scale.float()[..., None]).round().clamp(-8, 7) + 8
         numbers = torch.ops.aten._convert_weight_to_int4pack_for_cpu(q.flatten(1).to(torch.int32), 2)
         return numbers, torch.stack([scale, offset], -1).transpose(0, 1).contiguous()
@@ -66,8 +66,8 @@ class RoundedLinear(WeightLayer):
         with torch.inference_mode(False), torch.no_grad():
             if self.bits == 8:
                 return self.numbers.float() * self.scale.float()[:, None]
-            ones = torch.eye(self.in_features, dtype=torch.bfloat16)
-            return torch.ops.aten._weight_int4pack_mm_for_cpu(ones, self.numbers, GROUP, self.scale).float().mT
+            identity = torch.eye(self.in_features, dtype=torch.bfloat16)
+            return torch.ops.aten._weight_int4pack_mm_for_cpu(identity, self.numbers, GROUP, self.scale).float().mT
 
 
 class KernelLinear(RoundedLinear):
@@ -123,10 +123,10 @@ def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
     return WEIGHTS if device.type == "cpu" and dtype == torch.float32 else WEIGHTS[:1]
 
 
-def round_weights(model: nn.Module, weights: str | None, name: str, own: bool = False) -> int:
+def round_weights(model: nn.Module, weights: str | None, name: str, use_kernels: bool = False) -> int:
     """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. Norms, and
-    linear layers that do not fit, compute in double then. fp32 and None change nothing. ``own``: by this project's
-    kernels, which are usable; the head then gets eight bits.
+    linear layers that do not fit, compute in double then. fp32 and None change nothing. ``use_kernels``: by this
+    project's kernels, which are usable; the head then gets eight bits.
 
     Raises UserError for unknown weights, for a model that is not on a CPU in fp32 or has experts, and where the kernels
     are missing.
@@ -147,10 +147,10 @@ def round_weights(model: nn.Module, weights: str | None, name: str, own: bool = 
             "out"
         )
     bits = int(weights.removeprefix("int"))
-    if not own and (reason := _unable(bits)) is not None:
+    if not use_kernels and (reason := _unable(bits)) is not None:
         raise UserError(f"this build of torch does not compute with {weights} weights ({reason}): leave --weights out")
     head: Any = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
-    mapped, kind = mapped_weights(), KernelLinear if own else RoundedLinear
+    mapped_ranges, kind = mapped_weights(), KernelLinear if use_kernels else RoundedLinear
     count = join(
         model, lambda outputs, inputs: fits(outputs, inputs, bits), lambda weight, bias: kind(weight, bias, bits)
     )
@@ -160,14 +160,14 @@ def round_weights(model: nn.Module, weights: str | None, name: str, own: bool = 
             if type(child) is not nn.Linear:
                 continue
             if child is head:
-                if own and fits(child.out_features, child.in_features, 8):
+                if use_kernels and fits(child.out_features, child.in_features, 8):
                     setattr(parent, place, KernelLinear(child.weight.detach(), child.bias, 8))
                 continue
             if not fits(child.out_features, child.in_features, bits):
                 setattr(parent, place, ExactLinear(child))
                 continue
             setattr(parent, place, kind(child.weight.detach(), child.bias, bits))
-            give_back(child.weight, mapped)
+            give_back(child.weight, mapped_ranges)
             count += 1
     own_code = {type(module).__name__ for module in model.modules() if isinstance(module, nn.Linear)} - {"Linear"}
     if not count and own_code:
@@ -177,8 +177,8 @@ def round_weights(model: nn.Module, weights: str | None, name: str, own: bool = 
         )
     if not count:
         raise UserError(f"{name} has no linear layers that {weights} weights fit: leave --weights out")
-    fuse_norms(model, kernel.rms_norm if own else exact_norm)
-    if own:
+    fuse_norms(model, kernel.rms_norm if use_kernels else exact_norm)
+    if use_kernels:
         for parent in list(model.modules()):
             for place, child in list(parent.named_children()):
                 if type(child).__name__ in ("SiLUActivation", "SiLU"):
@@ -193,7 +193,7 @@ def _unable(bits: int) -> str | None:
     weight, x = (torch.randn(size, 64, generator=generator) for size in (64, 5))
     try:
         layer = RoundedLinear(weight, None, bits)
-        apart = float((layer(x) - x.bfloat16().float() @ layer.weight.T).abs().max())
+        distance = float((layer(x) - x.bfloat16().float() @ layer.weight.T).abs().max())
     except (RuntimeError, AttributeError, NotImplementedError) as error:
         return str(error).splitlines()[0][:120]
-    return None if apart < 0.2 else f"it is off by {apart:.2g}"
+    return None if distance < 0.2 else f"it is off by {distance:.2g}"

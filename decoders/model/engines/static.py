@@ -112,11 +112,11 @@ class Buffers:
     def fill(self, rows: Rows, keys: int, windows: frozenset[int], embedding: Any) -> None:
         """Take the rows of a forward; the padding keeps what it held."""
         count, length = rows.count, rows.cache.length
-        here = not isinstance(rows.tokens, Tensor)
-        arrays = [np.asarray(rows.tokens, dtype=np.int64)] if here else []
+        on_host = not isinstance(rows.tokens, Tensor)
+        arrays = [np.asarray(rows.tokens, dtype=np.int64)] if on_host else []
         arrays += [np.asarray(rows.positions, dtype=np.int64), *([] if rows.sees is None else [rows.sees])]
         parts = send(self.device, *arrays)
-        ids = parts.pop(0) if here else rows.tokens
+        ids = parts.pop(0) if on_host else rows.tokens
         self.embeddings[:count] = embedding(ids) if rows.embed is None else rows.embed(ids)[0]
         self.positions[:count] = parts[0]
         torch.add(self.ahead, length, out=self.slots)
@@ -131,9 +131,9 @@ class Buffers:
             text = torch.arange(length, device=self.device)
             keys_at = torch.cat([text, parts[0]])
             far = parts[0][:, None] - keys_at >= window
-            seen = self.mask(keys, window)
-            seen.copy_(mask)
-            seen[:count, : length + count].masked_fill_(far, self.least)
+            target_mask = self.mask(keys, window)
+            target_mask.copy_(mask)
+            target_mask[:count, : length + count].masked_fill_(far, self.least)
 
     def mask(self, keys: int, window: int | None = None) -> Float[Tensor, "rows keys"]:
         return self.masks.mask(self.rows, keys, window)

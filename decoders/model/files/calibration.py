@@ -35,7 +35,6 @@ ROTARY = (
 )  # fmt: skip
 
 
-
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """A model's measurements: its copying heads and its best layer.
@@ -69,10 +68,16 @@ class Calibration:
             steps = tuple(float(x) for x in data["tokens_per_step"])
             counts = tuple(tuple(int(n) for n in row) for row in data["head_counts"])
             numbers = {key: int(data[key]) for key in ("best_layer", "tokens_counted", "prompts", "draft_length")}
-            made = cls(current_key(str(data["model_key"])), str(data["model"]), steps, head_counts=counts, **numbers)
-        if not 0 <= made.best_layer < len(steps) or len(steps) != len(counts) + 1 or len(set(map(len, counts))) != 1:
+            calibration = cls(
+                current_key(str(data["model_key"])), str(data["model"]), steps, head_counts=counts, **numbers
+            )
+        if (
+            not 0 <= calibration.best_layer < len(steps)
+            or len(steps) != len(counts) + 1
+            or len(set(map(len, counts))) != 1
+        ):
             raise ValueError("a damaged calibration (its layers and heads do not fit together)")
-        return made
+        return calibration
 
 
 def fingerprint(config: Any, parameters: Iterable[Tensor]) -> str:
@@ -92,16 +97,16 @@ def fingerprint(config: Any, parameters: Iterable[Tensor]) -> str:
 def _function_of(config: Any) -> dict[str, Any]:
     """The settings that make a model's numbers; floats to six digits, as some files keep them in fp32."""
     shape = {name: value for name, value in asdict(ModelShape.of(config)).items() if name not in UNCOUNTED}
-    others = {name: value for name in COUNTED if (value := getattr(config, name, None)) is not None}
+    counts = {name: value for name in COUNTED if (value := getattr(config, name, None)) is not None}
     ropes = [{name: rope[name] for name in ROTARY if rope.get(name) is not None} for rope in rotaries(config)]
-    return _round({**shape, **others, "ropes": ropes})
+    return _round({**shape, **counts, "ropes": ropes})
 
 
 def _round(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _round(one) for name, one in value.items()}
+        return {name: _round(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_round(one) for one in value]
+        return [_round(item) for item in value]
     return f"{value:.6g}" if isinstance(value, float) else value
 
 

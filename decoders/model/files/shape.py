@@ -77,7 +77,7 @@ class ModelShape:
     def _read(cls, config: Any) -> ModelShape:
         family, heads, hidden = config.model_type, config.num_attention_heads, config.hidden_size
         ropes = rotaries(config)
-        rope = next((one for one in ropes if one.get("rope_type", "default") != "default"), ropes[0])
+        rope = next((setting for setting in ropes if setting.get("rope_type", "default") != "default"), ropes[0])
         rotary = rope.get("rope_type", "default")
         return cls(
             family=family,
@@ -142,7 +142,7 @@ def _setting(config: Any, name: str, default: Any) -> Any:
 def rotaries(config: Any) -> list[dict[str, Any]]:
     """The rotary settings in a configuration, of each kind of layer where these differ; empty ones without any."""
     settings = _setting(config, "rope_parameters", {})
-    return [one for one in settings.values() if isinstance(one, dict)] or [settings]
+    return [setting for setting in settings.values() if isinstance(setting, dict)] or [settings]
 
 
 def refusal(family: str, reason: str) -> UserError:
@@ -155,8 +155,8 @@ def refusal(family: str, reason: str) -> UserError:
 
 def _check(config: Any) -> None:
     reason = families.REFUSED.get(config.model_type)
-    others = set(_setting(config, "layer_types", ())) - {FULL, SLIDING} - RECURRENT - STATELESS
-    if reason is None and others:
+    unknown_types = set(_setting(config, "layer_types", ())) - {FULL, SLIDING} - RECURRENT - STATELESS
+    if reason is None and unknown_types:
         kinds = ", ".join(sorted(set(config.layer_types)))
         reason = f"its layers are of kinds this engine cannot roll back ({kinds})"
     for name, meaning in families.REFUSED_SETTINGS.items():

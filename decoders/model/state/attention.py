@@ -55,8 +55,8 @@ def tree_attention(
         assert isinstance(value, RowBatch) and not isinstance(attention_mask, Tensor)
         masks = (None,) * len(key.parts) if attention_mask is None else attention_mask.parts
         runs = zip(query.split(key.counts, 2), key.parts, value.parts, masks, strict=True)
-        each = [tree_attention(module, *run, dropout, scaling, softcap, s_aux)[0] for run in runs]
-        return torch.cat(each, 1), None
+        outputs = [tree_attention(module, *run, dropout, scaling, softcap, s_aux)[0] for run in runs]
+        return torch.cat(outputs, 1), None
     assert not isinstance(value, RowBatch) and not isinstance(attention_mask, RowBatch)
     heads, rows, head_dim = query.shape[1:]
     kv_heads, keys = key.shape[1:3]
@@ -66,9 +66,9 @@ def tree_attention(
         tap(query, key, attention_mask, scale, s_aux)
     if attention_mask is None and rows > 1 and keys != rows:
         raise ValueError("several rows over a filled cache need an explicit mask")
-    dtype, own = query.dtype, getattr(module, "own_attention", None)
-    if own is not None:
-        return own(query, key, value, attention_mask, scale), None
+    dtype, own_attention = query.dtype, getattr(module, "own_attention", None)
+    if own_attention is not None:
+        return own_attention(query, key, value, attention_mask, scale), None
     query = query.to(key.dtype)  # a cache in double has sums formed in double (Target.cached_as)
     if softcap is not None or s_aux is not None:
         return _written_out(query, key, value, attention_mask, scale, softcap, s_aux).to(dtype), None
@@ -80,11 +80,11 @@ def tree_attention(
     elif group == 1:
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, scale=scale)
     else:  # query heads of one key/value head become rows of it: no repeated keys
-        folded = query.reshape(1, kv_heads, group * rows, head_dim)
+        folded_query = query.reshape(1, kv_heads, group * rows, head_dim)
         mask = attention_mask
         if mask is not None and rows > 1:
             mask = _repeat(mask, group)
-        out = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
+        out = F.scaled_dot_product_attention(folded_query, key, value, attn_mask=mask, scale=scale)
         out = out.reshape(1, heads, rows, -1)
     return out.transpose(1, 2).to(dtype).contiguous(), None
 
@@ -100,13 +100,13 @@ def grouped_kernel(query: Float[Tensor, "1 heads rows head_dim"]) -> bool:
 
 def _repeat(mask: Float[Tensor, "1 1 rows keys"], group: int) -> Float[Tensor, "1 1 group_rows keys"]:
     """The mask once per query head of a group, its rows aligned as they were; made once per forward."""
-    kept: tuple[int, Tensor] | None = getattr(mask, "repeated", None)
-    if kept is None or kept[0] != group:
+    cached_mask: tuple[int, Tensor] | None = getattr(mask, "repeated", None)
+    if cached_mask is None or cached_mask[0] != group:
         rows, keys = mask.shape[2:]
         room = keys if mask.storage_offset() else mask.stride(2)
         padded = mask.as_strided((rows, room), (mask.stride(2), 1), mask.storage_offset())
-        kept = mask.repeated = group, padded.repeat(group, 1)[:, :keys][None, None]  # type: ignore[attr-defined]
-    return kept[1]
+        cached_mask = mask.repeated = group, padded.repeat(group, 1)[:, :keys][None, None]  # type: ignore[attr-defined]
+    return cached_mask[1]
 
 
 def _written_out(
@@ -164,16 +164,16 @@ class RowMasks:
         return self.masks.chain(self.length, count)
 
     def _explicit(self, rule: Rule | None) -> Tensor:
-        device, count, own = self.positions.device, len(self.positions), len(self.own_positions)
-        text = self.length + count - own
-        allowed = torch.ones((count, text + own), dtype=torch.bool, device=device)
-        allowed[:, text:] = torch.ones_like(allowed[:, text:]).tril() if self.sees is None else self.sees
+        device, count, own_count = self.positions.device, len(self.positions), len(self.own_positions)
+        text = self.length + count - own_count
+        visible_keys = torch.ones((count, text + own_count), dtype=torch.bool, device=device)
+        visible_keys[:, text:] = torch.ones_like(visible_keys[:, text:]).tril() if self.sees is None else self.sees
         if rule is not None:
             keys = torch.cat([torch.arange(text, device=device), self.own_positions])
-            allowed &= rule(0, 0, self.positions[:, None], keys)
+            visible_keys &= rule(0, 0, self.positions[:, None], keys)
         if self.prefixes is not None:
-            allowed = torch.cat([allowed, self.prefixes], 1)
-        return self.masks.blank(*allowed.shape).masked_fill_(~allowed, self.masks.least)[None, None]
+            visible_keys = torch.cat([visible_keys, self.prefixes], 1)
+        return self.masks.blank(*visible_keys.shape).masked_fill_(~visible_keys, self.masks.least)[None, None]
 
 
 running: ContextVar[Callable[[Rule, int | None, bool], Any]] = ContextVar("masks of the running forward")
@@ -217,8 +217,8 @@ class Masks:
         """The mask of ``count`` rows behind ``length`` others, each of which sees those before it."""
         if len(self._square) < count:
             rows = max(64, count)
-            least = torch.full((rows, rows), self.least, dtype=self.dtype, device=self.device)
-            self._square = least.triu(1)
+            floor = torch.full((rows, rows), self.least, dtype=self.dtype, device=self.device)
+            self._square = floor.triu(1)
         mask = self.blank(count, length + count)
         mask[:, length:] = self._square[:count, :count]
         return mask[None, None]

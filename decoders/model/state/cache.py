@@ -165,12 +165,12 @@ class TreeCache(HybridCache):
 
     def part(self, length: int) -> TreeCache:
         """A cache that shares these keys and values, cut to ``length`` as of ``cut``."""
-        made = copy.copy(self)
-        made.layers = [CacheLayer(made, index) for index in range(len(self.layers))]
-        made.states = None if self.states is None else self.states.copy()
-        made.prefix, made.slots, made.graphs = None, None, {}
-        made.cut(length)
-        return made
+        clone = copy.copy(self)
+        clone.layers = [CacheLayer(clone, index) for index in range(len(self.layers))]
+        clone.states = None if self.states is None else self.states.copy()
+        clone.prefix, clone.slots, clone.graphs = None, None, {}
+        clone.cut(length)
+        return clone
 
     @contextmanager
     def following(

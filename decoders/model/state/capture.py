@@ -92,5 +92,5 @@ def _attention_of(layer: nn.Module) -> nn.Module:
     """A layer's attention: of modules that know the layer's number, the one that is no recurrent layer; where there is
     none, the layer itself.
     """
-    found = [m for m in layer.modules() if getattr(m, "layer_idx", None) is not None and m is not layer]
-    return next((module for module in found if not has_state(module)), (found or [layer])[0])
+    candidates = [m for m in layer.modules() if getattr(m, "layer_idx", None) is not None and m is not layer]
+    return next((module for module in candidates if not has_state(module)), (candidates or [layer])[0])

@@ -22,21 +22,21 @@ MEMORY = ("update_conv_state", "update_recurrent_state")  # of transformers' cac
 NO_LIMIT = (0.0, float("inf"))
 
 
-def _convolution(own: Callable[..., Any]) -> Callable[..., Any]:
+def _convolution(stock_convolution: Callable[..., Any]) -> Callable[..., Any]:
     def convolution(
         hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None, **others: Any
     ) -> Tensor:
         if (states := running.get()) is None:
-            return own(hidden_states, weight, bias, activation=activation, **others)
+            return stock_convolution(hidden_states, weight, bias, activation=activation, **others)
         return states.convolve(hidden_states, weight, bias, activation)
 
     return convolution
 
 
-def _delta(own: Callable[..., Any]) -> Callable[..., Any]:
+def _delta(stock_rule: Callable[..., Any]) -> Callable[..., Any]:
     def rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, **others: Any) -> Any:
         if (states := running.get()) is None:
-            return own(query, key, value, g=g, beta=beta, **others)
+            return stock_rule(query, key, value, g=g, beta=beta, **others)
         heads, by_channel = value.shape[2], g.ndim == 4
         queries, keys, values, decay, betas = (
             _by_head(rows, heads, states.dtype)
@@ -52,13 +52,13 @@ def _delta(own: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def _scan(own: Callable[..., Any]) -> Callable[..., Any]:
+def _scan(stock_scan: Callable[..., Any]) -> Callable[..., Any]:
     def scan(
         hidden_states: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, chunk_size: int, D: Tensor | None = None,
         dt_bias: Tensor | None = None, dt_softplus: bool = False, dt_limit: Sequence[float] = NO_LIMIT, **others: Any,
     ) -> Any:  # fmt: skip
         if (states := running.get()) is None:
-            return own(
+            return stock_scan(
                 hidden_states, dt, A, B, C, chunk_size, D=D, dt_bias=dt_bias, dt_softplus=dt_softplus,
                 dt_limit=dt_limit, **others,
             )  # fmt: skip
@@ -81,8 +81,8 @@ def _by_head(
     rows: Float[Tensor, "1 rows groups size"], heads: int, dtype: torch.dtype | None
 ) -> Float[Tensor, "heads rows size"]:
     """Rows of each head in ``dtype`` (None: fp32, or fp64 as they are); a group serves heads that follow each other."""
-    each = rows[0].to(dtype or (torch.float64 if rows.dtype == torch.float64 else torch.float32)).transpose(0, 1)
-    return each if len(each) == heads else each.repeat_interleave(heads // len(each), 0)
+    head_rows = rows[0].to(dtype or (torch.float64 if rows.dtype == torch.float64 else torch.float32)).transpose(0, 1)
+    return head_rows if len(head_rows) == heads else head_rows.repeat_interleave(heads // len(head_rows), 0)
 
 
 FOLLOWING = {CONVOLUTION: _convolution, SCAN: _scan, **dict.fromkeys(DELTA, _delta)}
@@ -99,19 +99,21 @@ def _names(function: Any) -> Sequence[str]:
 
 
 def _own_forward(module: nn.Module) -> Any:
-    own: Any = type(module).forward
-    while hasattr(own, "__wrapped__"):
-        own = own.__wrapped__
-    return own
+    forward: Any = type(module).forward
+    while hasattr(forward, "__wrapped__"):
+        forward = forward.__wrapped__
+    return forward
 
 
 def replace_in_forward(module: nn.Module, **names: Any) -> None:
     """Have a module's own forward run with other objects in the place of these globals of its code."""
-    own = _own_forward(module)
-    inside = {**own.__globals__, **names}
-    made = types.FunctionType(own.__code__, inside, own.__name__, own.__defaults__, own.__closure__)
-    made.__kwdefaults__ = own.__kwdefaults__
-    module.forward = types.MethodType(made, module)
+    forward = _own_forward(module)
+    namespace = {**forward.__globals__, **names}
+    function = types.FunctionType(
+        forward.__code__, namespace, forward.__name__, forward.__defaults__, forward.__closure__
+    )
+    function.__kwdefaults__ = forward.__kwdefaults__
+    module.forward = types.MethodType(function, module)
 
 
 def follow_paths(layers: nn.ModuleList, family: str) -> tuple[int, ...]:
@@ -122,12 +124,12 @@ def follow_paths(layers: nn.ModuleList, family: str) -> tuple[int, ...]:
     recurrent = []
     for index, layer in enumerate(layers):
         for module in filter(has_state, layer.modules()):
-            own = _own_forward(module)
-            names = _names(own)
-            found = [name for name in FOLLOWING if name in names]
-            if CONVOLUTION not in found or (MEMORY[1] in names and len(found) < 2):
+            forward = _own_forward(module)
+            names = _names(forward)
+            used_names = [name for name in FOLLOWING if name in names]
+            if CONVOLUTION not in used_names or (MEMORY[1] in names and len(used_names) < 2):
                 reason = f"its {type(module).__name__} keeps a state by a rule that cannot follow a draft tree"
                 raise refusal(family, reason)
-            replace_in_forward(module, **{name: FOLLOWING[name](own.__globals__[name]) for name in found})
+            replace_in_forward(module, **{name: FOLLOWING[name](forward.__globals__[name]) for name in used_names})
             recurrent.append(index)
     return tuple(dict.fromkeys(recurrent))

@@ -41,17 +41,19 @@ class Memory:
         """
         if not captured.covers(needs):
             raise ValueError(f"this memory was kept for {captured}; {needs} asks for more")
-        every, queries = heads_by_layer(captured.heads), {}
+        all_heads, queries = heads_by_layer(captured.heads), {}
         for layer, heads in heads_by_layer(needs.heads).items():
             rows = self.queries[layer]
-            queries[layer] = rows if heads == every[layer] else rows_of(rows, [every[layer].index(h) for h in heads])
+            queries[layer] = (
+                rows if heads == all_heads[layer] else rows_of(rows, [all_heads[layer].index(h) for h in heads])
+            )
         hidden = {layer: states for layer, states in self.hidden.items() if layer in needs.layers}
-        seen = Memory(hidden, queries, sinks=self.sinks)
+        view = Memory(hidden, queries, sinks=self.sinks)
         if needs.top_tokens:
             assert self.top_ids is not None and self.top_logprobs is not None
-            seen.top_ids = self.top_ids[:, : needs.top_tokens]
-            seen.top_logprobs = self.top_logprobs[:, : needs.top_tokens]
-        return seen
+            view.top_ids = self.top_ids[:, : needs.top_tokens]
+            view.top_logprobs = self.top_logprobs[:, : needs.top_tokens]
+        return view
 
     def write(self, start: int, capacity: int, captured: Capture, top: tuple[Tensor, Tensor] | None) -> None:
         """Keep what a forward let through, and its ``top`` (log-probabilities, ids), from position ``start`` on."""
@@ -179,25 +181,29 @@ class Context:
         by_layer = heads_by_layer(self.needs.heads if heads is None else tuple(heads))
         all_heads = heads_by_layer(self.needs.heads)
         rows = []
-        for layer, chosen in by_layer.items():
+        for layer, chosen_heads in by_layer.items():
             query = self.memory.queries[layer][:, row]
-            if chosen != all_heads[layer]:
-                query = rows_of(query, [all_heads[layer].index(h) for h in chosen])
+            if chosen_heads != all_heads[layer]:
+                query = rows_of(query, [all_heads[layer].index(h) for h in chosen_heads])
             keys = self.cache.keys(layer)
             window = self.shape.layer_windows[layer]
             first = 0 if window is None else max(0, row + 1 - window)
             group = self.shape.heads // keys.shape[0]
-            if chosen == list(range(len(chosen))) and len(chosen) == group * keys.shape[0]:  # every head: no gather
-                folded = query.view(keys.shape[0], group, -1)
-                scores = (folded.float() @ keys[:, first : row + 1].float().transpose(1, 2)).reshape(len(chosen), -1)
+            if (
+                chosen_heads == list(range(len(chosen_heads))) and len(chosen_heads) == group * keys.shape[0]
+            ):  # every head: no gather
+                folded_query = query.view(keys.shape[0], group, -1)
+                scores = (folded_query.float() @ keys[:, first : row + 1].float().transpose(1, 2)).reshape(
+                    len(chosen_heads), -1
+                )
             else:  # head by head: gathering the keys would copy them all
-                pairs = zip(chosen, query.float(), strict=True)
+                pairs = zip(chosen_heads, query.float(), strict=True)
                 scores = torch.stack([keys[h // group, first : row + 1].float() @ q for h, q in pairs])
             if softcap := self.shape.attention_softcap:
                 scores = softcap * torch.tanh(scores / softcap)
             if (sinks := self.memory.sinks.get(layer)) is None:
                 weights = scores.softmax(-1)
             else:
-                weights = torch.cat([scores, rows_of(sinks, chosen)[:, None]], -1).softmax(-1)[:, :-1]
+                weights = torch.cat([scores, rows_of(sinks, chosen_heads)[:, None]], -1).softmax(-1)[:, :-1]
             rows.append(torch.nn.functional.pad(weights, (first, 0)) if first else weights)
         return torch.cat(rows)

@@ -80,11 +80,11 @@ def observe_target(target: Any) -> Observation:
         except UserError:
             raise
         except Exception as error:
-            raised = f"{type(error).__name__}: {str(error)[:120]}"
-            raise refusal(target.shape.family, f"it does not run through this engine ({raised})") from error
+            error_text = f"{type(error).__name__}: {str(error)[:120]}"
+            raise refusal(target.shape.family, f"it does not run through this engine ({error_text})") from error
 
-    observed = observe(forward, target.taps.attentions, target.shape, NumberedMasks(target.dtype, target.device))
-    return replace(observed, finite=bool(torch.isfinite(logits[0].amax())))
+    observation = observe(forward, target.taps.attentions, target.shape, NumberedMasks(target.dtype, target.device))
+    return replace(observation, finite=bool(torch.isfinite(logits[0].amax())))
 
 
 def observe(
@@ -118,10 +118,12 @@ def observe(
         raise refusal(shape.family, OWN_MASKS)
     layers = tuple(sorted(cache.written))
     complete = numbers.keys() == cache.written
-    shown = complete and min(numbers.values()) >= 0
-    used = set(numbers.values()) if shown else range(len(masks.rules))  # some models make masks that no layer gets
-    windows = {number: _window(shape.family, *masks.rules[number]) for number in used}
-    if shown:
+    all_known = complete and min(numbers.values()) >= 0
+    rule_numbers = (
+        set(numbers.values()) if all_known else range(len(masks.rules))
+    )  # some models make masks that no layer gets
+    windows = {number: _window(shape.family, *masks.rules[number]) for number in rule_numbers}
+    if all_known:
         of_layers = tuple(windows[numbers[layer]] if layer in numbers else None for layer in range(shape.layers))
     elif len(set(windows.values())) == 1:
         of_layers = (windows[0],) * shape.layers

@@ -59,9 +59,11 @@ def _join_exits(weights: Float[Tensor, " exits"], layers: nn.ModuleList, nodes: 
         exit_states.append(states[0, nodes:])
         if module is not last[-1]:
             return None
-        joined = states.clone()
-        joined[0, nodes:] = torch.einsum("erh,e->rh", torch.stack(exit_states).float(), weights.float()).to(states)
+        joint_states = states.clone()
+        joint_states[0, nodes:] = torch.einsum("erh,e->rh", torch.stack(exit_states).float(), weights.float()).to(
+            states
+        )
         exit_states.clear()
-        return joined if isinstance(output, Tensor) else (joined, *output[1:])
+        return joint_states if isinstance(output, Tensor) else (joint_states, *output[1:])
 
     return [layer.register_forward_hook(catch) for layer in last]

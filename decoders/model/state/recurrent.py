@@ -44,21 +44,21 @@ class Paths:
         self._windows: dict[int, Tensor] = {}
         if sees is not None:
             self.ancestors = torch.as_tensor(sees, device=device)
-            others = sees & ~np.eye(count, dtype=bool)
+            ancestors = sees & ~np.eye(count, dtype=bool)
             order = positions * count + np.arange(count)
-            self._parents = np.where(others, order, -1).argmax(1)
-            self._parents[~others.any(1)] = -1
+            self._parents = np.where(ancestors, order, -1).argmax(1)
+            self._parents[~ancestors.any(1)] = -1
 
     def windows(self, taps: int) -> Int[Tensor, "rows taps"]:
         """The last ``taps`` inputs on each row's path, its own the last: columns of the ``taps`` − 1 inputs before the
         forward followed by its rows.
         """
         if taps not in self._windows:
-            before = taps - 1
-            up = np.concatenate([np.arange(-1, before - 1), before + self._parents]).clip(0)
-            up[before:][self._parents < 0] = before - 1
-            columns = [before + np.arange(self.count)]
-            for _ in range(before):
+            history = taps - 1
+            up = np.concatenate([np.arange(-1, history - 1), history + self._parents]).clip(0)
+            up[history:][self._parents < 0] = history - 1
+            columns = [history + np.arange(self.count)]
+            for _ in range(history):
                 columns.append(up[columns[-1]])
             self._windows[taps] = torch.as_tensor(np.stack(columns[::-1], 1), device=self.device)
         return self._windows[taps]
@@ -77,9 +77,9 @@ class Writes:
         if not len(path):
             return state
         rows = torch.as_tensor(list(path), device=state.device)
-        along = self.along[:, rows]
-        last = along[:, -1:]
-        keys = self.keys[:, rows] * (last - along).exp()
+        path_decay = self.along[:, rows]
+        last = path_decay[:, -1:]
+        keys = self.keys[:, rows] * (last - path_decay).exp()
         return torch.baddbmm(state * last.exp().transpose(1, 2), keys.transpose(1, 2), self.values[:, rows])
 
 
@@ -100,8 +100,8 @@ class LayerState:
         if self.joined is None or not path:
             return
         assert self.inputs is not None
-        before = self.inputs.shape[2]
-        last = [*range(before), *(before + row for row in path)][-before:]
+        history = self.inputs.shape[2]
+        last = [*range(history), *(history + row for row in path)][-history:]
         self.inputs = self.joined[:, :, torch.as_tensor(last, device=self.joined.device)]
         if self.behind is not None:
             self.state = self.behind
@@ -137,11 +137,11 @@ class RecurrentStates:
     def following(self, paths: Paths, whole: bool) -> Iterator[None]:
         """The model's recurrent layers follow these paths while it runs."""
         self.begin(paths, whole)
-        before = running.set(self)
+        reset_token = running.set(self)
         try:
             yield
         finally:
-            running.reset(before)
+            running.reset(reset_token)
 
     def begin(self, paths: Paths, whole: bool = False) -> None:
         """Forget the rows of the last forward, and follow these paths in the next."""
@@ -171,25 +171,25 @@ class RecurrentStates:
         """Go back to the last kept place up to ``length`` rows, and say how many rows it is behind."""
         if length == self.length:
             return length
-        self.kept = {place: kept for place, kept in self.kept.items() if place <= length}
+        self.kept = {place: snapshot for place, snapshot in self.kept.items() if place <= length}
         self.pinned &= self.kept.keys()
         self.length = max(self.kept, default=0)
-        kept = self.kept.get(self.length, {})
-        self.layers = defaultdict(LayerState, {index: LayerState(*states) for index, states in kept.items()})
+        snapshot = self.kept.get(self.length, {})
+        self.layers = defaultdict(LayerState, {index: LayerState(*states) for index, states in snapshot.items()})
         return self.length
 
     def copy(self) -> RecurrentStates:
         """The same states, to be gone on with apart from these."""
-        made = RecurrentStates(self.prompt, self.dtype)
-        made.length, made.kept, made.pinned = self.length, dict(self.kept), set(self.pinned)
+        clone = RecurrentStates(self.prompt, self.dtype)
+        clone.length, clone.kept, clone.pinned = self.length, dict(self.kept), set(self.pinned)
         layers = {index: LayerState(layer.inputs, layer.state) for index, layer in self.layers.items()}
-        made.layers = defaultdict(LayerState, layers)
-        return made
+        clone.layers = defaultdict(LayerState, layers)
+        return clone
 
     def bytes(self) -> int:
         """Bytes of the committed states, and of those kept beside them."""
         states = [(layer.inputs, layer.state) for layer in self.layers.values()]
-        states += [pair for kept in self.kept.values() for pair in kept.values()]
+        states += [pair for snapshot in self.kept.values() for pair in snapshot.values()]
         return sum(t.nbytes for t in {id(t): t for pair in states for t in pair if t is not None}.values())
 
     def row_bytes(self) -> tuple[int, int]:
@@ -217,13 +217,13 @@ class RecurrentStates:
         assert self.paths is not None
         if layer.inputs is None:
             layer.inputs = x.new_zeros((1, x.shape[1], taps - 1))
-        joined = layer.joined = torch.cat([layer.inputs, x], 2)
+        joint_inputs = layer.joined = torch.cat([layer.inputs, x], 2)
         dtype = self.dtype or weight.dtype
         weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
         if self.paths.ancestors is None:
-            out = F.conv1d(joined.to(dtype), weight[:, None], bias, groups=x.shape[1])
+            out = F.conv1d(joint_inputs.to(dtype), weight[:, None], bias, groups=x.shape[1])
         else:
-            windows = joined[:, :, self.paths.windows(taps)].to(dtype)
+            windows = joint_inputs[:, :, self.paths.windows(taps)].to(dtype)
             out = torch.einsum("bcrt,ct->bcr", windows, weight)
             out = out if bias is None else out + bias[None, :, None]
         return (out if activation is None else ACT2FN[activation](out)).to(x.dtype)
@@ -264,13 +264,13 @@ class JointStates:
     @contextmanager
     def following(self, paths: Sequence[Paths]) -> Iterator[None]:
         """Each run's rows follow its own paths while the model runs."""
-        for states, own in zip(self.states, paths, strict=True):
-            states.begin(own)
-        before = running.set(self)
+        for states, run_paths in zip(self.states, paths, strict=True):
+            states.begin(run_paths)
+        reset_token = running.set(self)
         try:
             yield
         finally:
-            running.reset(before)
+            running.reset(reset_token)
 
     def enter(self, layer: int) -> None:
         for states in self.states:
@@ -282,12 +282,12 @@ class JointStates:
 
     def convolve(self, x: Tensor, *filters: Any) -> Tensor:
         runs = zip(self.states, x.split(self.counts, 2), strict=True)
-        return torch.cat([states.convolve(own, *filters) for states, own in runs], 2)
+        return torch.cat([states.convolve(run_rows, *filters) for states, run_rows in runs], 2)
 
     def recur(self, rule: Any, rows: Sequence[Tensor], *sizes: Any) -> tuple[Tensor, Tensor]:
         runs = zip(self.states, *(part.split(self.counts, 1) for part in rows), strict=True)
-        made = [states.recur(rule, own, *sizes) for states, *own in runs]
-        return torch.cat([out for out, _ in made], 1), made[0][1]
+        results = [states.recur(rule, run_inputs, *sizes) for states, *run_inputs in runs]
+        return torch.cat([out for out, _ in results], 1), results[0][1]
 
 
 running: ContextVar[RecurrentStates | JointStates | None] = ContextVar("states of the running forward", default=None)
@@ -304,33 +304,33 @@ def delta_rule(
     own log decay, [heads, rows, 1] or by channel of the key. What the rows of a path write depends on each other: a
     unitriangular system, as in the chunked form (Yang et al. 2024, §3.3), of ancestors instead of all rows before.
     """
-    along, between = _decays(decay, ancestors)
+    path_decay, between = _decays(decay, ancestors)
     held = torch.linalg.solve_triangular(
-        _products(key * beta, key, between), beta * (value - (key * along.exp()) @ state),
+        _products(key * beta, key, between), beta * (value - (key * path_decay.exp()) @ state),
         upper=False, unitriangular=True,
     )  # fmt: skip
-    out = torch.baddbmm((query * along.exp()) @ state, _products(query, key, between), held)
-    return out, Writes(key, held, along)
+    out = torch.baddbmm((query * path_decay.exp()) @ state, _products(query, key, between), held)
+    return out, Writes(key, held, path_decay)
 
 
 def scan_rule(
     query: Tensor, key: Tensor, value: Tensor, decay: Tensor, state: Tensor, ancestors: Bool[Tensor, "rows rows"] | None
 ) -> tuple[Tensor, Writes]:
     """Mamba-2: a row writes its key ⊗ value (B ⊗ Δx), and reads with its query (C)."""
-    along, between = _decays(decay, ancestors)
-    out = torch.baddbmm((query * along.exp()) @ state, _products(query, key, between), value)
-    return out, Writes(key, value, along)
+    path_decay, between = _decays(decay, ancestors)
+    out = torch.baddbmm((query * path_decay.exp()) @ state, _products(query, key, between), value)
+    return out, Writes(key, value, path_decay)
 
 
 def _decays(decay: Float[Tensor, "heads rows channels"], ancestors: Tensor | None) -> tuple[Tensor, Tensor]:
     """The log decay along each row's path, and the decay between a row and each one on its path, 0 elsewhere."""
     if ancestors is None:
         rows = decay.shape[1]
-        along, ancestors = decay.cumsum(1), torch.ones((rows, rows), dtype=torch.bool, device=decay.device).tril()
+        path_decay, ancestors = decay.cumsum(1), torch.ones((rows, rows), dtype=torch.bool, device=decay.device).tril()
     else:
-        along = ancestors.to(decay) @ decay
-    between = (along[:, :, None] - along[:, None]).clamp(max=0).exp()
-    return along, between * ancestors[None, :, :, None]
+        path_decay = ancestors.to(decay) @ decay
+    between = (path_decay[:, :, None] - path_decay[:, None]).clamp(max=0).exp()
+    return path_decay, between * ancestors[None, :, :, None]
 
 
 def _products(left: Tensor, right: Tensor, between: Float[Tensor, "heads rows rows channels"]) -> Tensor:

@@ -109,9 +109,9 @@ def _meminfo(file: Path) -> int | None:
 def _left_of_group(folder: Path) -> int | None:
     """Bytes that a container may still take; None where there is no limit. Files that are only cached can go."""
     try:
-        most = int((folder / "memory.max").read_text())
-        taken = int((folder / "memory.current").read_text())
+        limit = int((folder / "memory.max").read_text())
+        usage = int((folder / "memory.current").read_text())
         stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return max(0, most - taken + int(stat.get("inactive_file", 0)) + int(stat.get("active_file", 0)))
+        return max(0, limit - usage + int(stat.get("inactive_file", 0)) + int(stat.get("active_file", 0)))
     except (OSError, ValueError):
         return None

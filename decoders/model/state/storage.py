@@ -22,40 +22,40 @@ def drafter_bytes(drafter: Any, target: Any, session: Any) -> int:
     reachable = storage_sizes([drafter], but=(target, session, target.model))
     if not reachable:
         return 0
-    others = target.storages | storage_sizes([session], but=(target, target.model)).keys()
-    return sum(size for place, size in reachable.items() if place not in others)
+    target_places = target.storages | storage_sizes([session], but=(target, target.model)).keys()
+    return sum(size for place, size in reachable.items() if place not in target_places)
 
 
 def storage_sizes(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
     """Address of a storage → its bytes, of everything below ``roots``; only this package's objects are looked into."""
     sizes: dict[int, int] = {}
-    seen, waiting = {id(one) for one in but}, list(roots)
+    seen_ids, waiting = {id(exclusion) for exclusion in but}, list(roots)
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen or isinstance(one, Context):
+        item = waiting.pop()
+        if id(item) in seen_ids or isinstance(item, Context):
             continue
-        seen.add(id(one))
-        if isinstance(one, torch.Tensor):
-            if one.is_mkldnn:  # packed weights
-                sizes[torch.ops.mkldnn.data_ptr(one)] = torch.ops.mkldnn._nbytes(one)
+        seen_ids.add(id(item))
+        if isinstance(item, torch.Tensor):
+            if item.is_mkldnn:  # packed weights
+                sizes[torch.ops.mkldnn.data_ptr(item)] = torch.ops.mkldnn._nbytes(item)
             else:
-                storage = one.untyped_storage()
+                storage = item.untyped_storage()
                 sizes[storage.data_ptr()] = storage.nbytes()
-        elif isinstance(one, np.ndarray):
-            if isinstance(one.base, np.ndarray):
-                waiting.append(one.base)
+        elif isinstance(item, np.ndarray):
+            if isinstance(item.base, np.ndarray):
+                waiting.append(item.base)
             else:
-                sizes[one.ctypes.data] = one.nbytes
-        elif isinstance(one, torch.nn.Module):
-            waiting += [*one.parameters(), *one.buffers()]
-            waiting += [value for part in one.modules() for value in vars(part).values() if torch.is_tensor(value)]
-        elif isinstance(one, Mapping):
-            waiting += [value for value in one.values() if type(value) not in PLAIN]
-        elif isinstance(one, list | tuple | set):
-            waiting += [value for value in one if type(value) not in PLAIN]
-        elif type(one).__module__.partition(".")[0] == PACKAGE:
-            waiting += getattr(one, "__dict__", {}).values()
-            slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
-            waiting += [getattr(one, name) for name in slots if hasattr(one, name)]
+                sizes[item.ctypes.data] = item.nbytes
+        elif isinstance(item, torch.nn.Module):
+            waiting += [*item.parameters(), *item.buffers()]
+            waiting += [value for part in item.modules() for value in vars(part).values() if torch.is_tensor(value)]
+        elif isinstance(item, Mapping):
+            waiting += [value for value in item.values() if type(value) not in PLAIN]
+        elif isinstance(item, list | tuple | set):
+            waiting += [value for value in item if type(value) not in PLAIN]
+        elif type(item).__module__.partition(".")[0] == PACKAGE:
+            waiting += getattr(item, "__dict__", {}).values()
+            slots = [name for kind in type(item).__mro__ for name in getattr(kind, "__slots__", ())]
+            waiting += [getattr(item, name) for name in slots if hasattr(item, name)]
     sizes.pop(0, None)  # tensors without memory
     return sizes

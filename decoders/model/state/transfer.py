@@ -35,11 +35,11 @@ def send(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     host = torch.from_numpy(packed)
     if torch.cuda.is_available():
         host = host.pin_memory()  # else the copy is made twice, and waited for
-    there = host.to(device, non_blocking=True)
+    device_bytes = host.to(device, non_blocking=True)
     parts = list[Tensor]()
     for array, start in zip(arrays, starts, strict=True):
         kind = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        part = there[start : start + array.nbytes] if array.nbytes else torch.empty(0, dtype=kind, device=device)
+        part = device_bytes[start : start + array.nbytes] if array.nbytes else torch.empty(0, dtype=kind, device=device)
         parts.append(part.view(kind).view(array.shape))
     return parts
 
@@ -72,11 +72,11 @@ def taking_along(tensor: Tensor) -> Iterator[Passenger]:
     [0.5]
     """
     passenger = Passenger(tensor)
-    before = _waiting.set(passenger)
+    reset_token = _waiting.set(passenger)
     try:
         yield passenger
     finally:
-        _waiting.reset(before)
+        _waiting.reset(reset_token)
 
 
 def fetch(*tensors: Tensor) -> list[np.ndarray]:

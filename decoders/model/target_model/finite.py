@@ -27,15 +27,15 @@ class _BrokenModule(Exception):
         self.module, self.row = module, row
 
 
-def not_finite(target: Any, text: Sequence[int], draft: Draft | None = None, when: str = "") -> UserError:
+def not_finite(target: Any, text: Sequence[int], draft: Draft | None = None, moment: str = "") -> UserError:
     """The error for a model whose logits are not finite behind ``text`` (whose last token is the draft's root), with
-    the first layer that gives such numbers. ``when`` says in a clause when they were met.
+    the first layer that gives such numbers. ``moment`` says in a clause when they were met.
     """
     cause = "Its weights are damaged: get the checkpoint anew"
     if target.dtype == torch.float16:
         cause = "Numbers are too large for float16, or its weights are damaged: try --dtype bfloat16 or float32"
     return UserError(
-        f"{target.name} gives logits that are not finite (NaN or infinity){when and ' '}{when}: "
+        f"{target.name} gives logits that are not finite (NaN or infinity){moment and ' '}{moment}: "
         f"{_place(target, list(text), draft)}. {cause}"
     )
 
@@ -52,8 +52,8 @@ def _place(target: Any, text: list[int], draft: Draft | None) -> str:
             read[0] = 0
             try:
                 logits = reference_logits(target, tokens, 1)
-            except _BrokenModule as found:
-                return f"first in {found.module}, at position {read[0] + found.row} of the text"
+            except _BrokenModule as problem:
+                return f"first in {problem.module}, at position {read[0] + problem.row} of the text"
             if not bool(torch.isfinite(logits.amax())):
                 return "its layers' outputs are finite, and the head's are not"
     return f"its own code gives finite ones at the same place, so they come of the engine {target.engines.engine}"

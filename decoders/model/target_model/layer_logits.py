@@ -33,27 +33,27 @@ def layer_logits(session: Session, tokens: Sequence[int]) -> tuple[Float[Tensor,
     """
     target = session.target
     states: list[Tensor] = []
-    behind: list[tuple[nn.Module, Tensor, Tensor]] = []  # modules behind the layers: with input and output
+    tail_calls: list[tuple[nn.Module, Tensor, Tensor]] = []  # modules behind the layers: with input and output
     positions = np.arange(session.length - 1, session.length - 1 + len(tokens))
     with ExitStack() as hooks, target.lock:
-        _watch(target, hooks, states, behind)
-        own = target.forward(session.cache, session.masks, tokens, positions, None)[-1]
-        modules = _chain(states[-1], behind)
+        _watch(target, hooks, states, tail_calls)
+        own_logits = target.forward(session.cache, session.masks, tokens, positions, None)[-1]
+        modules = _chain(states[-1], tail_calls)
     rows = torch.stack([state[0, -1] for state in states])[None]
     for module in modules:
         rows = _output(module(rows))
     logits = target.head.squash(target.head(rows)[0].float())
-    apart = float((logits[-1] - own).abs().max())
-    if not apart <= TOLERANCE * max(1.0, float(own.std())):
+    distance = float((logits[-1] - own_logits).abs().max())
+    if not distance <= TOLERANCE * max(1.0, float(own_logits.std())):
         raise UserError(
             f"{target.name} ({target.shape.family}) does more behind its last layer than norm and head: read through "
-            f"them, that layer's logits are {apart:.2g} away from the model's own, so no layer is read"
+            f"them, that layer's logits are {distance:.2g} away from the model's own, so no layer is read"
         )
-    logits[-1] = own
-    return logits, apart
+    logits[-1] = own_logits
+    return logits, distance
 
 
-def _watch(target: Target, hooks: ExitStack, states: list[Tensor], behind: list[Any]) -> None:
+def _watch(target: Target, hooks: ExitStack, states: list[Tensor], tail_calls: list[Any]) -> None:
     """Keep what enters the first layer and what each one hands on, and what runs behind the last one."""
     first, count = target.layers[0], len(target.layers)
 
@@ -66,20 +66,20 @@ def _watch(target: Target, hooks: ExitStack, states: list[Tensor], behind: list[
 
     def ran(module: nn.Module, args: tuple, out: Any) -> None:
         if len(states) == count + 1 and args:
-            behind.append((module, args[0], _output(out)))
+            tail_calls.append((module, args[0], _output(out)))
 
     for child in target.stack.children():
         if child is not target.layers:
             hooks.callback(child.register_forward_hook(ran).remove)
 
 
-def _chain(state: Tensor, behind: list[tuple[nn.Module, Tensor, Tensor]]) -> list[nn.Module]:
+def _chain(state: Tensor, tail_calls: list[tuple[nn.Module, Tensor, Tensor]]) -> list[nn.Module]:
     """The modules that the last layer's output went through, in order."""
     modules: list[nn.Module] = []
-    for module, entered, left in behind:
-        if entered is state:
+    for module, input_state, output in tail_calls:
+        if input_state is state:
             modules.append(module)
-            state = left
+            state = output
     return modules
 
 

@@ -64,8 +64,8 @@ def load_network(
     """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``. Of
     ``attention`` None the model's own choice is taken: torch's kernels, where its code can (``own_attention``).
     """
-    where = torch.device(chosen_device(device))
-    kind = chosen_dtype(dtype, where)
+    torch_device = torch.device(chosen_device(device))
+    kind = chosen_dtype(dtype, torch_device)
     source, name = local_place(model), str(model)
     if isinstance(source, Path):
         if source.is_file():
@@ -84,7 +84,9 @@ def load_network(
             )
         # not through the host's memory
         options: dict[str, Any] = {"dtype": kind, "attn_implementation": attention, "output_loading_info": True}
-        straight = {"device_map": {"": where}} if where.type == "cuda" and torch.cuda.is_available() else {}
+        straight = (
+            {"device_map": {"": torch_device}} if torch_device.type == "cuda" and torch.cuda.is_available() else {}
+        )
         if config is not whole:
             options["key_mapping"] = TEXT_PART
         network, about = _open(source, config, **options, **straight)
@@ -92,11 +94,11 @@ def load_network(
             config.tie_word_embeddings = True  # the whole model's configuration says so, its text part's does not
             network, about = _open(source, config, **options, **straight)
         if lacking := sorted(about["missing_keys"]):  # transformers would go on with random numbers
-            more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+            suffix = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
             part = "" if config is whole else f" of the text part of a multimodal model ({whole.model_type})"
             raise UserError(
                 f"the model {str(model)!r} lacks weights{part} that its config.json names: {', '.join(lacking[:3])}"
-                f"{more}. Give the whole checkpoint, with the configuration that belongs to it"
+                f"{suffix}. Give the whole checkpoint, with the configuration that belongs to it"
             )
         tokenizer = AutoTokenizer.from_pretrained(source)
     except UserError:
@@ -106,7 +108,7 @@ def load_network(
             f"the model {str(model)!r} could not be loaded: {first_line(error, 240)}. Give a folder with config.json, "
             "weights and tokenizer, a GGUF file, or a hub id such as org/name."
         ) from error
-    return network if straight else network.to(where), tokenizer, name
+    return network if straight else network.to(torch_device), tokenizer, name
 
 
 def _open(source: str, config: Any, **options: Any) -> Any:
@@ -137,8 +139,8 @@ def stock_network(target: Target) -> Any:
     """
     config = copy.deepcopy(target.config)
     config._attn_implementation = "sdpa"
-    stored = target.model.state_dict()  # the head is wrapped, and in fp32
-    weights = {name.replace(".inner.", "."): value.to(target.dtype) for name, value in stored.items()}
+    state_dict = target.model.state_dict()  # the head is wrapped, and in fp32
+    weights = {name.replace(".inner.", "."): value.to(target.dtype) for name, value in state_dict.items()}
     with torch.device("meta"):
         network: Any = AutoModelForCausalLM.from_config(config, dtype=target.dtype)
     network.load_state_dict(weights, assign=True)
@@ -153,14 +155,16 @@ def chosen_device(device: str | None) -> str:
     if device in (None, "", "auto"):
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        where = torch.device(device)
-        if where.type == "cuda":  # counted, not tried: a tensor would keep a context of half a GB in this process
-            there = (where.index or 0) < torch.cuda.device_count()
+        torch_device = torch.device(device)
+        if (
+            torch_device.type == "cuda"
+        ):  # counted, not tried: a tensor would keep a context of half a GB in this process
+            is_available = (torch_device.index or 0) < torch.cuda.device_count()
         else:
-            there = torch.zeros(1, device=where) is not None
+            is_available = torch.zeros(1, device=torch_device) is not None
     except (RuntimeError, AssertionError, NotImplementedError):
-        there = False
-    if not there:
+        is_available = False
+    if not is_available:
         raise UserError(f"device {device!r} is not there: use cpu, cuda (where torch sees one) or leave it out")
     return str(device)
 

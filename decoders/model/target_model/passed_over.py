@@ -22,9 +22,9 @@ def passed_over(config: Any, drawn: bool = False) -> list[str]:
     """The settings of a generation config that a run does not apply, as "repetition_penalty = 1.1"; those that cut a
     distribution only where tokens are ``drawn``. Temperature, top-k and top-p are a run's own settings.
     """
-    known = {**CHANGES_LOGITS, **(OF_DRAWS if drawn else {})}
-    values = {name: getattr(config, name, None) for name in known}
-    return [f"{name} = {str(v)[:80]}" for name, v in values.items() if v is not None and v not in known[name]]
+    defaults = {**CHANGES_LOGITS, **(OF_DRAWS if drawn else {})}
+    values = {name: getattr(config, name, None) for name in defaults}
+    return [f"{name} = {str(v)[:80]}" for name, v in values.items() if v is not None and v not in defaults[name]]
 
 
 def passed_over_words(settings: list[str]) -> str:

@@ -25,7 +25,7 @@ def reference_logits(target: Any, tokens: Sequence[int], rows: int = 0) -> Float
     """
     count = len(tokens)
     (ids,) = send(target.device, np.asarray(tokens, dtype=np.int64))
-    wanted = min(rows or count, count)
+    requested_rows = min(rows or count, count)
     piece = max(64, REFERENCE_SCORES // (target.shape.heads * count))
     with target.by_own_attention():
         if piece >= count or target.shape.rotary not in ROTARIES:
@@ -34,7 +34,7 @@ def reference_logits(target: Any, tokens: Sequence[int], rows: int = 0) -> Float
         logits, cache = list[Tensor](), None
         for start in range(0, count, piece):
             stop = min(start + piece, count)
-            keep = min(stop - start, max(0, stop - (count - wanted)))
+            keep = min(stop - start, max(0, stop - (count - requested_rows)))
             output = target.model(
                 input_ids=ids[None, start:stop], use_cache=True, past_key_values=cache, logits_to_keep=max(keep, 1)
             )

@@ -40,7 +40,7 @@ def check_opened(target: Any) -> None:
     """
     shape = target.shape
     if not target.observed.finite:
-        raise not_finite(target, [0, 0], when="when it is loaded")
+        raise not_finite(target, [0, 0], moment="when it is loaded")
     if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
         check(target)
 
@@ -51,10 +51,11 @@ def check(target: Any) -> None:
     ``target`` is the Target that is being made.
     """
     shape = target.shape
-    declared = next((window for window in ModelShape.of(target.config).layer_windows if window), None)
-    if declared and not any(shape.layer_windows):
+    declared_window = next((window for window in ModelShape.of(target.config).layer_windows if window), None)
+    if declared_window and not any(shape.layer_windows):
         raise refusal(
-            shape.family, f"its configuration names a sliding window of {declared}, but its code was not seen to use it"
+            shape.family,
+            f"its configuration names a sliding window of {declared_window}, but its code was not seen to use it",
         )
     lengths = LENGTHS if shape.rotary_switch is None else LENGTHS + SWITCHING_LENGTHS
     with shorten(target):
@@ -72,17 +73,17 @@ def check_rows(target: Any) -> None:
     """Raise UserError for a model on rounded weights whose rows depend on what is verified beside them: a sum's last
     digit would move a rounded row, and a draft could then change a token. ``target`` is the Target that is being made.
     """
-    length, ahead = min(ROWS_BEHIND, target.context_length - ROWS_ASIDE - 2), ROWS_ASIDE
+    length, row_count = min(ROWS_BEHIND, target.context_length - ROWS_ASIDE - 2), ROWS_ASIDE
     if length < 1:
         return
-    text = np.random.default_rng(0).integers(3, target.shape.vocab, length + ahead).tolist()
-    session = target.session(Needs(), length + ahead + 1)
+    text = np.random.default_rng(0).integers(3, target.shape.vocab, length + row_count).tolist()
+    session = target.session(Needs(), length + row_count + 1)
     session.prefill(text[: length + 1])
-    chain = DraftTree(tuple(text[length:]), tuple(range(-1, ahead - 1)))
-    together = session.score(Draft(chain)).logits.clone()
+    chain = DraftTree(tuple(text[length:]), tuple(range(-1, row_count - 1)))
+    joint_logits = session.score(Draft(chain)).logits.clone()
     for row, token in enumerate([*text[length + 1 :], 0]):
-        alone = session.score(Draft.empty(session.context.root, "")).logits[0]
-        worst = float((together[row] - alone).abs().max()) / max(1.0, float(alone.std()))
+        single_logits = session.score(Draft.empty(session.context.root, "")).logits[0]
+        worst = float((joint_logits[row] - single_logits).abs().max()) / max(1.0, float(single_logits.std()))
         if not worst <= SAME_ROW:
             raise UserError(
                 f"{target.info['weights']} weights do not suit {target.name}: a row's logits differ by {worst:.2g} "
@@ -95,12 +96,12 @@ def check_rows(target: Any) -> None:
 def shorten(target: Any) -> Iterator[None]:
     """The target with a short sliding window, and rotary positions that change early, where it has such."""
     configs = {id(c): c for m in target.model.modules() if (c := getattr(m, "config", None)) is not None}.values()
-    shape, before = target.shape, list[tuple[dict[str, Any], str, int]]()
+    shape, originals = target.shape, list[tuple[dict[str, Any], str, int]]()
 
-    def shorten(settings: dict[str, Any], name: str, most: int) -> None:
+    def shorten(settings: dict[str, Any], name: str, limit: int) -> None:
         if settings.get(name):
-            before.append((settings, name, settings[name]))
-            settings[name] = min(settings[name], most)
+            originals.append((settings, name, settings[name]))
+            settings[name] = min(settings[name], limit)
 
     windows = tuple(window and min(window, WINDOW) for window in shape.layer_windows)
     target.shape = replace(shape, layer_windows=windows, rotary_switch=shape.rotary_switch and SWITCH)
@@ -113,7 +114,7 @@ def shorten(target: Any) -> Iterator[None]:
         yield
     finally:
         target.shape = shape
-        for settings, name, value in reversed(before):
+        for settings, name, value in reversed(originals):
             settings[name] = value
 
 
@@ -123,14 +124,14 @@ def _difference(target: Any, length: int) -> str | None:
     text = [int(token) for token in generator.integers(3, target.shape.vocab, length)]
     expected, logits = generate(target, text)
     full = target.dtype in (torch.float32, torch.float64)
-    allowed = (1e-3 if full else 0.15) * max(1.0, float(logits.std()))
+    tolerance = (1e-3 if full else 0.15) * max(1.0, float(logits.std()))
 
     session = target.session(Needs(top_tokens=4), length + WRITTEN + 1)
     session.prefill(text)
     for number, row in enumerate(logits):
         scored = session.score(Draft.empty(session.context.root, "")).logits[0].double().cpu()
         worst = float((scored - row).abs().max())
-        if not worst <= allowed:
+        if not worst <= tolerance:
             return f"plain decoding gives other logits than generate() behind {length + number} tokens (by {worst:.2g})"
         token = int(scored.argmax())
         if token != expected[number]:
@@ -144,7 +145,7 @@ def _difference(target: Any, length: int) -> str | None:
     scored = session.score(Draft(tree)).logits.double().cpu()
     for number, node in enumerate(range(0, len(tree), 3)):
         worst = float((scored[node] - logits[number]).abs().max())
-        if not worst <= allowed:
+        if not worst <= tolerance:
             return f"verifying a tree gives other logits than generate() behind {length} tokens (by {worst:.2g})"
     return None
 
@@ -169,12 +170,12 @@ def generate(target: Any, text: list[int]) -> tuple[list[int], Tensor]:
     model, settings = target.model, target.model.generation_config
     ids = torch.as_tensor([text], device=target.device)
     model.generation_config = GenerationConfig()  # no penalties that the model's own settings may ask for
-    asked = GenerationConfig(
+    generation = GenerationConfig(
         max_new_tokens=WRITTEN, do_sample=False, pad_token_id=0, return_dict_in_generate=True, output_logits=True
     )
     try:
         with target.by_own_attention():
-            output = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=asked)
+            output = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=generation)
     finally:
         model.generation_config = settings
     return output.sequences[0, len(text) :].tolist(), torch.cat(output.logits).double().cpu()

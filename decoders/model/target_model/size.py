@@ -78,14 +78,14 @@ def size_of(
 
     Raises UserError in one sentence for a model that is not there, whose files are damaged, or of a refused family.
     """
-    where = torch.device(chosen_device(device))
-    kind = chosen_dtype(dtype, where)
+    torch_device = torch.device(chosen_device(device))
+    kind = chosen_dtype(dtype, torch_device)
     engine, place = chosen_engine(engine), local_place(model)
     if isinstance(place, Path) and place.is_file():
         stat = place.stat()
         count, cached = _read_gguf(place, stat.st_size, stat.st_mtime_ns)
-        dequantised = 0 if is_converted(place, kind) else count * torch.float32.itemsize
-        return _size(count, cached, kind, where, weights, engine, dequantised=dequantised)
+        dequantised_bytes = 0 if is_converted(place, kind) else count * torch.float32.itemsize
+        return _size(count, cached, kind, torch_device, weights, engine, dequantised=dequantised_bytes)
     try:
         config = AutoConfig.from_pretrained(str(place), local_files_only=not fetch).get_text_config(decoder=True)
         cached = CacheFacts.of(config)
@@ -97,17 +97,17 @@ def size_of(
             f"the model {str(model)!r} is not there, or cannot be read: {first_line(error, 200)}; give a folder with "
             "config.json, weights and tokenizer, a GGUF file, or a hub id such as org/name"
         ) from error
-    return _size(count, cached, kind, where, weights, engine)
+    return _size(count, cached, kind, torch_device, weights, engine)
 
 
 def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
     """Raise TooLarge, with both numbers, where a model needs more memory than is free on a device."""
-    where = chosen_device(device)
-    free = free_memory(where)
+    device_name = chosen_device(device)
+    free = free_memory(device_name)
     if free is not None and size.bytes > free:
         raise TooLarge(
             f"about {gigabytes(size.bytes)} of memory are needed for {name}, and {gigabytes(free)} are free on "
-            f"{where}: choose a smaller model, or start again with it alone (--model) or in a smaller dtype "
+            f"{device_name}: choose a smaller model, or start again with it alone (--model) or in a smaller dtype "
             "(--dtype bfloat16)"
         )
 
@@ -120,7 +120,7 @@ def check_room(model: str | Path, *, device: str | None = None, **opening: Any) 
 
 
 def _size(
-    count: int, cached: CacheFacts, kind: torch.dtype, where: torch.device, rounded: str | None, engine: str, *,
+    count: int, cached: CacheFacts, kind: torch.dtype, torch_device: torch.device, rounded: str | None, engine: str, *,
     dequantised: int = 0,
 ) -> Size:  # fmt: skip
     """``rounded``: what the weights between embedding and head are rounded to, once they are read; this project's own

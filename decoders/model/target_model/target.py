@@ -90,8 +90,8 @@ class Target:
         }
         self.shape = replace(shape, recurrent_layers=follow_paths(self.layers, shape.family))
         self.key = fingerprint(self.config, self.stack.parameters())  # which trained parts carry
-        rounded, self.by_kernels = round_target(model, shape, weights, name, engine)
-        self.info |= rounded
+        rounding_info, self.by_kernels = round_target(model, shape, weights, name, engine)
+        self.info |= rounding_info
         # rounded layers round their rows: an attention sum's last bit, which varies with the rows, must not reach them
         self.cached_as = torch.float64 if "weights" in self.info and not self.by_kernels else None
         self._attend_by(NAME)
@@ -106,13 +106,14 @@ class Target:
         self.engines = Engines(self)
         self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
         self.skips_masks = True  # a mask may be left out where rows are causal anyway
-        self.observed = observed = observe_target(self)
-        self.skips_masks = observed.skips_masks
+        self.observed = observation = observe_target(self)
+        self.skips_masks = observation.skips_masks
         self.shape = replace(
-            self.shape, layer_windows=observed.windows, kv_heads=observed.kv_heads, kv_layers=observed.kv_layers,
-            state_bytes=observed.state_bytes, row_bytes=observed.row_bytes,
+            self.shape, layer_windows=observation.windows, kv_heads=observation.kv_heads,
+            kv_layers=observation.kv_layers,
+            state_bytes=observation.state_bytes, row_bytes=observation.row_bytes,
         )  # fmt: skip
-        self.info["kv_heads"] = observed.kv_heads
+        self.info["kv_heads"] = observation.kv_heads
         check_opened(self)
         if "weights" in self.info and shape.family not in families.LLAMA_LIKE:
             check_rows(self)
@@ -161,12 +162,12 @@ class Target:
         they are few, or where the rotary positions of all depend on the last; else as many as its mask allows.
         """
         rows = stop - start
-        most = min(READ_ROWS, READ_ROWS_CPU) if self.device.type == "cpu" else READ_ROWS
-        most = min(most, SPACING) if self.shape.recurrent_layers else most
-        if self.shape.rotary not in ROTARIES or rows <= most:
+        limit = min(READ_ROWS, READ_ROWS_CPU) if self.device.type == "cpu" else READ_ROWS
+        limit = min(limit, SPACING) if self.shape.recurrent_layers else limit
+        if self.shape.rotary not in ROTARIES or rows <= limit:
             return rows
         group = self.shape.heads // self.shape.kv_heads
-        return min(most, max(64, READ_SCORES // (group * (start + most))))
+        return min(limit, max(64, READ_SCORES // (group * (start + limit))))
 
     def session(self, needs: Needs, capacity: int) -> Session:
         """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names. Raises TooLarge, with both
@@ -191,8 +192,10 @@ class Target:
         the tokens, where these are not all; ``whole``: all rows are going to be committed. The model itself asks for
         the masks of its layers.
         """
-        ids, places, seen, own, prefixed = self._inputs(tokens, positions, sees, own_positions, prefixes)
-        rows = masks.rows(cache.length, seen, places, int(positions.max()), own, prefixed)
+        ids, places, visibility, own_places, prefix_rows = self._inputs(
+            tokens, positions, sees, own_positions, prefixes
+        )
+        rows = masks.rows(cache.length, visibility, places, int(positions.max()), own_places, prefix_rows)
         row_masks = running.set(rows if self.skips_masks else lambda rule, reach, skip: rows(rule, reach, False))
         inputs = {"input_ids": ids[None]} if embed is None else {"inputs_embeds": embed(ids)}
         try:
@@ -210,13 +213,13 @@ class Target:
 
     def _inputs(self, tokens: Tokens, positions: np.ndarray, *others: np.ndarray | None) -> list[Any]:
         """A forward's inputs from the host, sent together; nothing is sent for a chain of tokens that are there."""
-        if isinstance(tokens, Tensor) and not (np.diff(positions) - 1).any() and all(other is None for other in others):
+        if isinstance(tokens, Tensor) and not (np.diff(positions) - 1).any() and all(array is None for array in others):
             first = int(positions[0])
             return [tokens, torch.arange(first, first + len(positions), device=self.device), *others]
-        here = not isinstance(tokens, Tensor)
-        ids = [np.asarray(tokens, dtype=np.int64)] if here else []
+        on_host = not isinstance(tokens, Tensor)
+        ids = [np.asarray(tokens, dtype=np.int64)] if on_host else []
         parts: Iterator[Any] = iter(send(self.device, *ids, positions, *(o for o in others if o is not None)))
-        return [next(parts) if here else tokens, next(parts), *(None if o is None else next(parts) for o in others)]
+        return [next(parts) if on_host else tokens, next(parts), *(None if o is None else next(parts) for o in others)]
 
     rereads = property(rereads_text)
     reference_logits = reference_logits
@@ -352,12 +355,12 @@ class Session:
         assert self.whole, "a session that looks at a part of another one commits nothing"
         target, tree, path = self.target, self._scored.tree, verdict.path
         # where an accepted token ends the run it becomes the root, and roots are unprocessed
-        committed = path if verdict.bonus is not None else path[:-1]
-        most = self.needs.top_per_step
-        if self.needs.layers or self.needs.heads or most:
-            top = top_tokens(rows_of(self._logits, committed), most) if most else None
-            self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(committed), top)
-        self.cache.commit(committed)
+        commit_path = path if verdict.bonus is not None else path[:-1]
+        top_count = self.needs.top_per_step
+        if self.needs.layers or self.needs.heads or top_count:
+            top = top_tokens(rows_of(self._logits, commit_path), top_count) if top_count else None
+            self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(commit_path), top)
+        self.cache.commit(commit_path)
         emitted = emitted_tokens(tree.tokens, verdict)
         self.buffer[self.length : self.length + len(emitted)] = emitted
         self.length += len(emitted)
@@ -386,14 +389,14 @@ class Session:
         part.whole = False
         store, first = self.cache.store, part.cache.length
         end = min(self.cache.length, length - 1 + SPARE_ROWS)
-        behind = None if store is None else store[:, :, :, first:end].clone()
+        saved_rows = None if store is None else store[:, :, :, first:end].clone()
         try:
             part.catch_up()
             yield part
         finally:
-            if store is not None and behind is not None:
+            if store is not None and saved_rows is not None:
                 with torch.inference_mode():
-                    store[:, :, :, first:end] = behind
+                    store[:, :, :, first:end] = saved_rows
 
     def cut(self, length: int) -> None:
         """Go back to where ``length`` tokens were committed."""
@@ -436,7 +439,7 @@ class Session:
     ) -> Float[Tensor, "1 rows hidden"]:
         """Embeddings of a draft's rows: looked up, but for probes that bring their own."""
         embedded, nodes = self.target.embeddings(ids[None]), len(draft.tree)
-        own = [row for row, probe in enumerate(draft.probes) if probe.embedding is not None]
-        for start, stop in stretches(own):
+        own_rows = [row for row, probe in enumerate(draft.probes) if probe.embedding is not None]
+        for start, stop in stretches(own_rows):
             embedded[0, nodes + start : nodes + stop] = probe_rows[start:stop]
         return embedded

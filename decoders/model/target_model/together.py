@@ -44,8 +44,8 @@ class JointCache(HybridCache):
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[RowBatch, RowBatch]:
         rows = zip(self.caches, keys.split(self.counts, 2), values.split(self.counts, 2), strict=True)
-        written = [cache.write(layer, own_keys, own_values) for cache, own_keys, own_values in rows]
-        all_keys, all_values = zip(*written, strict=True)
+        key_values = [cache.write(layer, own_keys, own_values) for cache, own_keys, own_values in rows]
+        all_keys, all_values = zip(*key_values, strict=True)
         return RowBatch(all_keys, tuple(self.counts)), RowBatch(all_values, tuple(self.counts))
 
     @contextmanager
@@ -56,7 +56,7 @@ class JointCache(HybridCache):
         if self.states is None:
             yield
             return
-        with self.states.following([Paths(*own, device) for own in zip(positions, sees, strict=True)]):
+        with self.states.following([Paths(*path_args, device) for path_args in zip(positions, sees, strict=True)]):
             yield
 
 
@@ -83,33 +83,35 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
     ids, positions = send(target.device, np.concatenate(tokens).astype(np.int64), np.concatenate(places))
     rows = [
         session.masks.rows(
-            session.cache.length, None if layout.sees is None else send(target.device, layout.sees)[0], own,
+            session.cache.length, None if layout.sees is None else send(target.device, layout.sees)[0], run_places,
             int(place.max()),
         )
-        for session, layout, own, place in zip(sessions, layouts, positions.split(counts), places, strict=True)
+        for session, layout, run_places, place in zip(sessions, layouts, positions.split(counts), places, strict=True)
     ]  # fmt: skip
 
     embedded = [  # a session's own way, for probes that bring theirs
-        target.embeddings(own[None]) if layout.embeddings is None else session._embed(draft, layout.embeddings, own)
-        for session, draft, layout, own in zip(sessions, drafts, layouts, ids.split(counts), strict=True)
+        target.embeddings(run_ids[None])
+        if layout.embeddings is None
+        else session._embed(draft, layout.embeddings, run_ids)
+        for session, draft, layout, run_ids in zip(sessions, drafts, layouts, ids.split(counts), strict=True)
     ] if any(layout.embeddings is not None for layout in layouts) else []  # fmt: skip
 
     def masks(rule: Rule, reach: int | None, skip: bool) -> RowBatch:
-        return RowBatch(tuple(own(rule, reach, skip and target.skips_masks) for own in rows), tuple(counts))
+        return RowBatch(tuple(row_masks(rule, reach, skip and target.skips_masks) for row_masks in rows), tuple(counts))
 
     cache = JointCache([session.cache for session in sessions], counts)
     with target.lock, cache.following(places, [layout.sees for layout in layouts], target.device):
-        before = running.set(masks)
+        reset_token = running.set(masks)
         try:
             output = target.model(
                 **({"inputs_embeds": torch.cat(embedded, 1)} if embedded else {"input_ids": ids[None]}),
                 position_ids=positions[None], use_cache=True, past_key_values=cache,
             )  # fmt: skip
         finally:
-            running.reset(before)
-    made = []
+            running.reset(reset_token)
+    results = []
     for session, draft, logits in zip(sessions, drafts, output.logits[0].float().split(counts), strict=True):
         session._logits, session._scored, session._captured = logits, draft, Capture()
         nodes = len(draft.tree)
-        made.append(Scored(logits[:nodes], logits[nodes:] if draft.probes else None))
-    return made
+        results.append(Scored(logits[:nodes], logits[nodes:] if draft.probes else None))
+    return results

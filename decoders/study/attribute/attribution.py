@@ -104,8 +104,8 @@ class _Source:
         copies: list[tuple[bool, int] | None] = []
         for at in range(self.first, len(self.ids)):
             copy = (False, self.source[at]) if self.source[at] >= 0 else (True, self.place[at])
-            before = copies[copy[1] - self.first] if follow and not copy[0] and copy[1] >= self.first else None
-            copies.append(before or (copy if copy[1] >= 0 else None))
+            origin = copies[copy[1] - self.first] if follow and not copy[0] and copy[1] >= self.first else None
+            copies.append(origin or (copy if copy[1] >= 0 else None))
         return copies
 
 
@@ -129,20 +129,20 @@ def attended_sources(trace: Trace) -> list[int]:
     """
     looks, nodes = trace.tables["attention"], trace.tables["nodes"]
     ids, contexts = trace.tables["tokens"]["id"], trace.tables["steps"]["context"]
-    most: dict[tuple[int, int], tuple[float, int]] = {}  # (step, node) → its largest weight, and minus its position
+    heaviest: dict[tuple[int, int], tuple[float, int]] = {}  # (step, node) → its largest weight, and minus its position
     columns = (looks[name] for name in ("step", "node", "head", "position", "weight"))
     for step, node, head, at, weight in zip(*columns, strict=True):
         if head == -1 and weight is not None:
-            most[step, node] = max(most.get((step, node), (-1.0, 0)), (weight, -at))
+            heaviest[step, node] = max(heaviest.get((step, node), (-1.0, 0)), (weight, -at))
     sources = [-1] * len(ids)
     columns = (nodes[name] for name in ("step", "parent", "depth", "status"))
     for step, parent, depth, status in zip(*columns, strict=True):
         position = contexts[step] + depth - 1
-        if status != "accepted" or position >= len(ids) or (step, parent) not in most:
+        if status != "accepted" or position >= len(ids) or (step, parent) not in heaviest:
             continue
-        at = -most[step, parent][1]
-        same = (place for place in (at, at + 1) if place < position and ids[place] == ids[position])
-        sources[position] = next(same, -1)
+        at = -heaviest[step, parent][1]
+        matches = (place for place in (at, at + 1) if place < position and ids[place] == ids[position])
+        sources[position] = next(matches, -1)
     return sources
 
 
@@ -162,20 +162,20 @@ def links(trace: Trace, min_run: int = 2, *, whole: bool = True, words: bool = F
         raise ValueError(f"min_run={min_run} is not allowed: a whole number of at least 1")
     if words and not whole:
         raise ValueError("words=True is not allowed with whole=False: drafted tokens alone are not cut to words")
-    where = _Source(trace)
+    source_map = _Source(trace)
     runs: list[Link] = []
-    for i, copy in enumerate(where.copies(whole)):
+    for i, copy in enumerate(source_map.copies(whole)):
         if copy is None:
             continue
-        home = where.home(*copy)
+        home = source_map.home(*copy)
         assert home is not None, "a trace names no source outside its text"
         _append(runs, Link(i, i + 1, copy[1], copy[1] + 1, home[1], home[0]))
     if whole:
-        runs = _grow(trace, where, runs)
+        runs = _grow(trace, source_map, runs)
         if any(run.kind == "output" for run in runs):
-            runs = _grow(trace, where, _traced_on(trace, where, runs))
+            runs = _grow(trace, source_map, _traced_on(trace, source_map, runs))
     if words:
-        runs = _in_words(trace, where, runs)
+        runs = _in_words(trace, source_map, runs)
     return [run for run in runs if len(run) >= min_run]
 
 
@@ -187,112 +187,114 @@ def _append(runs: list[Link], run: Link) -> None:
         runs.append(run)
 
 
-def _traced_on(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
+def _traced_on(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[Link]:
     """Copies of the answer's own text as copies of what that was copied from, as far as its grown links tell: token
     by token, blanks at a token's ends aside.
     """
     of = _bytes(trace)
     copied_from: dict[int, tuple[Kind, int, int]] = {}  # output token → kind, passage, place
-    traced: list[Link] = []
+    run_links: list[Link] = []
     for run in runs:
         if len(run) != run.source_stop - run.source:  # the source's tokens are cut otherwise
-            traced.append(run)
+            run_links.append(run)
             continue
         for i, at in zip(range(run.start, run.stop), range(run.source, run.source_stop), strict=True):
             kind, passage, place = run.kind, run.passage, at
             if kind == "output":
-                kind, passage, place = copied_from.get(at - where.first, (kind, passage, place))
-            there, here = where.token(kind, place), where.ids[where.first + i]
-            if there == here or (there is not None and of[there].strip() == of[here].strip() != b""):
+                kind, passage, place = copied_from.get(at - source_map.first, (kind, passage, place))
+            source_token, output_token = source_map.token(kind, place), source_map.ids[source_map.first + i]
+            if source_token == output_token or (
+                source_token is not None and of[source_token].strip() == of[output_token].strip() != b""
+            ):
                 copied_from[i] = kind, passage, place
             else:
                 kind, passage, place = run.kind, run.passage, at
-            _append(traced, Link(i, i + 1, place, place + 1, passage, kind))
-    return traced
+            _append(run_links, Link(i, i + 1, place, place + 1, passage, kind))
+    return run_links
 
 
-def _grow(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
+def _grow(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[Link]:
     of = _bytes(trace)
-    said = _Bytes(of[token] for token in where.ids[where.first :])
+    answer = _Bytes(of[token] for token in source_map.ids[source_map.first :])
     stretches: list[tuple[Kind, int, int, _Bytes]] = []
-    grown: list[Link] = []
+    grown_links: list[Link] = []
     for number, run in enumerate(runs):
         stretch = next((s for s in stretches if s[0] == run.kind and s[1] <= run.source < s[2]), None)
         if stretch is None:
-            low, high = where.stretch(run)
-            ids = (where.token(run.kind, at) for at in range(low, high))
+            low, high = source_map.stretch(run)
+            ids = (source_map.token(run.kind, at) for at in range(low, high))
             stretch = (run.kind, low, high, _Bytes(of[token] for token in ids if token is not None))
             stretches.append(stretch)
         _, low, _, source = stretch
         first, last = run.source - low, run.source_stop - low - 1  # tokens of the source's stretch
-        begin, end = said.starts[run.start], said.stops[run.stop - 1]
-        here, there = source.starts[first], source.stops[last]  # the same places in the source
-        back = first_difference(said.data[:begin][::-1], source.data[:here][::-1])
-        ahead = first_difference(said.data[end:], source.data[there:])
-        free = grown[-1].stop if grown else 0
-        taken = runs[number + 1].start if number + 1 < len(runs) else len(said.starts)
+        begin, end = answer.starts[run.start], answer.stops[run.stop - 1]
+        source_begin, source_end = source.starts[first], source.stops[last]  # the same places in the source
+        left_reach = first_difference(answer.data[:begin][::-1], source.data[:source_begin][::-1])
+        right_reach = first_difference(answer.data[end:], source.data[source_end:])
+        free = grown_links[-1].stop if grown_links else 0
+        limit = runs[number + 1].start if number + 1 < len(runs) else len(answer.starts)
         start, stop = run.start, run.stop
-        while start > free and (core := said.core(start - 1)) and core[0] >= begin - back:
+        while start > free and (core := answer.core(start - 1)) and core[0] >= begin - left_reach:
             start -= 1
-            first = bisect_right(source.starts, here - begin + core[0]) - 1
-        while stop < taken and (core := said.core(stop)) and core[1] <= end + ahead:
+            first = bisect_right(source.starts, source_begin - begin + core[0]) - 1
+        while stop < limit and (core := answer.core(stop)) and core[1] <= end + right_reach:
             stop += 1
-            last = bisect_left(source.stops, there - end + core[1])
-        _append(grown, replace(run, start=start, stop=stop, source=low + first, source_stop=low + last + 1))
-    return grown
+            last = bisect_left(source.stops, source_end - end + core[1])
+        _append(grown_links, replace(run, start=start, stop=stop, source=low + first, source_stop=low + last + 1))
+    return grown_links
 
 
-def _in_words(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
+def _in_words(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[Link]:
     """Links without the tokens at their ends that are parts of a word; none of those that hold no whole word."""
-    said, of = TokenText(trace, where.ids[where.first :]), _bytes(trace)
+    answer, of = TokenText(trace, source_map.ids[source_map.first :]), _bytes(trace)
     cut: list[Link] = []
     for run in runs:
         start, stop = run.start, run.stop
-        while start < stop and not said.at_word(start):
+        while start < stop and not answer.at_word(start):
             start += 1
-        while stop > start and not said.at_word(stop):
+        while stop > start and not answer.at_word(stop):
             stop -= 1
         if start == stop:
             continue
         if (start, stop) != (run.start, run.stop):
-            low, high = _same_text(where, of, run, start, stop)
+            low, high = _same_text(source_map, of, run, start, stop)
             run = replace(run, start=start, stop=stop, source=low, source_stop=high)
         cut.append(run)
     return cut
 
 
-def _same_text(where: _Source, of: dict[int, bytes], run: Link, start: int, stop: int) -> tuple[int, int]:
+def _same_text(source_map: _Source, of: dict[int, bytes], run: Link, start: int, stop: int) -> tuple[int, int]:
     """The source [low, high) of a link's output tokens [start, stop): token by token or, where the source's tokens are
     cut otherwise, those that hold the same bytes.
     """
     if len(run) == run.source_stop - run.source:
         return run.source + start - run.start, run.source + stop - run.start
-    ids = (where.token(run.kind, at) for at in range(run.source, run.source_stop))
+    ids = (source_map.token(run.kind, at) for at in range(run.source, run.source_stop))
     source = _Bytes(of[token] for token in ids if token is not None)
-    before, text = (
-        b"".join(of[token] for token in where.ids[where.first + a : where.first + b])
+    prefix, text = (
+        b"".join(of[token] for token in source_map.ids[source_map.first + a : source_map.first + b])
         for a, b in ((run.start, start), (start, stop))
     )  # fmt: skip
     core = text.strip() or text
-    at = source.data.find(core, len(before.strip()))
+    at = source.data.find(core, len(prefix.strip()))
     if at < 0:
         return run.source, run.source_stop
     low, high = bisect_right(source.starts, at) - 1, bisect_left(source.stops, at + len(core)) + 1
     return run.source + low, run.source + high
 
 
-def verbatim(trace: Trace, link: Link, where: _Source | None = None) -> bool:
+def verbatim(trace: Trace, link: Link, source_map: _Source | None = None) -> bool:
     """True where the source really says what the output says: token by token or, of a whole quotation whose tokens are
-    cut otherwise, in its text. ``where`` saves looking through the trace again.
+    cut otherwise, in its text. ``source_map`` saves looking through the trace again.
     """
-    where = where or _Source(trace)
-    source = [where.token(link.kind, at) for at in range(link.source, link.source_stop)]
-    taken = where.ids[where.first + link.start : where.first + link.stop]
-    if source == taken or None in source:
-        return source == taken
+    source_map = source_map or _Source(trace)
+    source = [source_map.token(link.kind, at) for at in range(link.source, link.source_stop)]
+    output_ids = source_map.ids[source_map.first + link.start : source_map.first + link.stop]
+    if source == output_ids or None in source:
+        return source == output_ids
     of = _bytes(trace)
-    said, says = (b"".join(of[token] for token in ids if token is not None) for ids in (taken, source))
-    core = said.strip() or said
+    output_bytes, says = (b"".join(of[token] for token in ids if token is not None) for ids in (output_ids, source))
+    core = output_bytes.strip() or output_bytes
     return bool(core) and core in says
 
 
@@ -352,8 +354,8 @@ class Passage:
     @property
     def name(self) -> str:
         names = {"prompt": "the prompt outside its passages", "output": "the answer itself"}
-        numbered = f"passage {self.passage + 1}" + (" of the pool" if self.kind == "pool" else "")
-        return names.get(self.kind, numbered)
+        passage_label = f"passage {self.passage + 1}" + (" of the pool" if self.kind == "pool" else "")
+        return names.get(self.kind, passage_label)
 
     def tokens(self, link: Link) -> tuple[int, int]:
         """The link's source as tokens [start, stop) of this passage."""
@@ -361,10 +363,12 @@ class Passage:
 
     def coverage(self, copies: Sequence[Link]) -> Coverage:
         """Its tokens in links: how many, in how many links, and the longest."""
-        mine = [link for link in copies if link.home == self.home]
-        used = {at for link in mine for at in range(link.source, link.source_stop)}
-        lengths = [len(link) for link in mine]
-        return Coverage(*self.home, len(self.at), len(used), sum(lengths), len(mine), max(lengths, default=0))
+        passage_links = [link for link in copies if link.home == self.home]
+        used_places = {at for link in passage_links for at in range(link.source, link.source_stop)}
+        lengths = [len(link) for link in passage_links]
+        return Coverage(
+            *self.home, len(self.at), len(used_places), sum(lengths), len(passage_links), max(lengths, default=0)
+        )
 
 
 def coverage(trace: Trace, copies: Sequence[Link], among: Sequence[Link] | None = None) -> list[Coverage]:
@@ -377,20 +381,22 @@ def coverage(trace: Trace, copies: Sequence[Link], among: Sequence[Link] | None 
 def passages(trace: Trace, copies: Sequence[Link]) -> list[Passage]:
     """The context's passages, then other sources that are linked. "prompt" holds the whole prompt, so that its text
     reads as it stands."""
-    where, used = _Source(trace), {link.home for link in copies}
+    source_map, used_homes = _Source(trace), {link.home for link in copies}
     members: dict[tuple[Kind, int], list[int]] = {}
-    for at in range(where.first):
-        if where.segments[at] == "context":
-            members.setdefault(("context", where.passages[at]), []).append(at)
-    for place in sorted(where.pool):
-        members.setdefault(("pool", where.pool[place][1]), []).append(place)
-    members["prompt", -1] = list(range(where.first))
-    members["output", -1] = list(range(where.first, len(where.ids)))
-    homes = [home for home in members if home[0] == "context" or home in used]
+    for at in range(source_map.first):
+        if source_map.segments[at] == "context":
+            members.setdefault(("context", source_map.passages[at]), []).append(at)
+    for place in sorted(source_map.pool):
+        members.setdefault(("pool", source_map.pool[place][1]), []).append(place)
+    members["prompt", -1] = list(range(source_map.first))
+    members["output", -1] = list(range(source_map.first, len(source_map.ids)))
+    homes = [home for home in members if home[0] == "context" or home in used_homes]
     order: tuple[Kind, ...] = ("context", "pool", "prompt", "output")
     return [
         Passage(
-            *home, members[home], [where.pool[at][0] if home[0] == "pool" else where.ids[at] for at in members[home]]
+            *home,
+            members[home],
+            [source_map.pool[at][0] if home[0] == "pool" else source_map.ids[at] for at in members[home]],
         )
         for home in sorted(homes, key=lambda home: (order.index(home[0]), home[1]))
     ]

@@ -22,7 +22,7 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
     "output" and "source", characters [a, b) of the answer and of the text of its source (``source_index`` in
     ``sources``), the same in tokens, and whether it is verbatim. ``uncopied`` lists the rest of the answer.
     """
-    where, text = _Source(trace), TokenText(trace, trace.output_ids)
+    source_map, text = _Source(trace), TokenText(trace, trace.output_ids)
     sources = passages(trace, copies)
     texts = [TokenText(trace, source.ids) for source in sources]
     index = {source.home: i for i, source in enumerate(sources)}
@@ -34,7 +34,7 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
             "number": number, "kind": link.kind, "passage": link.passage, "source_index": i, "output": [a, b],
             "source": [c, d], "output_tokens": [link.start, link.stop],
             "source_tokens": [link.source, link.source_stop], "text": text.text[a:b],
-            "source_text": texts[i].text[c:d], "verbatim": verbatim(trace, link, where),
+            "source_text": texts[i].text[c:d], "verbatim": verbatim(trace, link, source_map),
         })  # fmt: skip
     length, run, method = len(trace.output_ids), trace.run, trace.run["method"]
     about = {
@@ -59,18 +59,18 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
 
 def split_by_link(trace: Trace, copies: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
     """The answer in parts, with the link that each was copied by (None: nobody copied it); no character twice."""
-    text, done = TokenText(trace, trace.output_ids), 0
+    text, cursor = TokenText(trace, trace.output_ids), 0
     for link in copies:
         start, stop = text.span(link.start, link.stop)
-        start = max(start, done)
+        start = max(start, cursor)
         if stop <= start:
             continue
-        if start > done:
-            yield text.text[done:start], None
+        if start > cursor:
+            yield text.text[cursor:start], None
         yield text.text[start:stop], link
-        done = stop
-    if done < len(text.text):
-        yield text.text[done:], None
+        cursor = stop
+    if cursor < len(text.text):
+        yield text.text[cursor:], None
 
 
 def markdown(trace: Trace, copies: Sequence[Link]) -> str:
@@ -78,7 +78,7 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
     from it and where, in characters of its text. Everything the model or the prompt said is escaped.
     """
     sources = {source.home: source for source in passages(trace, copies)}
-    where, notes = _Source(trace), dict[tuple[Kind, int], int]()
+    source_map, notes = _Source(trace), dict[tuple[Kind, int], int]()
     body = ""
     for part, link in split_by_link(trace, copies):
         if link is None:
@@ -98,7 +98,7 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
         for link in copies:
             if link.home == home:
                 a, b = text.span(*source.tokens(link))
-                false = "" if verbatim(trace, link, where) else " (not verbatim)"
+                false = "" if verbatim(trace, link, source_map) else " (not verbatim)"
                 quotes.append(f"“{_escape(' '.join(text.text[a:b].split()), 'x')}” ({a}–{b}){false}")
         name = capital(source.name)
         lines.append(f"[^{note}]: {name}, {share.used_tokens} of {share.tokens} tokens used: {'; '.join(quotes)}")
@@ -108,12 +108,12 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 
-def _escape(text: str, before: str) -> str:
-    """Text as Markdown that shows just that: punctuation escaped, line ends kept, ``before`` it stands ``before``."""
+def _escape(text: str, prefix: str) -> str:
+    """Text as Markdown that shows just that: punctuation escaped, line ends kept, ``prefix`` it stands ``prefix``."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = "".join(c if c in "\n\t" or unicodedata.category(c) != "Cc" else "\ufffd" for c in text)
     text = _PUNCTUATION.sub(r"\\\1", text)
-    at_start = not before or before.endswith("\n")
+    at_start = not prefix or prefix.endswith("\n")
     lines = []
     for number, line in enumerate(text.split("\n")):
         if number or at_start:  # blanks that begin a line could make it a block of code

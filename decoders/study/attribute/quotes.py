@@ -75,30 +75,30 @@ def parse_quotes(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     ('He said it rained, twice .', [(8, 17, 2)])
     """
     text = text.strip()
-    said: list[str] = []
+    answer_words: list[str] = []
     quotes: list[tuple[int, int, int]] = []
     number = start = inner = at = 0
     while at < len(text):
-        opened = _OPEN.match(text, at)
-        if opened and number:
-            raise ValueError(f"a quote of source {opened[1]} begins inside one of source {number}")
-        if opened:
-            number, start, inner, at = int(opened[1]), len(said), 0, opened.end()
+        opening = _OPEN.match(text, at)
+        if opening and number:
+            raise ValueError(f"a quote of source {opening[1]} begins inside one of source {number}")
+        if opening:
+            number, start, inner, at = int(opening[1]), len(answer_words), 0, opening.end()
         elif text[at] == "]" and number and not inner:
-            while len(said) > start and said[-1].isspace():
-                said.pop()
-            if len(said) > start:
-                quotes.append((start, len(said), number))
+            while len(answer_words) > start and answer_words[-1].isspace():
+                answer_words.pop()
+            if len(answer_words) > start:
+                quotes.append((start, len(answer_words), number))
             number, at = 0, at + 1
             if gap := _GAP.match(text, at):
                 at = gap.end()
         else:
             inner += number > 0 and {"[": 1, "]": -1}.get(text[at], 0)
-            said.append(text[at])
+            answer_words.append(text[at])
             at += 1
     if number:
         raise ValueError(f"the quote of source {number} never closes")
-    return "".join(said), quotes
+    return "".join(answer_words), quotes
 
 
 def locate(passage: str, words: str) -> tuple[int, int]:
@@ -110,10 +110,10 @@ def locate(passage: str, words: str) -> tuple[int, int]:
     """
     if (at := passage.find(words)) >= 0:
         return at, at + len(words)
-    folded, place = _fold(passage)
-    wanted, _ = _fold(words)
-    for form in (wanted, wanted.rstrip(".,;:!?")):
-        if form and (at := folded.find(form)) >= 0:
+    folded_text, place = _fold(passage)
+    needle, _ = _fold(words)
+    for form in (needle, needle.rstrip(".,;:!?")):
+        if form and (at := folded_text.find(form)) >= 0:
             return place[at], place[at + len(form) - 1] + 1
     return -1, -1
 
@@ -123,8 +123,8 @@ _FORMS = str.maketrans("“”„‘’‚–—−", "\"\"\"'''---")
 
 def _fold(text: str) -> tuple[str, list[int]]:
     """Text without blanks, case and forms of marks, and the place of each of its characters."""
-    kept = [(c, i) for i, one in enumerate(text.translate(_FORMS)) if not one.isspace() for c in one.casefold()]
-    return "".join(c for c, _ in kept), [i for _, i in kept]
+    letters = [(c, i) for i, char in enumerate(text.translate(_FORMS)) if not char.isspace() for c in char.casefold()]
+    return "".join(c for c, _ in letters), [i for _, i in letters]
 
 
 def parse_quotesum(row: Any, name: str) -> QuotedAnswer:
@@ -143,8 +143,8 @@ def parse_quotesum(row: Any, name: str) -> QuotedAnswer:
         if not isinstance(source, str) or not isinstance(title, str):
             raise ValueError(f"its source{number} or title{number} is not text")
         if source.strip():
-            titled = title.strip() and not source.startswith(title.strip())
-            passages[number] = f"{title.strip()}: {source.strip()}" if titled else source.strip()
+            has_title = title.strip() and not source.startswith(title.strip())
+            passages[number] = f"{title.strip()}: {source.strip()}" if has_title else source.strip()
     if not passages:
         raise ValueError("it has no source with text")
     answer, marks = parse_quotes(row["summary"])
@@ -169,9 +169,9 @@ def read_quotesum(path: str | Path, limit: int | None = None) -> tuple[list[Quot
 
 
 def parse_rows(
-    text: str, name: str, limit: int | None = None, shown: str = "the text"
+    text: str, name: str, limit: int | None = None, title: str = "the text"
 ) -> tuple[list[QuotedAnswer], list[str]]:
-    """``read_quotesum`` of a file's text. ``name`` begins the names of rows without an id; ``shown`` is what the error
+    """``read_quotesum`` of a file's text. ``name`` begins the names of rows without an id; ``title`` is what the error
     calls the file.
     """
     answers: list[QuotedAnswer] = []
@@ -190,7 +190,7 @@ def parse_rows(
         except ValueError as error:
             left_out.append(f"line {number} was left out: {error}")
     if not answers:
-        raise UserError(f"{shown} holds no row to score ({left_out[0] if left_out else 'it is empty'}); {FORM}")
+        raise UserError(f"{title} holds no row to score ({left_out[0] if left_out else 'it is empty'}); {FORM}")
     return answers, left_out
 
 
@@ -210,7 +210,7 @@ class QuoteScore:
     right_passage: float | None = None
 
 
-def token_score(linked: np.ndarray, gold: np.ndarray) -> QuoteScore:
+def token_score(link_mask: np.ndarray, gold: np.ndarray) -> QuoteScore:
     """Precision, recall and F1 of boolean arrays, one entry per token. Nothing linked: 1, 0, 0 (methods.md §2).
 
     Raises ValueError where nothing is quoted.
@@ -220,9 +220,9 @@ def token_score(linked: np.ndarray, gold: np.ndarray) -> QuoteScore:
     """
     if not gold.any():
         raise ValueError("no token is quoted, so there is nothing to find: leave the example out")
-    both, all_linked, all_gold = int((linked & gold).sum()), int(linked.sum()), int(gold.sum())
-    precision = both / all_linked if all_linked else 1.0
-    return QuoteScore(precision, both / all_gold, 2 * both / (all_linked + all_gold))
+    overlap, all_linked, all_gold = int((link_mask & gold).sum()), int(link_mask.sum()), int(gold.sum())
+    precision = overlap / all_linked if all_linked else 1.0
+    return QuoteScore(precision, overlap / all_gold, 2 * overlap / (all_linked + all_gold))
 
 
 def gold_tokens(trace: Trace, gold: QuotedAnswer) -> np.ndarray | None:
@@ -232,13 +232,13 @@ def gold_tokens(trace: Trace, gold: QuotedAnswer) -> np.ndarray | None:
     A token is quoted if all its characters are, blanks at its ends aside: one that goes on beyond the quotation, as
     ``."`` does, is not what the source has.
     """
-    said = TokenText(trace, trace.output_ids)
-    quotes = _place(gold, said.text)
+    answer = TokenText(trace, trace.output_ids)
+    quotes = _place(gold, answer.text)
     if quotes is None:
         return None
-    passage = np.full(len(said.starts), -2, dtype=np.int64)
+    passage = np.full(len(answer.starts), -2, dtype=np.int64)
     for token in range(len(passage)):
-        start, stop = said.core(token)
+        start, stop = answer.core(token)
         for a, b, number in quotes:
             if a <= start < stop <= b:
                 passage[token] = number
@@ -249,27 +249,30 @@ def _place(gold: QuotedAnswer, text: str) -> list[tuple[int, int, int]] | None:
     """(start, stop, passage) of the quotes in an answer, which may be another than the gold one."""
     if text == gold.answer:
         return [(q.start, q.stop, q.passage) for q in gold.quotes]
-    at, placed = 0, []
+    at, placements = 0, []
     for quote in gold.quotes:
         words = gold.answer[quote.start : quote.stop]
         at = text.find(words, at)
         if at < 0:
             return None
-        placed.append((at, at + len(words), quote.passage))
+        placements.append((at, at + len(words), quote.passage))
         at += len(words)
-    return placed
+    return placements
 
 
 def score_links(trace: Trace, gold: QuotedAnswer, copies: Sequence[Link]) -> QuoteScore | None:
-    """The scores of links to passages (of the context or a pool) as finders of quotes; None where ``gold_tokens`` is.
+    """The scores of links to passages (of the context or a pool) as finders of quotes; None where ``gold_tokens``
+    is.
     """
     passage = gold_tokens(trace, gold)
     if passage is None:
         return None
     from_passage = link_mask(copies, len(passage))
     score = token_score(from_passage >= -1, passage >= -1)
-    both = (from_passage >= -1) & (passage >= -1)
-    return replace(score, right_passage=float((from_passage[both] == passage[both]).mean()) if both.any() else None)
+    overlap = (from_passage >= -1) & (passage >= -1)
+    return replace(
+        score, right_passage=float((from_passage[overlap] == passage[overlap]).mean()) if overlap.any() else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,24 +288,28 @@ def sweep(runs: Sequence[tuple[Trace, QuotedAnswer]], min_runs: Sequence[int], *
     """PLD+ table 10: scores per example, then averaged, for each threshold. Answers without the gold quotes do not
     count. Raises ValueError if none does. ``whole`` as in ``links``.
     """
-    scored = [one for trace, gold in runs if (one := scores(trace, gold, min_runs, whole=whole)) is not None]
-    return [SweepRow(n, len(scored), mean_score([one[i] for one in scored])) for i, n in enumerate(min_runs)]
+    scored = [
+        score_row for trace, gold in runs if (score_row := scores(trace, gold, min_runs, whole=whole)) is not None
+    ]
+    return [
+        SweepRow(n, len(scored), mean_score([score_row[i] for score_row in scored])) for i, n in enumerate(min_runs)
+    ]
 
 
 def scores(trace: Trace, gold: QuotedAnswer, min_runs: Sequence[int], *, whole: bool = True) -> list[QuoteScore] | None:
     """The scores of one answer, one per threshold; None where it does not hold the gold quotes."""
-    every = links(trace, 1, whole=whole)
-    each = (score_links(trace, gold, [link for link in every if len(link) >= n]) for n in min_runs)
-    scored = [score for score in each if score is not None]
+    all_links = links(trace, 1, whole=whole)
+    link_scores = (score_links(trace, gold, [link for link in all_links if len(link) >= n]) for n in min_runs)
+    scored = [score for score in link_scores if score is not None]
     return scored if len(scored) == len(min_runs) else None
 
 
-def mean_score(each: Sequence[QuoteScore]) -> QuoteScore:
+def mean_score(quote_scores: Sequence[QuoteScore]) -> QuoteScore:
     """The mean over examples, each counted alike. Raises ValueError where there is none."""
-    if not each:
+    if not quote_scores:
         raise ValueError("no answer holds the quotes of its gold answer, so there is nothing to score")
-    rights = [score.right_passage for score in each if score.right_passage is not None]
-    means = np.mean([(score.precision, score.recall, score.f1) for score in each], axis=0).tolist()
+    rights = [score.right_passage for score in quote_scores if score.right_passage is not None]
+    means = np.mean([(score.precision, score.recall, score.f1) for score in quote_scores], axis=0).tolist()
     return QuoteScore(*means, right_passage=float(np.mean(rights)) if rights else None)
 
 

@@ -73,7 +73,8 @@ class TokenText:
         return _without_blanks(self.text, self.starts[token], self.stops[token])
 
     def at_word(self, token: int) -> bool:
-        """True where no word or number goes on across a token's beginning (the last token's end: its number plus one).
+        """True where no word or number goes on across a token's beginning (the last token's end: its number plus
+        one).
         """
         if token >= len(self.starts):
             return True
@@ -84,11 +85,11 @@ class TokenText:
         """Characters [a, b) of the tokens [start, stop), widened to whole graphemes; an empty span where they have no
         text.
         """
-        spoken = [i for i in range(start, stop) if self.stops[i] > self.starts[i]]
-        if not spoken:
+        text_tokens = [i for i in range(start, stop) if self.stops[i] > self.starts[i]]
+        if not text_tokens:
             at = self.starts[start] if start < len(self.starts) else len(self.text)
             return at, at
-        a, b = self.starts[spoken[0]], self.stops[spoken[-1]]
+        a, b = self.starts[text_tokens[0]], self.stops[text_tokens[-1]]
         return self.breaks[bisect_right(self.breaks, a) - 1], self.breaks[bisect_left(self.breaks, b)]
 
 
@@ -103,13 +104,13 @@ def within_word(text: str, at: int) -> bool:
     """
     if not 0 < at < len(text):
         return False
-    before, after = text[at - 1], text[at]
-    if _in_word(before) and _in_word(after):
+    left_char, right_char = text[at - 1], text[at]
+    if _in_word(left_char) and _in_word(right_char):
         return True
-    inside = (before in ".," and at > 1 and text[at - 2].isdigit() and after.isdigit()) or (
-        after in ".," and before.isdigit() and at + 1 < len(text) and text[at + 1].isdigit()
+    is_inside = (left_char in ".," and at > 1 and text[at - 2].isdigit() and right_char.isdigit()) or (
+        right_char in ".," and left_char.isdigit() and at + 1 < len(text) and text[at + 1].isdigit()
     )  # fmt: skip
-    return bool(inside)
+    return bool(is_inside)
 
 
 def _in_word(character: str) -> bool:

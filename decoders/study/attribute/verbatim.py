@@ -52,14 +52,14 @@ def quotations(trace: Trace) -> list[Link]:
     for number, (_, text) in enumerate(sources):
         for at in range(len(text.words) - SHORTEST + 1):
             places[tuple(text.words[at : at + SHORTEST])].append((number, at))
-    found, at = [], 0
+    quote_links, at = [], 0
     while at < len(output.words):
         spot, length = _longest(output.words, at, sources, places)
         link = spot and _link(output, at, at + length, *sources[spot[0]], spot[1])
         if link:
-            found.append(link)
+            quote_links.append(link)
         at += max(1, length)
-    return found
+    return quote_links
 
 
 def _longest(
@@ -69,11 +69,11 @@ def _longest(
     """The longest run of words from ``at`` on: its place (source, first word), and its number of words."""
     best: tuple[tuple[int, int] | None, int] = (None, 0)
     for number, begin in places.get(tuple(words[at : at + SHORTEST]), ()):
-        theirs, length = sources[number][1].words, SHORTEST
-        most = min(len(words) - at, len(theirs) - begin)
-        if best[1] >= most or (best[1] and words[at + best[1]] != theirs[begin + best[1]]):
+        source_words, length = sources[number][1].words, SHORTEST
+        limit = min(len(words) - at, len(source_words) - begin)
+        if best[1] >= limit or (best[1] and words[at + best[1]] != source_words[begin + best[1]]):
             continue  # it cannot become longer than the best
-        while length < most and words[at + length] == theirs[begin + length]:
+        while length < limit and words[at + length] == source_words[begin + length]:
             length += 1
         if length > best[1]:
             best = (number, begin), length
@@ -91,7 +91,7 @@ def _link(output: _Words, first: int, last: int, source: Passage, text: _Words, 
 def _sources(trace: Trace) -> list[Passage]:
     """Passages of context and pool; without any, the prompt's own text."""
     first, segments = trace.run["prompt_length"], trace.tables["tokens"]["segment"]
-    every = [Link(0, 0, place, place + 1, passage, "pool") for place, (_, passage) in _Source(trace).pool.items()]
-    given = [one for one in passages(trace, every) if one.kind in ("context", "pool")]
+    pool_links = [Link(0, 0, place, place + 1, passage, "pool") for place, (_, passage) in _Source(trace).pool.items()]
+    context_passages = [candidate for candidate in passages(trace, pool_links) if candidate.kind in ("context", "pool")]
     at = [place for place in range(first) if segments[place] != "template"]
-    return given or [Passage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])]
+    return context_passages or [Passage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])]

@@ -106,19 +106,19 @@ def controls(drafting: Drafting) -> Iterator[Control]:
 def _layers(drafting: Drafting) -> Iterator[Control]:
     """Every state from a layer before or behind, and several in the other order."""
     layers, last = drafting.layers, drafting.target.shape.layers
-    now = drafting.reads.layers
+    layer_map = drafting.reads.layers
     for by, side in ((-1, "before"), (1, "behind")):
-        moved = {layer: now.get(layer, layer) + by for layer in layers}
-        if layers and all(0 <= place <= last for place in moved.values()):
-            names = ", ".join(str(place) for place in moved.values())
+        moved_layers = {layer: layer_map.get(layer, layer) + by for layer in layers}
+        if layers and all(0 <= place <= last for place in moved_layers.values()):
+            names = ", ".join(str(place) for place in moved_layers.values())
             yield Control(
                 "layer ids", f"states {names}: one layer {side}",
                 f"take the states {names} (0 is the embeddings, {last} the last one after the norm): engines count "
                 "layers from different ends, so look for an offset of one where the ids are read",
-                drafting.with_reads(layers=moved),
+                drafting.with_reads(layers=moved_layers),
             )  # fmt: skip
     if len(layers) > 1:
-        order = dict(zip(layers, (now.get(layer, layer) for layer in reversed(layers)), strict=True))
+        order = dict(zip(layers, (layer_map.get(layer, layer) for layer in reversed(layers)), strict=True))
         yield Control(
             "layer order", "the states in the other order",
             "join the states in the other order: the head was trained with the "
@@ -141,20 +141,24 @@ def _other_layers(drafting: Drafting) -> Iterator[Control]:
             drafting.with_reads(layers=dict(zip(layers, places, strict=True))), screened=True,
         )  # fmt: skip
 
-    now = [drafting.reads.layers.get(layer, layer) for layer in layers]
-    for order in [order for order in orders(len(now)) if len(now) > 1]:
-        yield states("layer order", [now[place] for place in order])
-    for place, layer in enumerate(now):
-        by = room if len(now) == 1 else NEAR
-        nearest = sorted(set(range(last + 1)) - {layer}, key=lambda other, layer=layer: abs(other - layer))[:by]
-        for other in nearest:
-            yield states("layer ids", [*now[:place], other, *now[place + 1 :]])
+    read_layers = [drafting.reads.layers.get(layer, layer) for layer in layers]
+    for order in [order for order in orders(len(read_layers)) if len(read_layers) > 1]:
+        yield states("layer order", [read_layers[place] for place in order])
+    for place, layer in enumerate(read_layers):
+        by = room if len(read_layers) == 1 else NEAR
+        nearest = sorted(set(range(last + 1)) - {layer}, key=lambda candidate, layer=layer: abs(candidate - layer))[:by]
+        for neighbour in nearest:
+            yield states("layer ids", [*read_layers[:place], neighbour, *read_layers[place + 1 :]])
     usual = EagleConfig.of(target.shape, third=True).features
     for by in (*range(-NEAR, NEAR + 1),):
-        for places in (now, *([usual] if len(usual) == len(now) > 1 else [])):
-            moved = [place + by for place in places]
-            if len(now) > 1 and moved != now and all(0 <= place <= last for place in moved):
-                yield states("layer ids", moved)
+        for places in (read_layers, *([usual] if len(usual) == len(read_layers) > 1 else [])):
+            moved_places = [place + by for place in places]
+            if (
+                len(read_layers) > 1
+                and moved_places != read_layers
+                and all(0 <= place <= last for place in moved_places)
+            ):
+                yield states("layer ids", moved_places)
     read = getattr(network.config, "kv_layers", ()) if isinstance(network, DraftModel) else ()
     places = list[list[int]]()
     for by in range(1 - last, last):
@@ -213,15 +217,15 @@ def _eagle_options(drafting: Drafting) -> Iterator[Control]:
                 replace(drafting, network=_with(head, **{name: False})), screened=True,
             )  # fmt: skip
     residual = not head.config.norm_before_residual
-    changed = _with(head, norm_before_residual=residual)
-    changed._modules["layers"] = layers = nn.ModuleList(list(head.layers))
+    variant = _with(head, norm_before_residual=residual)
+    variant._modules["layers"] = layers = nn.ModuleList(list(head.layers))
     first: Any = copy.copy(head.layers[0])
     first.norm_before_residual = residual
     layers[0] = first
     yield Control(
         "residual", f"attention is added to the state {'after' if residual else 'before'} its norm",
         f"set norm_before_residual to {str(residual).lower()} in the head's description",
-        replace(drafting, network=changed),
+        replace(drafting, network=variant),
     )  # fmt: skip
 
 
@@ -255,32 +259,32 @@ def _block_options(drafting: Drafting) -> Iterator[Control]:
 def _rotary(drafting: Drafting) -> Iterator[Control]:
     """Other rotary positions of a network: bases, the target's scaling or none, windows or none."""
     network: Any = drafting.network
-    layered = network.prefix if isinstance(network, ParallelHeads) else network
-    config = getattr(layered, "config", None)
+    rotary_part = network.prefix if isinstance(network, ParallelHeads) else network
+    config = getattr(rotary_part, "config", None)
     if not isinstance(config, Beside):
         return
 
     def variant(**settings: Any) -> Drafting:
-        other = _with(layered, **settings)
-        if layered is not network:
+        new_network = _with(rotary_part, **settings)
+        if rotary_part is not network:
             whole = copy.copy(network)
-            whole._modules = {**network._modules, "prefix": other}
-            other = whole
-        return replace(drafting, network=other)
+            whole._modules = {**network._modules, "prefix": new_network}
+            new_network = whole
+        return replace(drafting, network=new_network)
 
-    own = float(config.rope.get("rope_theta", 0.0))
+    own_base = float(config.rope.get("rope_theta", 0.0))
     rope = getattr(drafting.target.config, "rope_parameters", None) or {}
     theta = rope.get("rope_theta") if isinstance(rope, dict) else None
     bases = [float(theta)] if isinstance(theta, int | float) else []
     for base in dict.fromkeys([*bases, *ROTARY_BASES]):
-        if base != own:
-            whose = "the target's, " if base in bases else ""
+        if base != own_base:
+            base_owner = "the target's, " if base in bases else ""
             yield Control(
-                "rotary base", f"rotary base {base:,.0f} ({whose}not {own:,.0f})",
+                "rotary base", f"rotary base {base:,.0f} ({base_owner}not {own_base:,.0f})",
                 f"set rope_theta to {base:,.0f} in the head's description",
                 variant(rope={"rope_type": "default", "rope_theta": base}), screened=base not in (*bases, 10_000.0),
             )  # fmt: skip
-    plain = {"rope_type": "default", "rope_theta": own}
+    plain = {"rope_type": "default", "rope_theta": own_base}
     if config.rope.get("rope_type", "default") != "default":
         yield Control(
             "rotary scaling", "no scaling of rotary positions",
@@ -316,25 +320,25 @@ def _borrow(drafting: Drafting) -> Iterator[Control]:
         return
     like = network.fc.weight
     if network.config.own_embedding:
-        changed = copy.copy(network)
+        variant = copy.copy(network)
         table: Any = target.embeddings
         rows = nn.Embedding.from_pretrained(table.weight.detach().to(like))
-        object.__setattr__(changed, "embedding", rows)
+        object.__setattr__(variant, "embedding", rows)
         yield Control(
             "embedding", "the target's embedding in place of its own",
             "the embedding in the head's file is not this target's: share the target's, or take the head of this very "
-            "checkpoint", replace(drafting, network=changed),
+            "checkpoint", replace(drafting, network=variant),
         )  # fmt: skip
     if not network.config.shared:
-        changed = _with(network)
+        variant = _with(network)
         weight: Any = target.head.weight
         rows = weight.detach() if network.drafted is None else weight.detach()[network.drafted.long()]
-        changed._modules["lm_head"] = head = nn.Linear(*rows.mT.shape, bias=False, device="meta")
+        variant._modules["lm_head"] = head = nn.Linear(*rows.mT.shape, bias=False, device="meta")
         head.weight = nn.Parameter(rows.to(like), requires_grad=False)
         yield Control(
             "output layer", "the target's head in place of its own",
             "the output layer in the head's file is not this target's: share the target's, or take the head of this "
-            "very checkpoint", replace(drafting, network=changed),
+            "very checkpoint", replace(drafting, network=variant),
         )  # fmt: skip
 
 
@@ -352,21 +356,21 @@ def _vocabulary(drafting: Drafting) -> Iterator[Control]:
     for ids, change in ways:
         whole = int(ids.min()) >= 0 and int(ids.max()) < network.config.vocab
         if whole and bool((ids.diff() > 0).all()):
-            changed = copy.copy(network)
-            changed._buffers = {**network._buffers, "drafted": ids}
+            variant = copy.copy(network)
+            variant._buffers = {**network._buffers, "drafted": ids}
             yield Control(
                 "vocabulary map", f"the draft vocabulary's map holds {change}",
                 f"read the draft vocabulary's map (d2t) as {change}: its tokens are others",
-                replace(drafting, network=changed),
+                replace(drafting, network=variant),
             )  # fmt: skip
 
 
 def _with(network: Any, **changes: Any) -> Any:
     """The network with other settings, on the same weights."""
-    changed = copy.copy(network)
-    changed._modules = dict(network._modules)
-    changed.config = replace(network.config, **changes)
-    return changed
+    variant = copy.copy(network)
+    variant._modules = dict(network._modules)
+    variant.config = replace(network.config, **changes)
+    return variant
 
 
 def _reads_text(network: Any) -> bool:

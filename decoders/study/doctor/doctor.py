@@ -91,9 +91,9 @@ class Report:
 
     @property
     def state(self) -> str:
-        """"fault", "doubt" (far below the part's own record, and no cause found), or "ok"."""
-        doubted = any(finding.cause == "record" for finding in self.findings)
-        return FAULT if self.faults else "doubt" if doubted else "ok"
+        """ "fault", "doubt" (far below the part's own record, and no cause found), or "ok"."""
+        is_doubtful = any(finding.cause == "record" for finding in self.findings)
+        return FAULT if self.faults else "doubt" if is_doubtful else "ok"
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self), "verdict": self.verdict, "state": self.state}
@@ -146,7 +146,7 @@ def examination(
     forms: Sequence[Form] = (),
     exact: Callable[[], Drafting] | None = None,
     server: ServerNumbers | None = None,
-    skipped: Sequence[str] = (),
+    skipped_causes: Sequence[str] = (),
     answers: Sequence[Sequence[int]] | None = None,
 ) -> Generator[Stage, None, Report]:
     """Stages of an examination, which returns the report: between two of them the target may do other work.
@@ -156,92 +156,94 @@ def examination(
     Raises UserError where the answers are too short for a draft.
     """
     target, depth = drafting.target, drafting.deepest
-    listed = list(controls(drafting))
-    several = [control for control in listed if control.screened]
-    alone = [control for control in listed if not control.screened]
-    total = (2 - (answers is not None)) * len(prompts) + len(alone) + len(several) + MOST_CONFIRMED
+    all_controls = list(controls(drafting))
+    several = [control for control in all_controls if control.screened]
+    full_controls = [control for control in all_controls if not control.screened]
+    total = (2 - (answers is not None)) * len(prompts) + len(full_controls) + len(several) + MOST_CONFIRMED
     total += len(forms) + (exact is not None) + 2
-    done = count(1)
+    counter = count(1)
     if answers is None:
         answers = []
         for number, prompt in enumerate(prompts, 1):
             answers.append(generate(target, prompt, QUICK, max_new_tokens=max_new_tokens))
-            yield Stage(next(done), total, f"answer {number} of {len(prompts)}")
-    every = [[*prompt.tokens, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
-    sizes = [(len(prompt.tokens), len(tokens)) for prompt, tokens in zip(prompts, every, strict=True)]
-    chosen = places_of(sizes, depth, places)
-    if not any(chosen):
+            yield Stage(next(counter), total, f"answer {number} of {len(prompts)}")
+    full_texts = [[*prompt.tokens, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
+    sizes = [(len(prompt.tokens), len(tokens)) for prompt, tokens in zip(prompts, full_texts, strict=True)]
+    chosen_places = places_of(sizes, depth, places)
+    if not any(chosen_places):
         raise UserError(
             f"the answers are too short to draft {depth} tokens along them: give prompts with longer answers, or a "
             "larger --max-new-tokens"
         )
-    layers = {layer for one in (drafting, *(control.drafting for control in listed)) for layer in _read(one)}
+    layers = {
+        layer for variant in (drafting, *(control.drafting for control in all_controls)) for layer in _read(variant)
+    }
     texts = list[Text]()
-    for tokens, (start, _), at in zip(every, sizes, chosen, strict=True):
+    for tokens, (start, _), at in zip(full_texts, sizes, chosen_places, strict=True):
         if at:
             texts.append(Text.read(target, tokens, start, sorted(layers), at))
-        yield Stage(next(done), total, "the target reads the answers")
+        yield Stage(next(counter), total, "the target reads the answers")
     base = drafts(drafting, texts, temperature)
-    yield Stage(next(done), total, "drafts as they are")
-    measured, findings = list[ControlOutcome](), list[Finding]()
-    for control in alone:
-        made = drafts(control.build(), texts, temperature)
-        measured.append(one := _measure(control.cause, control.change, base, made))
-        findings += _helps(one, control.advice, base)
-        yield Stage(next(done), total, f"{control.cause}: {control.change}")
-    screened = list[tuple[Control, ControlOutcome]]()
-    few, short = few_places(texts), drafting.with_depth(SCREEN_DEPTH)
-    before = drafts(short, few, temperature) if several else base
+    yield Stage(next(counter), total, "drafts as they are")
+    outcomes, findings = list[ControlOutcome](), list[Finding]()
+    for control in full_controls:
+        control_drafts = drafts(control.build(), texts, temperature)
+        outcomes.append(control_result := _measure(control.cause, control.change, base, control_drafts))
+        findings += _helps(control_result, control.advice, base)
+        yield Stage(next(counter), total, f"{control.cause}: {control.change}")
+    screenings = list[tuple[Control, ControlOutcome]]()
+    few_texts, short = few_places(texts), drafting.with_depth(SCREEN_DEPTH)
+    screen_base = drafts(short, few_texts, temperature) if several else base
     for control in several:
-        made = drafts(control.build().with_depth(SCREEN_DEPTH), few, temperature)
-        screened.append((control, _measure(control.cause, control.change, before, made)))
-        yield Stage(next(done), total, f"{control.cause}: {control.change}")
-    confirmed = promising(screened)
-    for control in confirmed:
-        made = drafts(control.build(), texts, temperature)
-        measured.append(one := _measure(control.cause, control.change, base, made))
-        if one.gain >= SHARE * max(outcome.gain for outcome in measured):
-            findings += _helps(one, control.advice, base)
-        yield Stage(next(done), total, f"{control.cause}: {control.change}")
-    done = count(next(done) + MOST_CONFIRMED - len(confirmed))
+        control_drafts = drafts(control.build().with_depth(SCREEN_DEPTH), few_texts, temperature)
+        screenings.append((control, _measure(control.cause, control.change, screen_base, control_drafts)))
+        yield Stage(next(counter), total, f"{control.cause}: {control.change}")
+    finalists = promising(screenings)
+    for control in finalists:
+        control_drafts = drafts(control.build(), texts, temperature)
+        outcomes.append(control_result := _measure(control.cause, control.change, base, control_drafts))
+        if control_result.gain >= SHARE * max(outcome.gain for outcome in outcomes):
+            findings += _helps(control_result, control.advice, base)
+        yield Stage(next(counter), total, f"{control.cause}: {control.change}")
+    counter = count(next(counter) + MOST_CONFIRMED - len(finalists))
     for form in forms:
-        one, finding = _form(form, drafting, answers, chosen, sizes, base, temperature)
-        measured.append(one)
+        control_result, finding = _form(form, drafting, answers, chosen_places, sizes, base, temperature)
+        outcomes.append(control_result)
         findings += finding
-        yield Stage(next(done), total, f"{form.cause}: {form.change}")
+        yield Stage(next(counter), total, f"{form.cause}: {form.change}")
     if exact is not None:
-        measured.append(one := _exact(exact(), every, sizes, chosen, base, temperature))
-        findings += _helps(one, IMPRECISE, base)
-        yield Stage(next(done), total, one.change)
+        outcomes.append(control_result := _exact(exact(), full_texts, sizes, chosen_places, base, temperature))
+        findings += _helps(control_result, IMPRECISE, base)
+        yield Stage(next(counter), total, control_result.change)
     findings += [*_vocabulary(base), *_later(drafting, base), *_rows(texts)]
     findings += [*_decay(base), *_drawing(base, temperature)]
     if server is not None:
-        findings += [Finding(*row) for row in compare(server, base, measured)]
-    tried = len(measured) + len(several) - len(confirmed)
+        findings += [Finding(*row) for row in compare(server, base, outcomes)]
+    trial_count = len(outcomes) + len(several) - len(finalists)
     if not any(finding.level == FAULT for finding in findings):
         plain = base if temperature == 1.0 else drafts(drafting, texts, 1.0)
-        findings += _record(drafting.network, plain, tried)
+        findings += _record(drafting.network, plain, trial_count)
     if not any(finding.level == FAULT or finding.cause == "record" for finding in findings) and base.length < WEAK:
         findings.append(Finding(
-            NOTE, "training", f"{base.length:.2f} tokens per step", f"none of {tried} controls helps",
+            NOTE, "training", f"{base.length:.2f} tokens per step", f"none of {trial_count} controls helps",
             "no setup that was tried is better, so the part may have learnt little: train it on more of the target's "
             "own answers (specviz train goes on from its checkpoint)", 0.0,
         ))  # fmt: skip
     findings = _rank(findings)
-    measured += best_of_rest(screened, confirmed)
-    yield Stage(next(done), total, "verify rows against single rows")
+    outcomes += best_of_rest(screenings, finalists)
+    yield Stage(next(counter), total, "verify rows against single rows")
     first = _measure("as it is", "", base, base)
     return Report(
         target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),
-        float(base.outside[:, 0].mean()), measured, findings, list(skipped),
+        float(base.outside[:, 0].mean()), outcomes, findings, list(skipped_causes),
     )  # fmt: skip
 
 
 def _rank(findings: Sequence[Finding]) -> list[Finding]:
     """Faults first, each cause once, by what a change gains."""
-    ranked = sorted(findings, key=lambda finding: (finding.level != FAULT, -finding.gain))
-    seen = set[str]()
-    return [finding for finding in ranked if not (finding.cause in seen or seen.add(finding.cause))]
+    sorted_findings = sorted(findings, key=lambda finding: (finding.level != FAULT, -finding.gain))
+    causes = set[str]()
+    return [finding for finding in sorted_findings if not (finding.cause in causes or causes.add(finding.cause))]
 
 
 def _read(drafting: Drafting) -> set[int]:
@@ -261,62 +263,67 @@ def pair_up(difference: np.ndarray) -> tuple[float, float]:
     return mean, mean / error
 
 
-def _measure(cause: str, change: str, base: PlacedDrafts, made: PlacedDrafts) -> ControlOutcome:
-    inside = ~(base.outside | made.outside)
-    rise = np.where(inside, made.told - base.told, 0.0).sum(1) / np.maximum(inside.sum(1), 1)
-    gain, z = pair_up(rise[inside.any(1)])
+def _measure(cause: str, change: str, base: PlacedDrafts, control_drafts: PlacedDrafts) -> ControlOutcome:
+    in_vocab = ~(base.outside | control_drafts.outside)
+    rise = np.where(in_vocab, control_drafts.told - base.told, 0.0).sum(1) / np.maximum(in_vocab.sum(1), 1)
+    gain, z = pair_up(rise[in_vocab.any(1)])
     return ControlOutcome(
-        cause, change, made.length, made.conditional, made.by_position, gain, z, places=len(base.own)
+        cause, change, control_drafts.length, control_drafts.conditional, control_drafts.by_position, gain, z,
+        places=len(base.own)
     )  # fmt: skip
 
 
-def _helps(one: ControlOutcome, advice: str, base: PlacedDrafts) -> Iterator[Finding]:
-    if one.gain >= GAIN and one.z >= SURE:
-        number = f"acceptance length {base.length:.2f} → {one.length:.2f}, +{one.gain:.2f} nats (z {one.z:.1f})"
-        yield Finding(FAULT, one.cause, number, one.change, advice, one.gain)
+def _helps(outcome: ControlOutcome, advice: str, base: PlacedDrafts) -> Iterator[Finding]:
+    if outcome.gain >= GAIN and outcome.z >= SURE:
+        number = (
+            f"acceptance length {base.length:.2f} → {outcome.length:.2f}, +{outcome.gain:.2f} nats (z {outcome.z:.1f})"
+        )
+        yield Finding(FAULT, outcome.cause, number, outcome.change, advice, outcome.gain)
 
 
 def _form(
-    form: Form, drafting: Drafting, answers: Sequence[Sequence[int]], chosen: Sequence[Sequence[int]],
+    form: Form, drafting: Drafting, answers: Sequence[Sequence[int]], chosen_places: Sequence[Sequence[int]],
     sizes: Sequence[tuple[int, int]], base: PlacedDrafts, temperature: float,
 ) -> tuple[ControlOutcome, list[Finding]]:  # fmt: skip
     """The same answers behind prompts in another form: how well drafter and target agree there (β)."""
     texts = list[Text]()
-    for prompt, answer, places, (start, _) in zip(form.prompts, answers, chosen, sizes, strict=True):
+    for prompt, answer, places, (start, _) in zip(form.prompts, answers, chosen_places, sizes, strict=True):
         if places:
-            moved = [place - start + len(prompt.tokens) for place in places]
+            moved_places = [place - start + len(prompt.tokens) for place in places]
             tokens = [*prompt.tokens, *answer]
-            texts.append(Text.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved))
-    made = drafts(drafting, texts, temperature)
-    gain, z = pair_up(made.drawn - base.drawn)
-    one = ControlOutcome(form.cause, form.change, made.length, made.conditional, made.by_position, gain, z, "β")
+            texts.append(Text.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved_places))
+    form_drafts = drafts(drafting, texts, temperature)
+    gain, z = pair_up(form_drafts.drawn - base.drawn)
+    outcome = ControlOutcome(
+        form.cause, form.change, form_drafts.length, form_drafts.conditional, form_drafts.by_position, gain, z, "β"
+    )
     if gain < max(FORM_GAIN, 0.15 * float(base.drawn.mean())) or z < SURE:
-        return one, []
-    number = f"β {base.drawn.mean():.3f} → {made.drawn.mean():.3f} on the same answers (z {z:.1f})"
-    return one, [Finding(FAULT, form.cause, number, form.change, form.advice, gain * 10)]
+        return outcome, []
+    number = f"β {base.drawn.mean():.3f} → {form_drafts.drawn.mean():.3f} on the same answers (z {z:.1f})"
+    return outcome, [Finding(FAULT, form.cause, number, form.change, form.advice, gain * 10)]
 
 
 def _exact(
-    drafting: Drafting, every: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]],
-    chosen: Sequence[Sequence[int]], base: PlacedDrafts, temperature: float,
+    drafting: Drafting, full_texts: Sequence[Sequence[int]], sizes: Sequence[tuple[int, int]],
+    chosen_places: Sequence[Sequence[int]], base: PlacedDrafts, temperature: float,
 ) -> ControlOutcome:  # fmt: skip
     """The same texts with states of the target in full precision."""
     texts = [
         Text.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
-        for tokens, (start, _), at in zip(every, sizes, chosen, strict=True) if at
+        for tokens, (start, _), at in zip(full_texts, sizes, chosen_places, strict=True) if at
     ]  # fmt: skip
     return _measure("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
 
 
 def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
-    missed = float(base.outside[:, 0].mean())
-    if missed > OUTSIDE:
+    miss_share = float(base.outside[:, 0].mean())
+    if miss_share > OUTSIDE:
         hit = float(base.hits[:, 0][~base.outside[:, 0]].mean()) if not base.outside[:, 0].all() else 0.0
         yield Finding(
-            FAULT, "draft vocabulary", f"{missed:.0%} of the text's tokens cannot be drafted",
+            FAULT, "draft vocabulary", f"{miss_share:.0%} of the text's tokens cannot be drafted",
             f"where they can, the first token is accepted {hit:.0%} of the time, over all {base.hits[:, 0].mean():.0%}",
             "take a draft vocabulary that is larger, or counted on text like yours (specviz train … --draft-vocab)",
-            missed * 5,
+            miss_share * 5,
         )  # fmt: skip
 
 
@@ -334,19 +341,19 @@ def _later(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
                 "with test-time training (its own states, five steps)", max(GAIN, gain * 10),
             )  # fmt: skip
     if isinstance(drafting.network, ParallelHeads):
-        inside = ~base.outside[:, 0]
-        for shifted, expected, where, guessed in (
+        in_vocab = ~base.outside[:, 0]
+        for shifted_logprobs, expected, direction, guess_text in (
             (base.earlier, "the root itself", "earlier", "the token that the target itself gives. Leave that head out, "
              "or count the others from the second one"),
             (base.later, "the token after next", "later", "the second token behind the root. Look for a head that was "
              "left out or dropped"),
         ):  # fmt: skip
-            gain, z = pair_up((shifted - base.told)[:, 0][inside])
+            gain, z = pair_up((shifted_logprobs - base.told)[:, 0][in_vocab])
             if gain >= GAIN and z >= SURE:
                 yield Finding(
                     FAULT, "anchor", f"the first head expects {expected} by {gain:.2f} nats more (z {z:.1f})",
-                    f"the same drafts against the text one token {where}",
-                    f"the heads are counted from another token: the first one here guesses {guessed}", gain,
+                    f"the same drafts against the text one token {direction}",
+                    f"the heads are counted from another token: the first one here guesses {guess_text}", gain,
                 )  # fmt: skip
 
 
@@ -356,14 +363,14 @@ def _rows(texts: Sequence[Text]) -> Iterator[Finding]:
     farthest = 0.0
     for text in texts[:ROWS_PLACES]:
         place, tokens, session = text.places[len(text.places) // 2], text.tokens, text.session
-        ahead = [int(token) for token in tokens[place + 1 : place + 1 + ROWS]]
+        next_tokens = [int(token) for token in tokens[place + 1 : place + 1 + ROWS]]
         with session.at(place + 1, Needs()) as part:
-            rows = part.score(Draft(DraftTree.chain(int(tokens[place]), ahead))).logits.float().clone()
-        for number in range(len(ahead) + 1):
+            rows = part.score(Draft(DraftTree.chain(int(tokens[place]), next_tokens))).logits.float().clone()
+        for number in range(len(next_tokens) + 1):
             with session.at(place + 1 + number, Needs()) as part:
-                one = part.score(Draft(DraftTree.chain(int(tokens[place + number]), []))).logits[0].float()
-            flips += int(one.argmax()) != int(rows[number].argmax())
-            farthest = max(farthest, float((one - rows[number]).abs().max()))
+                single_row = part.score(Draft(DraftTree.chain(int(tokens[place + number]), []))).logits[0].float()
+            flips += int(single_row.argmax()) != int(rows[number].argmax())
+            farthest = max(farthest, float((single_row - rows[number]).abs().max()))
             total += 1
     if flips > FLIPS * total:
         yield Finding(
@@ -397,12 +404,12 @@ def _record(network: Any, base: PlacedDrafts, tried: int) -> Iterator[Finding]:
     """The part's own held-out number against what it reaches here, where no control helps."""
     training = getattr(network, "about", {}).get("training") or {}
     if training.get("top1"):
-        words, held_out, reached = "of its first guesses are right", training["top1"], base.hits[:, 0]
+        words, held_out, hit_values = "of its first guesses are right", training["top1"], base.hits[:, 0]
     elif training.get("acceptance"):
-        words, held_out, reached = "of its first drafts stand (β)", training["acceptance"], base.drawn
+        words, held_out, hit_values = "of its first drafts stand (β)", training["acceptance"], base.drawn
     else:
         return
-    mean, places = float(reached.mean()), len(base.own)
+    mean, places = float(hit_values.mean()), len(base.own)
     z = (held_out - mean) / max(held_out * (1 - held_out) / places, 1e-9) ** 0.5
     if mean >= FAR * held_out or z < SURE:
         return

@@ -73,8 +73,8 @@ class Drafting:
         """The target's states that the network asks for."""
         if isinstance(self.network, ParallelHeads):
             return (self.network.config.layer(self.target.shape),)
-        beside = isinstance(self.network, EagleHead | BlockNetwork | MtpHead)
-        return tuple(self.network.config.features) if beside else ()
+        has_features = isinstance(self.network, EagleHead | BlockNetwork | MtpHead)
+        return tuple(self.network.config.features) if has_features else ()
 
     @property
     def deepest(self) -> int:
@@ -120,8 +120,8 @@ def _heads_chain(heads: ParallelHeads, layer: int, depth: int) -> Chain:
         if not heads.config.grounded:
             return heads.say_all(state, depth).float()
         path = heads.embedding(torch.tensor([[context.root, *tokens[: depth - 1]]], device=state.device))
-        said = [heads.say(n, heads.state(n, state[None], path[:, : n + 1]))[0] for n in range(depth)]
-        return torch.stack(said).float()
+        head_logits = [heads.say(n, heads.state(n, state[None], path[:, : n + 1]))[0] for n in range(depth)]
+        return torch.stack(head_logits).float()
 
     return chain
 
@@ -131,28 +131,30 @@ def _block_chain(run: BlockRun, depth: int) -> Chain:
 
     def chain(context: Context, tokens: Sequence[int]) -> Tensor:
         states = run.block(context)[:depth]
-        before = torch.tensor([context.root, *tokens[: depth - 1]], device=states.device)[:, None]
-        rows = zip(network.say(states), states, before, strict=True)
-        return torch.stack([score(network, alone, state, token) for alone, state, token in rows])
+        prior_tokens = torch.tensor([context.root, *tokens[: depth - 1]], device=states.device)[:, None]
+        rows = zip(network.say(states), states, prior_tokens, strict=True)
+        return torch.stack([score(network, row_logits, state, token) for row_logits, state, token in rows])
 
     return chain
 
 
 def _eagle_chain(run: EagleRun | MtpRun, depth: int) -> Chain:
     def chain(context: Context, tokens: Sequence[int]) -> Tensor:
-        said = [run.read(context)]
-        alone = torch.zeros(1, dtype=torch.long, device=run.device)
-        said += [run.extend(torch.tensor([token], device=run.device), alone)[0] for token in tokens[: depth - 1]]
-        return torch.stack(said)
+        step_logits = [run.read(context)]
+        parent_row = torch.zeros(1, dtype=torch.long, device=run.device)
+        step_logits += [
+            run.extend(torch.tensor([token], device=run.device), parent_row)[0] for token in tokens[: depth - 1]
+        ]
+        return torch.stack(step_logits)
 
     return chain
 
 
 def _model_chain(run: DraftRun | LanguageModelRun, depth: int, drafted: Tensor | None) -> Chain:
     def chain(context: Context, tokens: Sequence[int]) -> Tensor:
-        said = [run.read(context)]
-        said += [run.extend([token], [place - 1])[0] for place, token in enumerate(tokens[: depth - 1])]
-        logits = torch.stack(said)
+        step_logits = [run.read(context)]
+        step_logits += [run.extend([token], [place - 1])[0] for place, token in enumerate(tokens[: depth - 1])]
+        logits = torch.stack(step_logits)
         return logits if drafted is None else logits[:, drafted.long()]
 
     return chain
@@ -190,8 +192,8 @@ class Text:
         states = {layer: rows[: len(tokens)] for layer, rows in session.memory.hidden.items()}
         session.length = len(tokens)
         logits = target.reference_logits(list(tokens))
-        kept, choices = logits[list(places)].float().clone(), logits.argmax(-1).numpy(force=True)
-        return cls(session, start, states, torch.cat(raw) if raw else None, choices, tuple(places), kept)
+        place_logits, choices = logits[list(places)].float().clone(), logits.argmax(-1).numpy(force=True)
+        return cls(session, start, states, torch.cat(raw) if raw else None, choices, tuple(places), place_logits)
 
     def hidden(self, drafting: Drafting) -> int:
         """Number of first tokens that are not there for the drafter."""
@@ -207,7 +209,7 @@ class Text:
 
     def memory(self, drafting: Drafting) -> Memory:
         """The states that the drafter is handed."""
-        reads, target, handed = drafting.reads, drafting.target, dict[int, Tensor]()
+        reads, target, layer_states = drafting.reads, drafting.target, dict[int, Tensor]()
         for layer in drafting.layers:
             place = reads.layers.get(layer, layer)
             states = self.states[place]
@@ -216,8 +218,8 @@ class Text:
             elif reads.norm and (norm := final_norm(target)) is not None:
                 with torch.inference_mode():
                     states = norm(states[None])[0]
-            handed[layer] = torch.roll(states, -reads.shift, 0)[self.hidden(drafting) :]
-        return Memory(handed)
+            layer_states[layer] = torch.roll(states, -reads.shift, 0)[self.hidden(drafting) :]
+        return Memory(layer_states)
 
 
 @dataclass(slots=True)
@@ -270,30 +272,34 @@ def drafts(drafting: Drafting, texts: Sequence[Text], temperature: float = 1.0) 
     for text in texts:
         chain, memory, tokens = drafting.chain(), text.memory(drafting), text.tokens
         for number, place in enumerate(text.places):
-            right, later, earlier = (tokens[place + 1 + by : place + 1 + by + depth] for by in (0, 1, -1))
-            said = chain(text.context(drafting, place + 1, memory), right.tolist()).log_softmax(-1).cpu()
-            at, *beside = (ids if vocab is None else vocab.places[ids] for ids in (right, later, earlier))
-            first = np.asarray(said.argmax(-1))
+            right, later_tokens, earlier_tokens = (tokens[place + 1 + by : place + 1 + by + depth] for by in (0, 1, -1))
+            log_probs = chain(text.context(drafting, place + 1, memory), right.tolist()).log_softmax(-1).cpu()
+            at, *shifted_ids = (
+                ids if vocab is None else vocab.places[ids] for ids in (right, later_tokens, earlier_tokens)
+            )
+            first = np.asarray(log_probs.argmax(-1))
             choice = int(first[0]) if vocab is None else int(vocab.tokens[first[0]])
-            p, q = (text.logits[number] / temperature).softmax(-1), said[0].exp()
-            drawn = torch.minimum(p[: len(q)] if vocab is None else p[vocab.tokens.cpu()], q).sum()
-            logs = said.numpy()
-            told = [np.where(ids < 0, LEAST, np.maximum(logs[range(depth), ids], LEAST)) for ids in (at, *beside)]
-            own = choice == text.choices[place]
-            rows.append((first == at, *told, at < 0, own, float(p[choice]), float(drawn), place + 1))
+            p, q = (text.logits[number] / temperature).softmax(-1), log_probs[0].exp()
+            acceptance = torch.minimum(p[: len(q)] if vocab is None else p[vocab.tokens.cpu()], q).sum()
+            logs = log_probs.numpy()
+            text_logs = [
+                np.where(ids < 0, LEAST, np.maximum(logs[range(depth), ids], LEAST)) for ids in (at, *shifted_ids)
+            ]
+            is_greedy = choice == text.choices[place]
+            rows.append((first == at, *text_logs, at < 0, is_greedy, float(p[choice]), float(acceptance), place + 1))
     return PlacedDrafts(*(np.asarray(column) for column in zip(*rows, strict=True)))
 
 
-def places_of(lengths: Sequence[tuple[int, int]], depth: int, most: int = PLACES) -> list[list[int]]:
+def places_of(lengths: Sequence[tuple[int, int]], depth: int, limit: int = PLACES) -> list[list[int]]:
     """Per text of (prompt tokens, all tokens), the positions of roots behind which ``depth`` + 1 tokens follow: all, or
-    evenly as many as make ``most`` over all texts.
+    evenly as many as make ``limit`` over all texts.
 
     >>> places_of([(4, 12), (3, 5)], 3)
     [[3, 4, 5, 6, 7], []]
     """
-    every = [list(range(max(1, start - 1), total - depth - 1)) for start, total in lengths]
-    step = max(1.0, sum(map(len, every)) / most)
-    return [[places[int(i * step)] for i in range(int(np.ceil(len(places) / step)))] for places in every]
+    all_places = [list(range(max(1, start - 1), total - depth - 1)) for start, total in lengths]
+    step = max(1.0, sum(map(len, all_places)) / limit)
+    return [[places[int(i * step)] for i in range(int(np.ceil(len(places) / step)))] for places in all_places]
 
 
 def final_norm(target: Target) -> Any | None:
@@ -305,12 +311,12 @@ def final_norm(target: Target) -> Any | None:
 @contextmanager
 def _before_norm(target: Target) -> Iterator[list[Tensor]]:
     """Inputs of the final norm in the forwards inside the block, in order; empty where that norm is not known."""
-    seen = list[Tensor]()
+    states = list[Tensor]()
     if (norm := final_norm(target)) is None:
-        yield seen
+        yield states
         return
-    hook = norm.register_forward_pre_hook(lambda module, args: seen.append(args[0][0].clone()))
+    hook = norm.register_forward_pre_hook(lambda module, args: states.append(args[0][0].clone()))
     try:
-        yield seen
+        yield states
     finally:
         hook.remove()

@@ -34,14 +34,14 @@ class ServerNumbers:
     @classmethod
     def read(cls, data: bytes, name: str) -> ServerNumbers:
         """From any file of a server that can be imported. Raises UserError where it says nothing of acceptance."""
-        opened, total = open_log(data, name), Acceptance()
-        for trace in opened.traces:
+        contents, total = open_log(data, name), Acceptance()
+        for trace in contents.traces:
             total += Acceptance.of(trace)
         length = total.pooled.values()["acceptance_length"] or total.pooled.values()["tokens_per_step"]
         if length is not None:
             return cls(length, tuple(row["unconditional"] or 0.0 for row in total.depths()))
         lengths, rates = list[float](), list[list[float]]()
-        for numbers in opened.numbers:
+        for numbers in contents.numbers:
             mean = next((numbers.values[name] for name in LENGTHS if name in numbers.values), None)
             position = next((numbers.values[name] for name in POSITIONS if name in numbers.values), None)
             if isinstance(mean, int | float):
@@ -59,27 +59,27 @@ class ServerNumbers:
         return cls(sum(lengths) / len(lengths), by_position)
 
 
-def compare(server: ServerNumbers, base: PlacedDrafts, measured: Sequence[ControlOutcome]) -> Iterator[tuple[Any, ...]]:
+def compare(server: ServerNumbers, base: PlacedDrafts, outcomes: Sequence[ControlOutcome]) -> Iterator[tuple[Any, ...]]:
     """Findings, as ``doctor.Finding``'s fields: whether the server loses what the drafter has accepted here, and which
     control's acceptance its own looks like.
     """
     depth = len(server.by_position) or base.hits.shape[1]
-    here = sum(base.by_position[:depth])
-    served = sum(server.by_position[: base.hits.shape[1]]) if server.by_position else server.length - 1
-    if served >= LOSS * here:
+    local_length = sum(base.by_position[:depth])
+    served_length = sum(server.by_position[: base.hits.shape[1]]) if server.by_position else server.length - 1
+    if served_length >= LOSS * local_length:
         return
-    like = _like(server, base, measured)
+    like = _like(server, base, outcomes)
     yield (
         "fault", "server", f"{server.length:.2f} tokens per step there, {base.length:.2f} teacher-forced here",
         f"the server's acceptance looks like the control “{like.change}” ({like.cause})" if like else
         "no control's acceptance looks like the server's",
         (f"look for this in the server: {like.cause}" if like else
          "the part drafts well beside this target, so the loss is in the server: compare its layer ids, chat template, "
-         "precision and prefix cache with those of the training"), max(0.5, 2 * (here - served)),
+         "precision and prefix cache with those of the training"), max(0.5, 2 * (local_length - served_length)),
     )  # fmt: skip
 
 
-def _like(server: ServerNumbers, base: PlacedDrafts, measured: Sequence[ControlOutcome]) -> ControlOutcome | None:
+def _like(server: ServerNumbers, base: PlacedDrafts, outcomes: Sequence[ControlOutcome]) -> ControlOutcome | None:
     """The control whose acceptance per position is nearest to the server's, if it is much nearer than the drafter's."""
 
     def distance(rates: Sequence[float]) -> float:
@@ -87,7 +87,7 @@ def _like(server: ServerNumbers, base: PlacedDrafts, measured: Sequence[ControlO
             return abs(sum(rates) - (server.length - 1))
         return sum(abs(a - b) for a, b in zip(server.by_position, rates, strict=False))
 
-    nearest = min(measured, key=lambda one: distance(one.by_position), default=None)
+    nearest = min(outcomes, key=lambda measurement: distance(measurement.by_position), default=None)
     if nearest is None or distance(nearest.by_position) > NEAR * distance(base.by_position):
         return None
     return nearest

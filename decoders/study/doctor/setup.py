@@ -45,10 +45,10 @@ def drafting_of(target: Target, part: str) -> Drafting:
     else:
         network = open_drafter(target, part)
     if not isinstance(network, NETWORKS):
-        allowed = ", ".join(_drafters())
+        drafter_names = ", ".join(_drafters())
         raise UserError(
             f"the part {part} drafts inside the target's own forward, so it has no drafts to force: the doctor takes "
-            f"{allowed}, or a draft model (of prompt tokens, specviz tree design measures the guesses)"
+            f"{drafter_names}, or a draft model (of prompt tokens, specviz tree design measures the guesses)"
         )
     return Drafting(target, network)
 
@@ -96,22 +96,22 @@ def forms_of(tokenizer: Any, records: Sequence[PromptRecord], prompts: Sequence[
     if not template or not all(texts):
         return []
     users = [[{"role": "user", "content": text}] for text in texts]
-    now = [prompt.tokens for prompt in prompts]
+    current_ids = [prompt.tokens for prompt in prompts]
     advice = "send the prompts {0} the chat template: the drafter learnt from texts {0} it"
     if raw:
-        others = [Prompt.from_messages(tokenizer, messages) for messages in users]
+        changed_prompts = [Prompt.from_messages(tokenizer, messages) for messages in users]
     else:
-        others = [Prompt.from_text(tokenizer, text) for text in texts]
+        changed_prompts = [Prompt.from_text(tokenizer, text) for text in texts]
     word = "through" if raw else "without"
-    made = [Form("chat template", f"{word} the chat template", advice.format(word), others)]
+    forms = [Form("chat template", f"{word} the chat template", advice.format(word), changed_prompts)]
     for system, change in ((SYSTEM, f"with the system prompt “{SYSTEM}”"), ("", "with an empty system prompt")):
         messages = [[{"role": "system", "content": system}, *user] for user in users]
-        made += _form(tokenizer, messages, "system prompt", change, now, {})
+        forms += _form(tokenizer, messages, "system prompt", change, current_ids, {})
     if "enable_thinking" in str(template):
         for on in (True, False):
             change = f"thinking {'on' if on else 'off'}"
-            made += _form(tokenizer, users, "thinking", change, now, {"enable_thinking": on})
-    return made
+            forms += _form(tokenizer, users, "thinking", change, current_ids, {"enable_thinking": on})
+    return forms
 
 
 def prompts_of(tokenizer: Any, records: Sequence[PromptRecord], raw: bool) -> list[Prompt]:
@@ -139,19 +139,24 @@ def is_rounded(target: Target) -> bool:
 
 
 def _form(
-    tokenizer: Any, messages: Sequence[Any], cause: str, change: str, now: Sequence[Any], options: dict[str, bool]
+    tokenizer: Any,
+    messages: Sequence[Any],
+    cause: str,
+    change: str,
+    current_ids: Sequence[Any],
+    options: dict[str, bool],
 ) -> list[Form]:
     """The form in a list; none where it is the prompts' own, or the template refuses it."""
     try:
-        texts = [tokenizer.apply_chat_template(one, tokenize=False, add_generation_prompt=True, **options)
-                 for one in messages]  # fmt: skip
+        texts = [tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True, **options)
+                 for conversation in messages]  # fmt: skip
     except Exception:  # a template is code of the model's own, which may raise anything
         return []
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-    if [tuple(one) for one in ids] == list(now):
+    if [tuple(prompt_ids) for prompt_ids in ids] == list(current_ids):
         return []
     advice = f"write the prompts {change}: the drafter learnt from such texts"
-    return [Form(cause, change, advice, [Prompt.from_ids(one) for one in ids])]
+    return [Form(cause, change, advice, [Prompt.from_ids(prompt_ids) for prompt_ids in ids])]
 
 
 def text_of(record: PromptRecord) -> str:

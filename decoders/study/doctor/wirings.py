@@ -10,6 +10,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -41,23 +42,23 @@ def rewire(network: Any, tensors: Mapping[str, Tensor]) -> Any:
         linear.weight = nn.Parameter(weight, requires_grad=False)
         linear.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         return linear
-    changed = copy.copy(network)
+    variant = copy.copy(network)
     for store in ("_modules", "_parameters", "_buffers"):
-        setattr(changed, store, dict(getattr(network, store)))
+        setattr(variant, store, dict(getattr(network, store)))
     inner = dict[str, Tensors]()
     for name, tensor in tensors.items():
-        first, _, rest = name.partition(".")
-        if rest:
-            inner.setdefault(first, {})[rest] = tensor
-        elif first in changed._buffers:
-            changed._buffers[first] = tensor
+        first, _, tail = name.partition(".")
+        if tail:
+            inner.setdefault(first, {})[tail] = tensor
+        elif first in variant._buffers:
+            variant._buffers[first] = tensor
         else:
-            changed._parameters[first] = nn.Parameter(tensor, requires_grad=False)
-    for first, below in inner.items():
-        changed._modules[first] = rewire(network._modules[first], below)
+            variant._parameters[first] = nn.Parameter(tensor, requires_grad=False)
+    for first, subtree in inner.items():
+        variant._modules[first] = rewire(network._modules[first], subtree)
     if "embed_tokens" in inner:  # a table of its own, which the network reads under its other name
-        object.__setattr__(changed, "embedding", changed._modules["embed_tokens"])
-    return changed
+        object.__setattr__(variant, "embedding", variant._modules["embed_tokens"])
+    return variant
 
 
 def rewirings(network: nn.Module) -> Iterator[Rewiring]:
@@ -82,12 +83,12 @@ def orders(count: int) -> Iterator[tuple[int, ...]]:
     [(1, 2, 0), (2, 0, 1), (2, 1, 0), (1, 0, 2), (0, 2, 1)]
     """
     first = tuple(range(count))
-    found = [first[by:] + first[:by] for by in range(1, count)] + [first[::-1]]
-    for one, other in combinations(first, 2):
-        swapped = list(first)
-        swapped[one], swapped[other] = other, one
-        found.append(tuple(swapped))
-    yield from (order for order in dict.fromkeys(found) if order != first)
+    candidates = [first[by:] + first[:by] for by in range(1, count)] + [first[::-1]]
+    for i, j in combinations(first, 2):
+        swapped_order = list(first)
+        swapped_order[i], swapped_order[j] = j, i
+        candidates.append(tuple(swapped_order))
+    yield from (order for order in dict.fromkeys(candidates) if order != first)
 
 
 def _modules(network: nn.Module, *children: str) -> list[tuple[str, Any]]:
@@ -115,12 +116,12 @@ def _columns(module: Any, child: str, change: Callable[[Tensor], Tensor]) -> Ten
     return {f"{child}.weight": change(getattr(module, child).weight.mT).mT.contiguous()}
 
 
-def _exchange(module: Any, one: str, other: str) -> Tensors:
+def _exchange(module: Any, left_name: str, right_name: str) -> Tensors:
     """Two linear layers, each with the other's tensors."""
-    layers = {one: getattr(module, other), other: getattr(module, one)}
+    layers = {left_name: getattr(module, right_name), right_name: getattr(module, left_name)}
     tensors = {f"{name}.weight": layer.weight for name, layer in layers.items()}
-    both = all(layer.bias is not None for layer in layers.values())
-    return {**tensors, **{f"{name}.bias": layer.bias for name, layer in layers.items() if both}}
+    has_biases = all(layer.bias is not None for layer in layers.values())
+    return {**tensors, **{f"{name}.bias": layer.bias for name, layer in layers.items() if has_biases}}
 
 
 def _roll(size: int, by: int) -> Callable[[Tensor], Tensor]:
@@ -143,25 +144,25 @@ def _layouts(size: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
 
 
 def _attention(network: nn.Module) -> Iterator[Rewiring]:
-    found = _modules(network, *ATTENTION)
-    if not found:
+    modules = _modules(network, *ATTENTION)
+    if not modules:
         return
-    sample = found[0][1]
+    sample = modules[0][1]
     shapes = {name: getattr(sample, name).weight.shape for name in ATTENTION}
     size = getattr(sample, "size", None) or getattr(sample, "head_dim", 0)
     if not size:
         return
-    for one, other in (("k", "v"), ("q", "k"), ("q", "v")):
-        if shapes[f"{one}_proj"] == shapes[f"{other}_proj"]:
-            names = f"{one}_proj", f"{other}_proj"
+    for first_part, second_part in (("k", "v"), ("q", "k"), ("q", "v")):
+        if shapes[f"{first_part}_proj"] == shapes[f"{second_part}_proj"]:
+            names = f"{first_part}_proj", f"{second_part}_proj"
             yield Rewiring(
-                f"{one} and {other}", f"{one}_proj and {other}_proj exchanged",
-                _every(found, lambda module, names=names: _exchange(module, *names)),
+                f"{first_part} and {second_part}", f"{first_part}_proj and {second_part}_proj exchanged",
+                _every(modules, lambda module, names=names: _exchange(module, *names)),
             )  # fmt: skip
     for words, layout in _layouts(size):
         for names in (("q_proj", "k_proj"), ("q_proj",), ("k_proj",)):
             yield Rewiring("rotary layout", f"rows of {' and '.join(names)} from {words}", _every(
-                found, lambda module, names=names, layout=layout: {
+                modules, lambda module, names=names, layout=layout: {
                     key: rows for name in names for key, rows in _rows(module, name, layout).items()
                 },
             ))  # fmt: skip
@@ -176,7 +177,7 @@ def _attention(network: nn.Module) -> Iterator[Rewiring]:
         for words, move in moves if count == heads else moves[:3]:
             if count > 1:
                 yield Rewiring("head order", f"heads of {' and '.join(names)} {words}", _every(
-                    found, lambda module, names=names, move=move: {
+                    modules, lambda module, names=names, move=move: {
                         key: tensor for name in names
                         for key, tensor in (_columns if name == "o_proj" else _rows)(module, name, move).items()
                     },
@@ -185,10 +186,10 @@ def _attention(network: nn.Module) -> Iterator[Rewiring]:
 
 def _qkv_matrix(network: nn.Module) -> Iterator[Rewiring]:
     """A draft model's layers, whose queries, keys and values are one matrix, and gate and up another."""
-    found = _modules(network, "qkv", "gate_up")
-    if not found:
+    modules = _modules(network, "qkv", "gate_up")
+    if not modules:
         return
-    sample = found[0][1]
+    sample = modules[0][1]
     width, heads = sample.out.weight.shape[0], sample.heads
     size = width // heads
 
@@ -197,56 +198,57 @@ def _qkv_matrix(network: nn.Module) -> Iterator[Rewiring]:
             rows = module.qkv.weight.unflatten(0, (3, width)).clone()
             rows[part] = torch.stack([move(matrix) for matrix in rows[part]])
             return {"qkv.weight": rows.flatten(0, 1)}
+
         return of
 
     for order in orders(3):
         names = ", ".join("qkv"[place] for place in order)
-        yield Rewiring("q, k, v", f"rows of qkv read as {names}", _every(found, lambda module, order=order: _rows(
+        yield Rewiring("q, k, v", f"rows of qkv read as {names}", _every(modules, lambda module, order=order: _rows(
             module, "qkv", lambda rows: rows.unflatten(0, (3, width))[list(order)].flatten(0, 1))))  # fmt: skip
     for first, second, words in ((heads, 3, "head by head"), (3, heads, "matrix by matrix")):
         yield Rewiring("q, k, v", f"rows of qkv, which lie {words}, regrouped", _every(
-            found, lambda module, sizes=(first, second, size): _rows(module, "qkv", _regroup(*sizes))))  # fmt: skip
+            modules, lambda module, sizes=(first, second, size): _rows(module, "qkv", _regroup(*sizes))))  # fmt: skip
     for words, layout in _layouts(size):
         for name, part in (("q and k", slice(0, 2)), ("q", slice(0, 1)), ("k", slice(1, 2))):
-            yield Rewiring("rotary layout", f"rows of {name} from {words}", _every(found, change(part, layout)))
+            yield Rewiring("rotary layout", f"rows of {name} from {words}", _every(modules, change(part, layout)))
     for words, move in (*((f"one head {way}", _roll(size, by)) for way, by in BOTH_WAYS),
                         ("in reverse", _reverse(size))):  # fmt: skip
         for name, part in (("q", slice(0, 1)), ("k", slice(1, 2)), ("v", slice(2, 3)), ("k and v", slice(1, 3))):
-            yield Rewiring("head order", f"heads of {name} {words}", _every(found, change(part, move)))
+            yield Rewiring("head order", f"heads of {name} {words}", _every(modules, change(part, move)))
         yield Rewiring("head order", f"heads of the output matrix {words}", _every(
-            found, lambda module, move=move: _columns(module, "out", move)))  # fmt: skip
+            modules, lambda module, move=move: _columns(module, "out", move)))  # fmt: skip
     ways: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
         ("exchanged", lambda rows: rows.roll(len(rows) // 2, 0)),
         ("from row by row to halves", lambda rows: _regroup(len(rows) // 2, 2, 1)(rows)),
     )
     for words, move in ways:
         yield Rewiring("gate and up", f"gate and up {words}", _every(
-            found, lambda module, move=move: _rows(module, "gate_up", move)))  # fmt: skip
+            modules, lambda module, move=move: _rows(module, "gate_up", move)))  # fmt: skip
 
 
 def _glimpse(network: nn.Module) -> Iterator[Rewiring]:
     """GLIDE's queries to the target's keys: heads and rotary pairs are the target's."""
-    found = [(start, module) for start, module in _modules(network, "query", "out") if hasattr(module, "heads")]
-    if not found:
+    modules = [(start, module) for start, module in _modules(network, "query", "out") if hasattr(module, "heads")]
+    if not modules:
         return
-    size = found[0][1].query.weight.shape[0] // found[0][1].heads
+    size = modules[0][1].query.weight.shape[0] // modules[0][1].heads
     for words, layout in _layouts(size):
         yield Rewiring("glimpse's rotary layout", f"rows of its queries from {words}", _every(
-            found, lambda module, layout=layout: _rows(module, "query", layout)))  # fmt: skip
+            modules, lambda module, layout=layout: _rows(module, "query", layout)))  # fmt: skip
     for words, move in (*((f"one head {way}", _roll(size, by)) for way, by in BOTH_WAYS),
                         ("in reverse", _reverse(size))):  # fmt: skip
         yield Rewiring("glimpse's heads", f"heads of its queries {words}", _every(
-            found, lambda module, move=move: _rows(module, "query", move)))  # fmt: skip
+            modules, lambda module, move=move: _rows(module, "query", move)))  # fmt: skip
         yield Rewiring("glimpse's heads", f"heads of its output matrix {words}", _every(
-            found, lambda module, move=move: _columns(module, "out", move)))  # fmt: skip
+            modules, lambda module, move=move: _columns(module, "out", move)))  # fmt: skip
         yield Rewiring("glimpse's heads", f"heads of its queries and of its output matrix {words}", _every(
-            found, lambda module, move=move: {**_rows(module, "query", move), **_columns(module, "out", move)},
+            modules, lambda module, move=move: {**_rows(module, "query", move), **_columns(module, "out", move)},
         ))  # fmt: skip
 
 
 def _mlp(network: nn.Module) -> Iterator[Rewiring]:
-    if found := _modules(network, "gate_proj", "up_proj", "down_proj"):
-        change = _every(found, lambda module: _exchange(module, "gate_proj", "up_proj"))
+    if modules := _modules(network, "gate_proj", "up_proj", "down_proj"):
+        change = _every(modules, lambda module: _exchange(module, "gate_proj", "up_proj"))
         yield Rewiring("gate and up", "gate_proj and up_proj exchanged", change)
 
 
@@ -257,23 +259,23 @@ def _blocks(count: int, order: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
 
 def _inputs(network: nn.Module) -> Iterator[Rewiring]:
     """Orders in which token and state, or the tokens of a grounded head, are joined."""
-    words, both = "input order", _blocks(2, (1, 0))
+    words, halves = "input order", _blocks(2, (1, 0))
     for start, module in _modules(network, "fc", "layers"):
         if not start and getattr(module.config, "third", None) is False:
             change = "state and token in the other order"
-            yield Rewiring(words, change, lambda module=module: _columns(module, "fc", both))
+            yield Rewiring(words, change, lambda module=module: _columns(module, "fc", halves))
     pairs = [(start, module) for start, module in _modules(network, "self_attn") if getattr(module, "pairs", False)]
     if pairs:
         yield Rewiring(words, "token and state in the other order", _every(pairs, lambda layer: {
             f"self_attn.{key}": tensor for name in ATTENTION[:3]
-            for key, tensor in _columns(layer.self_attn, name, both).items()
+            for key, tensor in _columns(layer.self_attn, name, halves).items()
         }))  # fmt: skip
-    if found := _modules(network, "eh_proj"):
+    if modules := _modules(network, "eh_proj"):
         change = "token and state in the other order"
-        yield Rewiring(words, change, _every(found, lambda module: _columns(module, "eh_proj", both)))
-    joined = [(f"{start}linear.", module, module.linear.in_features // module.hidden)
+        yield Rewiring(words, change, _every(modules, lambda module: _columns(module, "eh_proj", halves)))
+    input_linears = [(f"{start}linear.", module, module.linear.in_features // module.hidden)
               for start, module in _modules(network, "linear") if hasattr(module, "hidden")]  # fmt: skip
-    if any(count > 1 for _, _, count in joined):
+    if any(count > 1 for _, _, count in input_linears):
         ways: tuple[tuple[str, Callable[[int], tuple[int, ...]]], ...] = (
             ("the tokens last to first", lambda count: (0, *range(count - 1, 0, -1))),
             ("the state last", lambda count: (count - 1, *range(count - 1))),
@@ -282,7 +284,7 @@ def _inputs(network: nn.Module) -> Iterator[Rewiring]:
         )
         for change, way in ways:
             yield Rewiring(words, change, lambda way=way: {
-                f"{start[:-7]}{key}": tensor for start, module, count in joined if count > 1
+                f"{start[:-7]}{key}": tensor for start, module, count in input_linears if count > 1
                 for name in ("linear", "skip") if getattr(module, name, None) is not None
                 for key, tensor in _columns(module, name, _blocks(count, way(count))).items()
             })  # fmt: skip
@@ -294,11 +296,11 @@ def _head_order(network: nn.Module) -> Iterator[Rewiring]:
     if not isinstance(heads, nn.ModuleList) or not isinstance(outputs, nn.ModuleList) or len(heads) < 2:
         return
 
-    def reorder(group: str, listed: nn.ModuleList, order: tuple[int, ...]) -> Tensors:
-        shapes = {name: tensor.shape for name, tensor in listed[0].state_dict().items()}
+    def reorder(group: str, modules: nn.ModuleList, order: tuple[int, ...]) -> Tensors:
+        shapes = {name: tensor.shape for name, tensor in modules[0].state_dict().items()}
         return {
             f"{group}.{place}.{name}": tensor for place, source in enumerate(order)
-            for name, tensor in listed[source].state_dict().items() if tensor.shape == shapes[name]
+            for name, tensor in modules[source].state_dict().items() if tensor.shape == shapes[name]
         }  # fmt: skip
 
     alike = len({tuple(tensor.shape for tensor in head.state_dict().values()) for head in heads}) == 1
@@ -306,8 +308,8 @@ def _head_order(network: nn.Module) -> Iterator[Rewiring]:
     ways = [("heads", "outputs"), ("heads",), ("outputs",)] if alike else [("outputs",)]
     for names in ways:
         for order in orders(len(heads)):
-            listed = ", ".join(str(place + 1) for place in order)
-            change = f"{' and '.join(names)} in the order {listed}"
+            order_text = ", ".join(str(place + 1) for place in order)
+            change = f"{' and '.join(names)} in the order {order_text}"
             yield Rewiring("head order", change, lambda names=names, order=order: {
                 key: tensor for name in names for key, tensor in reorder(name, groups[name], order).items()
             })  # fmt: skip
@@ -321,8 +323,8 @@ def _layer_order(network: nn.Module) -> Iterator[Rewiring]:
     states = [{name: tensor.shape for name, tensor in layer.state_dict().items()} for layer in layers]
     if len(layers) > 1 and all(state == states[0] for state in states):
         for order in orders(len(layers)):
-            listed = ", ".join(map(str, order))
-            yield Rewiring("order of its layers", f"its layers in the order {listed}", lambda order=order: {
+            order_text = ", ".join(map(str, order))
+            yield Rewiring("order of its layers", f"its layers in the order {order_text}", lambda order=order: {
                 f"layers.{place}.{name}": tensor for place, source in enumerate(order)
                 for name, tensor in layers[source].state_dict().items()
             })  # fmt: skip
@@ -330,15 +332,15 @@ def _layer_order(network: nn.Module) -> Iterator[Rewiring]:
 
 def _transitions(network: nn.Module) -> Iterator[Rewiring]:
     """A block drafter's tables between neighbouring tokens, and its kernels."""
-    for one, other in (
+    for first_name, second_name in (
         ("markov_head.markov_w1.weight", "markov_head.markov_w2.weight"),
         ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook"),
     ):  # fmt: skip
-        if hasattr(network, one.partition(".")[0]):
-            tensors = _tensor(network, one), _tensor(network, other)
+        if hasattr(network, first_name.partition(".")[0]):
+            tensors = _tensor(network, first_name), _tensor(network, second_name)
             if tensors[0].shape == tensors[1].shape:
-                yield Rewiring("transition", f"{one} and {other} exchanged", lambda one=one, other=other: {
-                    one: _tensor(network, other), other: _tensor(network, one)})  # fmt: skip
+                change = partial(_exchanged, network, first_name, second_name)
+                yield Rewiring("transition", f"{first_name} and {second_name} exchanged", change)
     kernels = [f"{path}.base_kernel" for path, module in network.named_modules() if hasattr(module, "base_kernel")]
     for words, dim in (("in front and behind exchanged", 0), ("in reverse", 1)):
         if kernels:
@@ -346,13 +348,18 @@ def _transitions(network: nn.Module) -> Iterator[Rewiring]:
                 name: _tensor(network, name).flip(dim) for name in kernels})  # fmt: skip
 
 
-def _groups(network: nn.Module, wanted: Callable[[str, Any], bool]) -> dict[str, list[str]]:
+def _exchanged(network: nn.Module, first_name: str, second_name: str) -> dict[str, Tensor]:
+    """Two weights, each in the place of the other."""
+    return {first_name: _tensor(network, second_name), second_name: _tensor(network, first_name)}
+
+
+def _groups(network: nn.Module, condition: Callable[[str, Any], bool]) -> dict[str, list[str]]:
     """Names of weights that are wanted, by what they are called in any layer."""
-    found = dict[str, list[str]]()
+    groups = dict[str, list[str]]()
     for path, module in network.named_modules():
-        if isinstance(getattr(module, "weight", None), Tensor) and wanted(path, module):
-            found.setdefault(re.sub(r"\.\d+(?=\.|$)", "", path), []).append(f"{path}.weight")
-    return found
+        if isinstance(getattr(module, "weight", None), Tensor) and condition(path, module):
+            groups.setdefault(re.sub(r"\.\d+(?=\.|$)", "", path), []).append(f"{path}.weight")
+    return groups
 
 
 def _tensor(network: nn.Module, name: str) -> Tensor:
@@ -362,18 +369,18 @@ def _tensor(network: nn.Module, name: str) -> Tensor:
 
 def _norms(network: nn.Module) -> Iterator[Rewiring]:
     """Two norms exchanged; weights that are stored less 1, or with 1 added to them."""
-    found = _groups(network, lambda path, module: "norm" in path and module.weight.ndim == 1)
-    for one, other in combinations(found, 2):
-        names = [*found[one], *found[other]], [*found[other], *found[one]]
+    groups = _groups(network, lambda path, module: "norm" in path and module.weight.ndim == 1)
+    for first_group, second_group in combinations(groups, 2):
+        names = [*groups[first_group], *groups[second_group]], [*groups[second_group], *groups[first_group]]
         sizes = {_tensor(network, name).shape for name in names[0]}
-        if len(found[one]) == len(found[other]) and len(sizes) == 1:
-            yield Rewiring("norms", f"{one} and {other} exchanged", lambda names=names: {
+        if len(groups[first_group]) == len(groups[second_group]) and len(sizes) == 1:
+            yield Rewiring("norms", f"{first_group} and {second_group} exchanged", lambda names=names: {
                 name: _tensor(network, source) for name, source in zip(*names, strict=True)})  # fmt: skip
-    every = [name for names in found.values() for name in names]
+    norm_names = [name for names in groups.values() for name in names]
     for words, by in (("1 added to", 1.0), ("1 taken from", -1.0)):
-        if every:
+        if norm_names:
             yield Rewiring("norms", f"{words} the weights of all norms", lambda by=by: {
-                name: _tensor(network, name) + by for name in every})  # fmt: skip
+                name: _tensor(network, name) + by for name in norm_names})  # fmt: skip
 
 
 def _transposes(network: nn.Module) -> Iterator[Rewiring]:
@@ -383,10 +390,10 @@ def _transposes(network: nn.Module) -> Iterator[Rewiring]:
         shape = module.weight.shape
         return module.weight.ndim == 2 and shape[0] == shape[1] and "embed" not in path
 
-    found = _groups(network, square)
-    every = [name for names in found.values() for name in names]
-    listed = [*found.items(), *([("all square matrices", every)] if len(found) > 1 else [])]
-    for words, names in listed:
+    groups = _groups(network, square)
+    matrix_names = [name for names in groups.values() for name in names]
+    name_groups = [*groups.items(), *([("all square matrices", matrix_names)] if len(groups) > 1 else [])]
+    for words, names in name_groups:
         yield Rewiring("transposed", f"{words} transposed", lambda names=names: {
             name: _tensor(network, name).mT.contiguous() for name in names})  # fmt: skip
     if fused := _modules(network, "qkv"):

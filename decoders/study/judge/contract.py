@@ -48,10 +48,10 @@ class Finding:
 def controls_faults(method: Named) -> Iterator[str]:
     """Controls: each parameter has a label, a sentence of help, and a default that passes its own check."""
     entry, _ = select_method(method)
-    shown = controls(entry.params)
-    if make_params(entry.params, {control.name: control.default for control in shown}) != entry.params():
+    visible_controls = controls(entry.params)
+    if make_params(entry.params, {control.name: control.default for control in visible_controls}) != entry.params():
         yield "the parameters' defaults do not pass their own checks"
-    for control in shown:
+    for control in visible_controls:
         if not control.label:
             yield f"parameter {control.name} has no label"
         if not control.help.endswith("."):
@@ -76,9 +76,9 @@ def output_faults(target: Target, prompt: Prompt, method: Named, plain: Sequence
             f"it says that it is lossless, and its output differs from plain decoding's from token "
             f"{first_difference(first, plain) + 1} on"
         )
-    drawn = [generate(target, prompt, method, sampling=WARM, max_new_tokens=NEW) for _ in range(2)]
-    if drawn[0] != drawn[1]:
-        at = first_difference(*drawn) + 1
+    samples = [generate(target, prompt, method, sampling=WARM, max_new_tokens=NEW) for _ in range(2)]
+    if samples[0] != samples[1]:
+        at = first_difference(*samples) + 1
         yield f"two runs with the same seed differ from output token {at} on: draw by sample_with's seed"
 
 
@@ -87,21 +87,21 @@ def provenance_faults(target: Target, prompt: Prompt, method: Named) -> Iterator
     without a draft says why; no tree is deeper than the budget.
     """
     entry, _ = select_method(method)
-    declared = {origin.name for origin in entry.origins}
+    origin_names = {origin.name for origin in entry.origins}
     run = Decoding.of(target, prompt, method, max_new_tokens=NEW)
     for step in run:
-        yield from (f"step {step.index + 1}: {fault}" for fault in _draft_faults(run, step, declared))
+        yield from (f"step {step.index + 1}: {fault}" for fault in _draft_faults(run, step, origin_names))
 
 
-def _draft_faults(run: Decoding, step: Step, declared: set[str]) -> Iterator[str]:
+def _draft_faults(run: Decoding, step: Step, origin_names: set[str]) -> Iterator[str]:
     draft, tree, tokens = step.draft, step.draft.tree, run.context.tokens
     if not len(draft.origins) == len(draft.sources) == len(tree):
         yield f"{len(tree)} nodes have {len(draft.origins)} origins and {len(draft.sources)} sources"
         return
     if draft.origins[0] != "root":
         yield f"the first node's origin is {draft.origins[0]!r}, and it is the root"
-    if unknown := set(draft.origins[1:]) - declared:
-        yield f"the origin {min(unknown)!r} is not declared: the method's origins are {', '.join(sorted(declared))}"
+    if unknown := set(draft.origins[1:]) - origin_names:
+        yield f"the origin {min(unknown)!r} is not declared: the method's origins are {', '.join(sorted(origin_names))}"
     if max(tree.depths) > NEW:
         yield f"the draft is {max(tree.depths)} tokens deep, and {NEW} may be written"
     if tree.tokens[0] != tokens[step.context_length - 1]:
@@ -121,8 +121,8 @@ def tracing_faults(target: Target, prompt: Prompt, method: Named) -> Iterator[st
     """Tracing: the traced run has the same steps, every node and candidate is in the trace, and its file reads back
     alike.
     """
-    untraced = Decoding.of(target, prompt, method, max_new_tokens=NEW)
-    steps = list(untraced)
+    untraced_run = Decoding.of(target, prompt, method, max_new_tokens=NEW)
+    steps = list(untraced_run)
     trace = record(target, prompt, method, max_new_tokens=NEW)
     if trace.output_ids != [token for step in steps for token in step.emitted]:
         yield "the recorded run wrote another text than the run that was not recorded"
@@ -132,8 +132,8 @@ def tracing_faults(target: Target, prompt: Prompt, method: Named) -> Iterator[st
         yield "not every drafted node is in the trace"
     if trace.rows("candidates") != sum(len(s.draft.candidates) for s in steps if s.draft.candidates is not None):
         yield "not every candidate is in the trace"
-    if not trace.run["complete"] or trace.run["stop"] != untraced.stop:
-        yield f"the recorded run stopped otherwise: {trace.run['stop']!r}, not {untraced.stop!r}"
+    if not trace.run["complete"] or trace.run["stop"] != untraced_run.stop:
+        yield f"the recorded run stopped otherwise: {trace.run['stop']!r}, not {untraced_run.stop!r}"
     if load(save(trace, None) or b"").to_json() != trace.to_json():
         yield "the trace's file does not read back alike"
 
@@ -149,12 +149,12 @@ def alternating_faults(target: Target, prompt: Prompt, methods: Sequence[Named])
         run.prefill(read)  # type: ignore[arg-type]
         return [(step.draft.tree, step.draft.origins, step.verdict.status, step.emitted) for step in run]
 
-    apart = {name: steps(run, None) for name, run in runs().items()}
+    solo_steps = {name: steps(run, None) for name, run in runs().items()}
     for order in (list, lambda names: list(reversed(names))):
-        together = runs()
-        read = read_once(list(together.values()))
-        for name in order(list(together)):
-            if steps(together[name], read) != apart[name]:
+        joint_runs = runs()
+        read = read_once(list(joint_runs.values()))
+        for name in order(list(joint_runs)):
+            if steps(joint_runs[name], read) != solo_steps[name]:
                 yield f"{name} takes other steps after another run: nothing may be left behind a run"
 
 
@@ -179,8 +179,10 @@ MEANINGS = {
 
 def rules_of(findings: Sequence[Finding]) -> list[str]:
     """The rules that were put: after a missing part none is put to a run."""
-    broken = {finding.rule for finding in findings}
-    return ["controls", "available"] if "available" in broken else [rule for rule in MEANINGS if rule != "available"]
+    broken_rules = {finding.rule for finding in findings}
+    return (
+        ["controls", "available"] if "available" in broken_rules else [rule for rule in MEANINGS if rule != "available"]
+    )
 
 
 def check(method: Method, target: Target, prompts: Sequence[Prompt]) -> list[Finding]:
@@ -190,7 +192,7 @@ def check(method: Method, target: Target, prompts: Sequence[Prompt]) -> list[Fin
     findings: list[Finding] = []
 
     def put(rule: str, faults: Callable[[], Iterator[str]], prompt: int | None = None) -> bool:
-        before = len(findings)
+        old_count = len(findings)
         try:
             findings.extend(Finding(rule, words, prompt) for words in list(faults())[:3])
         except Exception as problem:
@@ -198,7 +200,7 @@ def check(method: Method, target: Target, prompts: Sequence[Prompt]) -> list[Fin
             kind = "" if isinstance(problem, UserError) else f"{type(problem).__name__}: "
             lines = "" if isinstance(cause, UserError) else "".join(traceback.format_exception(cause))
             findings.append(Finding(rule, f"{kind}{first_line(problem)}", prompt, lines))
-        return len(findings) == before
+        return len(findings) == old_count
 
     put("controls", lambda: controls_faults(method))
     if missing := method.missing(target):

@@ -114,22 +114,24 @@ def divergence(
         check_model(target, run, exact=True)
         if run.get("forced"):
             raise UserError("this run was made to write a given answer: there is nothing to compare it with")
-        ids, written = output.prompt_ids, output.output_ids
+        ids, output_ids = output.prompt_ids, output.output_ids
         lossless, stop_ids = run["method"].get("lossless", True), run.get("stop_ids")
         max_new_tokens = run["max_new_tokens"]
         sampling, whole = sampling_of(run), run.get("stop", "") not in CUT_SHORT
     else:
         if prompt is None:
             raise UserError("token ids are compared for a prompt: give it as prompt, or give the run's trace")
-        ids, written = list(prompt if isinstance(prompt, Sequence) else prompt.tokens), list(output)
+        ids, output_ids = list(prompt if isinstance(prompt, Sequence) else prompt.tokens), list(output)
     if plain is None:
-        most = max_new_tokens or len(written)
-        plain = plain_output(target, ids, sampling=sampling, max_new_tokens=most, stop_ids=stop_ids, cancel=cancel)
-    at = first_difference(plain, written)
-    if at == len(written) and (at == len(plain) or not whole):
+        limit = max_new_tokens or len(output_ids)
+        plain = plain_output(target, ids, sampling=sampling, max_new_tokens=limit, stop_ids=stop_ids, cancel=cancel)
+    at = first_difference(plain, output_ids)
+    if at == len(output_ids) and (at == len(plain) or not whole):
         return None
-    drawn = sampling is not None and not sampling.greedy
-    return judge_difference(target, ids, plain, written, at, lossless=lossless, drawn=drawn, tolerance=tolerance)
+    is_sampled = sampling is not None and not sampling.greedy
+    return judge_difference(
+        target, ids, plain, output_ids, at, lossless=lossless, drawn=is_sampled, tolerance=tolerance
+    )
 
 
 def plain_output(target: Target, prompt: Sequence[int], **options: Any) -> list[int]:
@@ -157,24 +159,36 @@ def judge_difference(
     They are those of one forward over prompt and output through the model's own attention, without a cache
     (``Target.reference_logits``), so no part of the engine judges itself.
     """
-    allowed = tolerance_of(format_of(target.info)) if tolerance is None else tolerance
-    expected, got = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
+    allowance = tolerance_of(format_of(target.info)) if tolerance is None else tolerance
+    expected, output_token = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
     logits: Tensor = target.reference_logits([*prompt, *output], rows=len(output) + 1)
-    here = logits[at]
-    best = here.topk(2).values
-    log_sum = float(here.logsumexp(-1))
-    probs = [None if token is None else math.exp(float(here[token]) - log_sum) for token in (expected, got)]
-    expected_shortfall = None if expected is None else float(best[0] - here[expected])
-    worst, where = 0.0, at
+    next_logits = logits[at]
+    best = next_logits.topk(2).values
+    log_sum = float(next_logits.logsumexp(-1))
+    probs = [
+        None if token is None else math.exp(float(next_logits[token]) - log_sum) for token in (expected, output_token)
+    ]
+    expected_shortfall = None if expected is None else float(best[0] - next_logits[expected])
+    worst, worst_at = 0.0, at
     if output:
         rows = logits[: len(output)]
-        below = rows.max(-1).values - rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
-        where = int(below.argmax())
-        worst = float(below[where])
-    below_best = expected_shortfall, None if got is None else worst
-    verdict = verdict_on(below_best, allowed, lossless=lossless, drawn=drawn)
+        shortfalls = rows.max(-1).values - rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
+        worst_at = int(shortfalls.argmax())
+        worst = float(shortfalls[worst_at])
+    below_best = expected_shortfall, None if output_token is None else worst
+    verdict = verdict_on(below_best, allowance, lossless=lossless, drawn=drawn)
     return Divergence(
-        at, expected, got, verdict, probs[0], probs[1], float(best[0] - best[1]), worst, where, allowed, prompt=number
+        at,
+        expected,
+        output_token,
+        verdict,
+        probs[0],
+        probs[1],
+        float(best[0] - best[1]),
+        worst,
+        worst_at,
+        allowance,
+        prompt=number,
     )
 
 
@@ -183,22 +197,32 @@ def recorded_divergence(trace: Trace, plain: Sequence[int]) -> Divergence | None
 
     Only the first place can be judged so, and by the logits that the run itself had.
     """
-    run, written = trace.run, trace.output_ids
-    at = first_difference(plain, written)
-    if at == len(written) and (at == len(plain) or run.get("stop", "") in CUT_SHORT):
+    run, output_ids = trace.run, trace.output_ids
+    at = first_difference(plain, output_ids)
+    if at == len(output_ids) and (at == len(plain) or run.get("stop", "") in CUT_SHORT):
         return None
-    expected, got = (tokens[at] if at < len(tokens) else None for tokens in (plain, written))
+    expected, output_token = (tokens[at] if at < len(tokens) else None for tokens in (plain, output_ids))
     choices = _choices(trace, at)
     best = sorted(choices.values(), reverse=True)
-    got_prob = trace.tables["tokens"]["prob"][run["prompt_length"] + at] if got is not None else None
+    got_prob = trace.tables["tokens"]["prob"][run["prompt_length"] + at] if output_token is not None else None
     expected_prob = choices.get(expected) if expected is not None else None
     gap = math.log(best[0] / best[1]) if len(best) > 1 and best[1] > 0 else None
-    below = [math.log(best[0] / p) if best and p else None for p in (expected_prob, got_prob)]
-    allowed = tolerance_of(format_of(run["model"]))
-    lossless, drawn = run["method"].get("lossless", True), bool(run["sampling"].get("temperature"))
-    verdict = verdict_on(below, allowed, lossless=lossless, drawn=drawn)
+    shortfalls = [math.log(best[0] / p) if best and p else None for p in (expected_prob, got_prob)]
+    allowance = tolerance_of(format_of(run["model"]))
+    lossless, is_sampled = run["method"].get("lossless", True), bool(run["sampling"].get("temperature"))
+    verdict = verdict_on(shortfalls, allowance, lossless=lossless, drawn=is_sampled)
     return Divergence(
-        at, expected, got, verdict, expected_prob, got_prob, gap, below[1], at, allowed, source="recorded"
+        at,
+        expected,
+        output_token,
+        verdict,
+        expected_prob,
+        got_prob,
+        gap,
+        shortfalls[1],
+        at,
+        allowance,
+        source="recorded",
     )
 
 
@@ -209,8 +233,8 @@ def _choices(trace: Trace, at: int) -> dict[int, float]:
         return {}
     step = trace.tables["tokens"]["step"][position]
     nodes, targets = trace.tables["nodes"], trace.tables["targets"]
-    mine = [row for row, owner in enumerate(nodes["step"]) if owner == step]
-    path = [number for number, row in enumerate(mine) if nodes["status"][row] in ("root", "accepted")]
+    step_rows = [row for row, owner in enumerate(nodes["step"]) if owner == step]
+    path = [number for number, row in enumerate(step_rows) if nodes["status"][row] in ("root", "accepted")]
     node = path[position - trace.tables["steps"]["context"][step]]
     rows = zip(targets["step"], targets["node"], targets["token"], targets["prob"], strict=True)
     return {token: prob for owner, at_node, token, prob in rows if owner == step and at_node == node}

@@ -56,10 +56,10 @@ class Judgement:
     bonus: int | None
     open: bool
 
-    def differing(self, recorded: Sequence[str]) -> list[tuple[int, str]]:
+    def differing(self, recorded_status: Sequence[str]) -> list[tuple[int, str]]:
         """Nodes that this rule accepts and the run did not, or the other way round, with its reason."""
-        both = enumerate(zip(self.status, recorded, strict=True))
-        return [(node, self.reasons[node]) for node, pair in both if pair.count("accepted") == 1]
+        pairs = enumerate(zip(self.status, recorded_status, strict=True))
+        return [(node, self.reasons[node]) for node, pair in pairs if pair.count("accepted") == 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,12 @@ class StepJudged:
     rules: dict[str, Judgement]
 
     def to_json(self) -> dict[str, Any]:
-        own = {"step": self.step, "drafted": self.drafted, "accepted": self.accepted, "rest": self.rest}
-        rules = {name: {**asdict(one), "differs": one.differing(self.status)} for name, one in self.rules.items()}
-        return {**own, "rules": rules}
+        record = {"step": self.step, "drafted": self.drafted, "accepted": self.accepted, "rest": self.rest}
+        rules = {
+            name: {**asdict(judgement), "differs": judgement.differing(self.status)}
+            for name, judgement in self.rules.items()
+        }
+        return {**record, "rules": rules}
 
 
 @dataclass(slots=True)
@@ -95,30 +98,30 @@ class Total:
     differs: int = 0
     open: int = 0
 
-    def add(self, step: StepJudged, one: Judgement) -> None:
+    def add(self, step: StepJudged, judgement: Judgement) -> None:
         self.steps += 1
         self.drafted += step.drafted
-        self.expected = _sum(self.expected, one.expected)
-        self.accepted += one.accepted
-        self.differs += bool(one.differing(step.status))
-        self.open += one.open
-        if one.other is not None:
+        self.expected = _sum(self.expected, judgement.expected)
+        self.accepted += judgement.accepted
+        self.differs += bool(judgement.differing(step.status))
+        self.open += judgement.open
+        if judgement.other is not None:
             self.known += 1
-            self.of = _sum(self.of, (one.expected[0] + 1, one.expected[1] + 1))
-            self.other = _sum(self.other, one.other)
+            self.of = _sum(self.of, (judgement.expected[0] + 1, judgement.expected[1] + 1))
+            self.other = _sum(self.other, judgement.other)
 
-    def __iadd__(self, more: Total) -> Total:
+    def __iadd__(self, other_total: Total) -> Total:
         for name in ("steps", "drafted", "accepted", "known", "differs", "open"):
-            setattr(self, name, getattr(self, name) + getattr(more, name))
+            setattr(self, name, getattr(self, name) + getattr(other_total, name))
         for name in ("expected", "of", "other"):
-            setattr(self, name, _sum(getattr(self, name), getattr(more, name)))
+            setattr(self, name, _sum(getattr(self, name), getattr(other_total, name)))
         return self
 
     def to_json(self) -> dict[str, Any]:
         """The sums, and what they come to: tokens per step (the target's own included), and the share of tokens that
         the target would have written otherwise.
         """
-        per_step = None if not self.steps else [1 + one / self.steps for one in self.expected]
+        per_step = None if not self.steps else [1 + value / self.steps for value in self.expected]
         share = None if not self.known or self.known < self.steps else [
             self.other[0] / self.of[0], self.other[1] / self.of[1]
         ]  # fmt: skip
@@ -169,16 +172,16 @@ def judge_steps(
     if problem := fault(trace):
         raise UserError(f"this run cannot be judged again: {problem}")
     rules = chosen_rules() if rules is None else rules
-    recorded = trace.run.get("sampling") or {}
-    greedy = not recorded.get("temperature") if sampled is None else not sampled
-    seed = int(recorded.get("seed") or 0)
-    taken = [] if greedy or not recorded.get("temperature") else _numbers_taken(trace)
-    numbers = np.random.default_rng(seed).random(before + taken[-1] + AHEAD if taken else 0)[before:]
+    sampling = trace.run.get("sampling") or {}
+    greedy = not sampling.get("temperature") if sampled is None else not sampled
+    seed = int(sampling.get("seed") or 0)
+    draw_counts = [] if greedy or not sampling.get("temperature") else _numbers_taken(trace)
+    numbers = np.random.default_rng(seed).random(before + draw_counts[-1] + AHEAD if draw_counts else 0)[before:]
     stops = frozenset(trace.run.get("stop_ids", ()))
     for at in rebuilt(trace, steps):
         if at.missing:
             continue
-        draws = numbers[taken[at.step] :][: len(at.tokens) + 2].tolist() if taken else at.draws
+        draws = numbers[draw_counts[at.step] :][: len(at.tokens) + 2].tolist() if draw_counts else at.draws
         yield _step(at, rules, greedy, draws, (seed, at.step), stops)
 
 
@@ -194,16 +197,16 @@ def _numbers_taken(trace: Trace) -> list[int]:
 
 def totals(judgements: Iterable[StepJudged]) -> dict[str, Total]:
     """Each rule's sums over the steps."""
-    made: dict[str, Total] = {}
+    sums: dict[str, Total] = {}
     for step in judgements:
-        add_step(made, step)
-    return made
+        add_step(sums, step)
+    return sums
 
 
 def add_step(sums: dict[str, Total], step: StepJudged) -> None:
     """Take a step into each rule's sums."""
-    for name, one in step.rules.items():
-        sums.setdefault(name, Total()).add(step, one)
+    for name, judgement in step.rules.items():
+        sums.setdefault(name, Total()).add(step, judgement)
 
 
 class Draws:
@@ -222,62 +225,65 @@ def _step(
     at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: bool, draws: Sequence[float],
     seed: tuple[int, int], stops: frozenset[int],
 ) -> StepJudged:  # fmt: skip
-    drawn = at.drawn and not greedy
-    ids, reached = at.token_ids, _mask_stops(at, stops)
-    made: dict[str, Judgement] = {}
-    both = max(at.rest) > SETTLED and not (greedy and all(card.greedy_match for card, _ in rules.values()))
-    sides = [at.rows(wide) for wide in ((False, True) if both else (False,))]
-    matched: Judgement | None = None
+    is_sampled = at.drawn and not greedy
+    ids, reach = at.token_ids, _mask_stops(at, stops)
+    judgements: dict[str, Judgement] = {}
+    is_two_sided = max(at.rest) > SETTLED and not (greedy and all(card.greedy_match for card, _ in rules.values()))
+    sides = [at.rows(wide) for wide in ((False, True) if is_two_sided else (False,))]
+    match_judgement: Judgement | None = None
     for name, (card, params) in rules.items():
-        if greedy and card.greedy_match and matched is not None:
-            made[name] = matched
+        if greedy and card.greedy_match and match_judgement is not None:
+            judgements[name] = match_judgement
             continue
         results = []
         for side, (p, q, tokens) in enumerate(sides[: 1 if greedy and card.greedy_match else 2]):
-            draft = Draft(DraftTree(tokens, at.parents), distributions=dict(q) if drawn else None, drawn=drawn)
+            draft = Draft(
+                DraftTree(tokens, at.parents), distributions=dict(q) if is_sampled else None, drawn=is_sampled
+            )
             scored, chooser = Scored(p.log()), Chooser(Sampling(temperature=0.0 if greedy else 1.0))
             chooser.random = Draws(draws, seed)  # type: ignore[assignment]
-            named = p.shape[1] - len(ids) if side else 0  # the first column of a token that has one
-            ends = frozenset(named + i for i, token in enumerate(ids) if token in stops)
+            first_column = p.shape[1] - len(ids) if side else 0  # the first column of a token that has one
+            ends = frozenset(first_column + i for i, token in enumerate(ids) if token in stops)
             verifier = card.build(params, chooser, ends)
             verdict = cut_at_stop(draft, verifier(draft, scored), ends)
             chooser.random = np.random.default_rng(seed)
-            chances = verifier.chances(draft, scored) * reached
-            others = _others(at, verifier, draft, scored, chances, greedy, verdict.path, reached)
+            chances = verifier.chances(draft, scored) * reach
+            deviations = _others(at, verifier, draft, scored, chances, greedy, verdict.path, reach)
             bonus = -1 if verdict.bonus is None else at.token_at(verdict.bonus, p.shape[1], bool(side))
-            results.append((verdict, chances, others, bonus))
+            results.append((verdict, chances, deviations, bonus))
         (verdict, chances, _, bonus), (other_verdict, other_chances, _, other_bonus) = results[0], results[-1]
-        expected = sorted(float(one[1:].sum()) for one in (chances, other_chances))
-        others = [one for _, _, one, _ in results]
-        moved = [one for one in others if one is not None]
+        expected = sorted(float(side_chances[1:].sum()) for side_chances in (chances, other_chances))
+        deviations = [deviation for _, _, deviation, _ in results]
+        other_values = [deviation for deviation in deviations if deviation is not None]
         middle = (chances + other_chances) / 2
-        made[name] = Judgement(
-            (expected[0], expected[-1]), verdict.accepted, (min(moved), max(moved)) if moved else None,
+        judgements[name] = Judgement(
+            (expected[0], expected[-1]), verdict.accepted,
+            (min(other_values), max(other_values)) if other_values else None,
             tuple(middle.tolist()),
             verdict.status, verdict.reasons, bonus if bonus == other_bonus else None,
             verdict.status != other_verdict.status,
         )  # fmt: skip
         if greedy and card.greedy_match:
-            matched = made[name]
-    return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest, made)
+            match_judgement = judgements[name]
+    return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest, judgements)
 
 
 def _mask_stops(at: Position, stops: frozenset[int]) -> np.ndarray:
     """1 for each node that can be accepted, 0 for those behind a stop token, at which a run ends."""
-    behind = [False]
+    stop_flags = [False]
     for parent in at.parents[1:]:
-        behind.append(behind[parent] or (parent > 0 and at.tokens[parent] in stops))
-    return 1.0 - np.asarray(behind)
+        stop_flags.append(stop_flags[parent] or (parent > 0 and at.tokens[parent] in stops))
+    return 1.0 - np.asarray(stop_flags)
 
 
 def _others(
     at: Position, verifier: Verifier, draft: Draft, scored: Scored, chances: np.ndarray, greedy: bool,
-    path: Sequence[int], reached: np.ndarray,
+    path: Sequence[int], reach: np.ndarray,
 ) -> float | None:  # fmt: skip
     """Number of a step's tokens that the target would have written otherwise; None where the verifier does not say."""
     if greedy:
         return float(sum(at.ranks[node] > 0 for node in path[1:]))
     if verifier.lossless:
         return 0.0
-    away = verifier.distances(draft, scored)
-    return None if away is None else float(chances[:-1] @ (away * reached)[1:])
+    distances = verifier.distances(draft, scored)
+    return None if distances is None else float(chances[:-1] @ (distances * reach)[1:])

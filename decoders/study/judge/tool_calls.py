@@ -48,13 +48,13 @@ def calls_in(text: str) -> list[Any] | None:
         if lead in text:
             text = text.partition(lead)[2].strip()
     parts = TAGGED.findall(text) or FENCED.findall(text) or [text]
-    found = list[Any]()
+    calls = list[Any]()
     for part in parts:
         try:
-            found += _values(part.strip())
+            calls += _values(part.strip())
         except (ValueError, RecursionError):
             return None
-    return found or None
+    return calls or None
 
 
 def judged_calls(plain: str, drafted: str) -> str:
@@ -82,9 +82,12 @@ def changed_share(verdicts: Iterable[str]) -> tuple[int, int, float | None]:
     >>> changed_share(["identical", "same call", "other call", "no call"])
     (1, 3, 0.3333333333333333)
     """
-    counted = Counter(verdicts)
-    changed, total = sum(counted[one] for one in CHANGED), sum(counted[one] for one in MEANINGS if one != NO_CALL)
-    return changed, total, changed / total if total else None
+    verdict_counts = Counter(verdicts)
+    change_count, total = (
+        sum(verdict_counts[meaning] for meaning in CHANGED),
+        sum(verdict_counts[meaning] for meaning in MEANINGS if meaning != NO_CALL),
+    )
+    return change_count, total, change_count / total if total else None
 
 
 def _values(text: str) -> list[Any]:
@@ -95,7 +98,7 @@ def _values(text: str) -> list[Any]:
         value = json.loads(text)
     except json.JSONDecodeError:
         return _python_calls(text)
-    return [_call(one) for one in value] if isinstance(value, list) and value else [_call(value)]
+    return [_call(item) for item in value] if isinstance(value, list) and value else [_call(value)]
 
 
 def _call(value: Any) -> Any:
@@ -122,8 +125,8 @@ def _python_calls(text: str) -> list[Any]:
         raise ValueError("no list of calls")
     return [
         ["call", ast.unparse(call.func), {
-            **{str(place): ast.literal_eval(one) for place, one in enumerate(call.args)},
-            **{str(one.arg): ast.literal_eval(one.value) for one in call.keywords},
+            **{str(place): ast.literal_eval(argument) for place, argument in enumerate(call.args)},
+            **{str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords},
         }] for call in calls if isinstance(call, ast.Call)
     ]  # fmt: skip
 
@@ -133,10 +136,10 @@ def _canonical(value: Any, depth: int = 0) -> str:
     if depth > DEEPEST:
         raise ValueError(f"more than {DEEPEST} levels")
     if isinstance(value, dict):
-        inner = sorted((json.dumps(str(key)), _canonical(one, depth + 1)) for key, one in value.items())
-        return "{" + ",".join(f"{key}:{one}" for key, one in inner) + "}"
+        inner = sorted((json.dumps(str(key)), _canonical(item, depth + 1)) for key, item in value.items())
+        return "{" + ",".join(f"{key}:{text}" for key, text in inner) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(_canonical(one, depth + 1) for one in value) + "]"
+        return "[" + ",".join(_canonical(item, depth + 1) for item in value) + "]"
     if isinstance(value, float) and value.is_integer():
         return json.dumps(int(value))
     return json.dumps(value, default=repr)

@@ -76,18 +76,18 @@ def two_outputs(
         raise UserError(f"the dtype {dtype!r} has no tolerance: use one of {', '.join(TOLERANCES)}")
     if not plain or not drafted:
         raise UserError("an output is empty: give both, the one without drafting and the one with it")
-    most = target.context_length - len(prompt)
-    if max(len(plain), len(drafted)) > most:
+    limit = target.context_length - len(prompt)
+    if max(len(plain), len(drafted)) > limit:
         raise UserError(
             f"prompt and output have {len(prompt) + max(len(plain), len(drafted)):,} tokens and {target.name} reads "
             f"{target.context_length:,}: shorten them"
         )
     at, tolerance = first_difference(plain, drafted), TOLERANCES[dtype]
-    (first, here), (second, _) = (_read(target, prompt, output, at) for output in (plain, drafted))
+    (first, next_logits), (second, _) = (_read(target, prompt, output, at) for output in (plain, drafted))
     if at == len(plain) == len(drafted):
         return TwoOutputs(first, second, None, SAME, tolerance)
-    best, norm = here.topk(2).values, float(here.logsumexp(-1))
-    chances = [math.exp(float(here[ids[at]]) - norm) if at < len(ids) else None for ids in (plain, drafted)]
+    best, norm = next_logits.topk(2).values, float(next_logits.logsumexp(-1))
+    chances = [math.exp(float(next_logits[ids[at]]) - norm) if at < len(ids) else None for ids in (plain, drafted)]
     verdict = NOT_GREEDY if first.worst > tolerance else verdict_on((0.0, second.worst), tolerance, lossless=lossless)
     return TwoOutputs(first, second, at, verdict, tolerance, float(best[0] - best[1]), *chances)
 
@@ -98,6 +98,6 @@ def _read(target: Target, prompt: Sequence[int], output: Sequence[int], at: int)
     """
     logits = target.reference_logits([*prompt, *output], rows=len(output) + 1)
     rows = logits[: len(output)]
-    own = rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
-    below, probs = rows.max(-1).values - own, (own - rows.logsumexp(-1)).exp()
-    return Reading(tuple(output), tuple(below.tolist()), tuple(probs.tolist())), logits[at].clone()
+    token_logits = rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
+    shortfalls, probs = rows.max(-1).values - token_logits, (token_logits - rows.logsumexp(-1)).exp()
+    return Reading(tuple(output), tuple(shortfalls.tolist()), tuple(probs.tolist())), logits[at].clone()

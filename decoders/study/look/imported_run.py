@@ -55,20 +55,20 @@ def read_again(target: Target, trace: Trace) -> Trace:
         _tokenise(target, trace)
     ids, start = trace.tables["tokens"]["id"], trace.run["prompt_length"]
     check_ids(target, ids)
-    told = list(trace.tables["tokens"]["prob"])
+    server_probs = list(trace.tables["tokens"]["prob"])
     _fill(target, trace, ids, start)
-    run, imported = trace.run, _source(trace)
-    imported["served"] = str(run["model"].get("name", ""))
+    run, source_record = trace.run, _source(trace)
+    source_record["served"] = str(run["model"].get("name", ""))
     run["model"], run["forced"] = RunModel(**target.info, key=target.key), True
     run["recomputed"] = list(RECOMPUTED)
     now_known = ("tokens.rank", "tokens.id", "tokens", "text")
     run["unknown"] = [name for name in run.get("unknown", []) if name not in now_known]
-    if any(p is not None for p in told):
-        trace.tables["tokens"]["server_prob"] = told
-        both = zip(told, trace.tables["tokens"]["prob"], strict=True)
-        off = [abs(p - q) > FAR for p, q in both if p is not None and q is not None]
+    if any(p is not None for p in server_probs):
+        trace.tables["tokens"]["server_prob"] = server_probs
+        prob_pairs = zip(server_probs, trace.tables["tokens"]["prob"], strict=True)
+        off = [abs(p - q) > FAR for p, q in prob_pairs if p is not None and q is not None]
         if sum(off) > SHARE * len(off):
-            imported["notes"].append(OTHER)
+            source_record["notes"].append(OTHER)
     run["metrics"] = metrics.compute(trace)
     check(trace)
     return trace
@@ -76,7 +76,7 @@ def read_again(target: Target, trace: Trace) -> Trace:
 
 def redraft(
     target: Target, trace: Trace, method: str, params: Mapping[str, Any] | None = None,
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    progress: Callable[[int, int], None] = lambda number, of: None,
 ) -> Trace:  # fmt: skip
     """A run that was read again, with every step drafted by ``method``: the steps' columns ``local_accepted`` and
     ``differs`` say what came of it, and ``run["redrafted"]`` counts. Where the server's drafted tokens are known, they
@@ -100,19 +100,23 @@ def redraft(
     drafts_told = "steps.drafted" not in unknown
     count, local, drafted, differs = trace.rows("steps"), list[int](), list[int](), list[bool]()
     for step in range(count):
-        again = read.redraft(step, entry, values)
-        most = steps["drafted"][step]  # where drafts are not told: the accepted tokens
-        stands = min(again.accepted, most, steps["emitted"][step])
-        local.append(stands if most else again.accepted)
-        drafted.append(max(again.trace.tables["nodes"]["depth"], default=0))
+        new_step = read.redraft(step, entry, values)
+        limit = steps["drafted"][step]  # where drafts are not told: the accepted tokens
+        stands = min(new_step.accepted, limit, steps["emitted"][step])
+        local.append(stands if limit else new_step.accepted)
+        drafted.append(max(new_step.trace.tables["nodes"]["depth"], default=0))
         server = [trace.tables["nodes"]["token"][row] for row in read.rows("nodes", step)][1:]
-        other = NOT_RECORDED not in server and not _has_path(again.trace.tables["nodes"], server)
-        differs.append(most > 0 and (stands != steps["accepted"][step] or other))
-        if most and drafts_told and not differs[-1]:
-            _fill_draft(trace, read.rows("nodes", step), again.trace)
+        is_other_path = NOT_RECORDED not in server and not _has_path(new_step.trace.tables["nodes"], server)
+        differs.append(limit > 0 and (stands != steps["accepted"][step] or is_other_path))
+        if limit and drafts_told and not differs[-1]:
+            _fill_draft(trace, read.rows("nodes", step), new_step.trace)
         progress(step + 1, count)
     steps["local_accepted"], steps["local_drafted"], steps["differs"] = local, drafted, differs
-    longer = sum(mine > theirs for mine, theirs in zip(drafted, steps["drafted"], strict=True)) if drafts_told else 0
+    longer = (
+        sum(new_count > old_count for new_count, old_count in zip(drafted, steps["drafted"], strict=True))
+        if drafts_told
+        else 0
+    )
     trace.run["redrafted"] = {
         "method": method, "params": recorded_params(values), "compared": sum(d > 0 for d in steps["drafted"]),
         "differing": sum(differs), "longer": longer,
@@ -127,31 +131,31 @@ def redraft(
 
 def _source(trace: Trace) -> RunImported:
     """The record of an imported run's source. Raises UserError for a run that was decoded here."""
-    if (imported := trace.run.get("imported")) is None:
+    if (source_record := trace.run.get("imported")) is None:
         raise UserError("this run was decoded here: only a run that was imported from a server is read again")
-    return imported
+    return source_record
 
 
 def _has_path(nodes: Mapping[str, Sequence[int]], tokens: Sequence[int]) -> bool:
     """True where a drafted tree has these tokens one below the other, from its root on."""
     at = 0
     for token in tokens:
-        below = (i for i, parent in enumerate(nodes["parent"]) if parent == at and nodes["token"][i] == token)
-        if (at := next(below, -1)) < 0:
+        matches = (i for i, parent in enumerate(nodes["parent"]) if parent == at and nodes["token"][i] == token)
+        if (at := next(matches, -1)) < 0:
             return False
     return True
 
 
 def _fill_draft(trace: Trace, rows: range, again: Trace) -> None:
     """Fill in the rejected tokens of a step from a local draft of the same acceptance, where that is a chain."""
-    nodes, theirs = trace.tables["nodes"], again.tables["nodes"]
-    chain = theirs["parent"] == list(range(-1, len(theirs["parent"]) - 1))
-    filled = nodes.setdefault("redrafted", [False] * len(nodes["token"]))
+    nodes, new_nodes = trace.tables["nodes"], again.tables["nodes"]
+    chain = new_nodes["parent"] == list(range(-1, len(new_nodes["parent"]) - 1))
+    redraft_flags = nodes.setdefault("redrafted", [False] * len(nodes["token"]))
     for place, row in enumerate(rows):
-        if chain and place < len(theirs["token"]) and nodes["token"][row] == NOT_RECORDED:
+        if chain and place < len(new_nodes["token"]) and nodes["token"][row] == NOT_RECORDED:
             for name in ("token", "prob", "rank", "draft_prob"):
-                nodes[name][row] = theirs[name][place]
-            filled[row] = True
+                nodes[name][row] = new_nodes[name][place]
+            redraft_flags[row] = True
 
 
 def _fill(target: Target, trace: Trace, ids: Sequence[int], start: int) -> None:
@@ -169,11 +173,11 @@ def _fill(target: Target, trace: Trace, ids: Sequence[int], start: int) -> None:
         logits = session.score(draft).logits
         logs = logits.float().log_softmax(-1)
         places = torch.as_tensor(part, device=logs.device)[:, None]
-        own = logs.gather(1, places)
-        ranks = (logs > own).sum(-1).tolist()
+        token_logs = logs.gather(1, places)
+        ranks = (logs > token_logs).sum(-1).tolist()
         top, choices = logs.topk(min(TARGET_CHOICES, logs.shape[-1]), dim=-1)
         entropies = (-(logs.exp() * logs.clamp_min(-1e30)).sum(-1)).tolist()
-        probs, tops, choices = own[:, 0].exp().tolist(), top.exp().tolist(), choices.tolist()
+        probs, tops, choices = token_logs[:, 0].exp().tolist(), top.exp().tolist(), choices.tolist()
         for row in range(len(part)):
             place = at + row
             tokens["prob"][place], tokens["rank"][place] = round(probs[row], 6), ranks[row]
@@ -197,59 +201,59 @@ def _fill(target: Target, trace: Trace, ids: Sequence[int], start: int) -> None:
 def _describe(target: Target, trace: Trace) -> None:
     """The bytes of all tokens, as this model's tokenizer has them."""
     columns, pieces = trace.tables["pieces"], target.pieces
-    before = dict(zip(columns["id"], zip(columns["hex"], columns["special"], strict=True), strict=True))
+    entries = dict(zip(columns["id"], zip(columns["hex"], columns["special"], strict=True), strict=True))
     wherever = [trace.tables[table]["token"] for table in ("nodes", "targets", "guesses")]
     new = dict.fromkeys([*trace.tables["tokens"]["id"], *(token for column in wherever for token in column)])
     for token in new:
         if token < NOT_RECORDED and pieces is not None:
             raw, special = pieces.of(token)
-            before[token] = raw.hex(), special
-        elif token not in before:
-            before[token] = f"<{token}>".encode().hex(), True
-    columns["id"] = list(before)
-    columns["hex"], columns["special"] = map(list, zip(*before.values(), strict=True))
+            entries[token] = raw.hex(), special
+        elif token not in entries:
+            entries[token] = f"<{token}>".encode().hex(), True
+    columns["id"] = list(entries)
+    columns["hex"], columns["special"] = map(list, zip(*entries.values(), strict=True))
 
 
 def _tokenise(target: Target, trace: Trace) -> None:
     """Give the text of a run this model's ids. The steps stay where their ends are ends of tokens, too."""
-    run, imported = trace.run, _source(trace)
+    run, source_record = trace.run, _source(trace)
     if "prompt" in run.get("unknown", ()):
         raise UserError("this source does not tell the prompt, and without it nothing can be computed again")
     if target.tokenizer is None:
         raise UserError(f"{target.name} came without a tokenizer, and this run has no token ids")
-    texts = [trace.text(trace.prompt_ids), imported.get("text") or trace.text(trace.output_ids)]
+    texts = [trace.text(trace.prompt_ids), source_record.get("text") or trace.text(trace.output_ids)]
     encoded = [list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     end = end_ids(target) if run.get("stop") == "eos" and trace.output_ids[-1:] == [NOT_RECORDED] else []
-    told = trace.output_ids[: -1 if end else None]  # the token that ended the answer has no text
-    if all(token < LOCAL for token in told):
-        encoded[1] = told  # the server's own ids; the prompt alone is text
+    server_ids = trace.output_ids[: -1 if end else None]  # the token that ended the answer has no text
+    if all(token < LOCAL for token in server_ids):
+        encoded[1] = server_ids  # the server's own ids; the prompt alone is text
     if not all(encoded):
         raise UserError("this source tells no text, so nothing can be computed again")
-    same = len(encoded[1]) == len(told) and _same_ends(target, trace, told, encoded[1])
+    is_same_text = len(encoded[1]) == len(server_ids) and _same_ends(target, trace, server_ids, encoded[1])
     encoded[1] = [*encoded[1], *end]
-    if same:
+    if is_same_text:
         for table in ("tokens", "nodes"):
             _exchange(trace, table, encoded)
         length = len(encoded[0]) - run["prompt_length"]
         run["prompt_length"] += length
         steps = trace.tables["steps"]
         steps["context"] = [context + length for context in steps["context"]]
-        imported["notes"].append("token ids were made from the text: the server's may differ")
+        source_record["notes"].append("token ids were made from the text: the server's may differ")
         return
     title = run.get("title", "")
     request = Request(title, str(run["model"].get("name", "")), prompt_ids=encoded[0], text=texts[1])
     request.tokens = [Token(token) for token in encoded[1]]
-    request.notes = [*imported["notes"], "token ids were made from the text, so its steps are not known"]
-    request.said = imported["said"]
-    made = trace_of(request, imported["source"], imported["title"])
-    trace.tables, trace.run = made.tables, RunRecord(**{**made.run, "title": title})
+    request.notes = [*source_record["notes"], "token ids were made from the text, so its steps are not known"]
+    request.said = source_record["said"]
+    new_trace = trace_of(request, source_record["source"], source_record["title"])
+    trace.tables, trace.run = new_trace.tables, RunRecord(**{**new_trace.run, "title": title})
 
 
-def _same_ends(target: Target, trace: Trace, told: Sequence[int], ids: Sequence[int]) -> bool:
+def _same_ends(target: Target, trace: Trace, server_ids: Sequence[int], ids: Sequence[int]) -> bool:
     """True where a text's new tokens are those that the server told, one by one."""
     pieces = dict(zip(trace.tables["pieces"]["id"], trace.tables["pieces"]["hex"], strict=True))
     assert target.pieces is not None
-    pairs = zip(told, ids, strict=True)
+    pairs = zip(server_ids, ids, strict=True)
     return all(old == new or pieces[old] == target.pieces.of(new)[0].hex() for old, new in pairs)
 
 

@@ -83,7 +83,7 @@ def lens(read: ReadRun, step: int, node: int) -> Lens:
     """The lens at a drafted node. Raises UserError for a step or node that is not there, a place that was not recorded,
     and a model that cannot be read so (``layer_logits``).
     """
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     trace = read.trace
     check_step(trace, step)
     table, rows = trace.tables["nodes"], read.rows("nodes", step)
@@ -101,29 +101,32 @@ def lens(read: ReadRun, step: int, node: int) -> Lens:
     if length + len(ids) - 2 >= read.target.context_length:
         raise UserError(f"this place is beyond the {read.target.context_length:,} tokens that the model reads")
     with read.session.at(length, Needs()) as part:
-        logits, apart = layer_logits(part, ids[:-1])
+        logits, deviation = layer_logits(part, ids[:-1])
     probs = logits.double().softmax(-1)
-    own = _written_token(read, step, path[-2])
-    own = int(logits[-1].argmax()) if own is None else own
-    drafted, theirs = (_course(logits, probs, token) for token in (ids[-1], own))
+    own_token = _written_token(read, step, path[-2])
+    own_token = int(logits[-1].argmax()) if own_token is None else own_token
+    drafted, own_course = (_course(logits, probs, token) for token in (ids[-1], own_token))
     best = probs.max(-1)
     return Lens(
-        step, node, length + len(ids) - 2, drafted, theirs,
-        tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)), deciding_layer(drafted, theirs),
-        _onwards([rank == 0 for rank in theirs.ranks]), apart, (time.perf_counter() - started) * 1e3,
-        _pieces(read.target, {ids[-1], own, *best.indices.tolist()}),
+        step, node, length + len(ids) - 2, drafted, own_course,
+        tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)), deciding_layer(drafted, own_course),
+        _onwards([rank == 0 for rank in own_course.ranks]), deviation, (time.perf_counter() - start_time) * 1e3,
+        _pieces(read.target, {ids[-1], own_token, *best.indices.tolist()}),
     )  # fmt: skip
 
 
-def deciding_layer(drafted: Course, own: Course) -> int | None:
-    """The layer from which on ``own`` ranks above ``drafted``; None where it is the same token, or does not in the end.
+def deciding_layer(drafted: Course, own_course: Course) -> int | None:
+    """The layer from which on ``own_course`` ranks above ``drafted``; None where it is the same token, or does not in
+    the end.
 
     >>> deciding_layer(Course(5, (0.9, 0.2, 0.1), (0, 3, 4)), Course(7, (0.0, 0.6, 0.8), (9, 0, 0)))
     1
     """
-    if drafted.token == own.token:
+    if drafted.token == own_course.token:
         return None
-    return _onwards([mine < theirs for mine, theirs in zip(own.ranks, drafted.ranks, strict=True)])
+    return _onwards(
+        [own_rank < draft_rank for own_rank, draft_rank in zip(own_course.ranks, drafted.ranks, strict=True)]
+    )
 
 
 def _onwards(holds: Sequence[bool]) -> int | None:
@@ -147,17 +150,17 @@ def _written_token(read: ReadRun, step: int, parent: int) -> int | None:
 
 
 def _pieces(target: Target, tokens: Collection[int]) -> dict[str, list[Any]]:
-    known = target.pieces
-    told = [(token, *(known.of(token) if known else (f"<{token}>".encode(), False))) for token in sorted(tokens)]
+    pieces = target.pieces
+    entries = [(token, *(pieces.of(token) if pieces else (f"<{token}>".encode(), False))) for token in sorted(tokens)]
     return {
-        "id": [token for token, _, _ in told],
-        "hex": [data.hex() for _, data, _ in told],
-        "special": [special for _, _, special in told],
+        "id": [token for token, _, _ in entries],
+        "hex": [data.hex() for _, data, _ in entries],
+        "special": [special for _, _, special in entries],
     }
 
 
 def _course(logits: torch.Tensor, probs: torch.Tensor, token: int) -> Course:
     """Ranks count the tokens with more, and among equals those before: no two tokens share one."""
-    mine = logits[:, token, None]
-    ranks = (logits > mine).sum(-1) + (logits[:, :token] == mine).sum(-1)
+    token_logits = logits[:, token, None]
+    ranks = (logits > token_logits).sum(-1) + (logits[:, :token] == token_logits).sum(-1)
     return Course(token, tuple(probs[:, token].tolist()), tuple(ranks.tolist()))

@@ -70,7 +70,7 @@ class LiveRun:
         """Every step as this method drafts it, with its default parameters. Raises UserError where it cannot be made
         for this run at all; what it raises at a step stands beside the step.
         """
-        started, sampling = time.perf_counter(), sampling_of(self.trace.run)
+        start_time, sampling = time.perf_counter(), sampling_of(self.trace.run)
         params = method.params()
         stops = self.trace.run.get("stop_ids", self.target.stop_ids)
         parts = method.parts(self.target, params, self.read.prompt, sampling, stops, keep_prompt=True)
@@ -84,24 +84,24 @@ class LiveRun:
                 context = whole.context
                 parts.drafter.prepare(context.cut(context.prompt_length))
                 steps = self._steps(lambda step: self._by_the_text(step, parts.drafter, context))
-        return LiveDrafts(tuple(steps), (time.perf_counter() - started) * 1e3, not by_text)
+        return LiveDrafts(tuple(steps), (time.perf_counter() - start_time) * 1e3, not by_text)
 
     def _steps(self, draft: Callable[[int], LiveStep]) -> list[LiveStep]:
         """Every step."""
         steps: list[LiveStep] = []
-        for step, recorded in enumerate(self.trace.tables["steps"]["accepted"]):
+        for step, recorded_count in enumerate(self.trace.tables["steps"]["accepted"]):
             try:
                 steps.append(draft(step))
             except Exception as problem:
                 cause = problem.__cause__ or problem
                 lines = "".join(traceback.format_exception(cause))
-                steps.append(LiveStep(step, recorded, error=first_line(problem), details=lines))
+                steps.append(LiveStep(step, recorded_count, error=first_line(problem), details=lines))
         return steps
 
     def _redraft_step(self, step: int, method: Method, params: object) -> LiveStep:
-        again = self.read.redraft(step, method, params)
-        table = again.trace.tables["steps"]
-        return LiveStep(step, again.recorded, table["drafted"][0], again.accepted, table["reason"][0])
+        new_step = self.read.redraft(step, method, params)
+        table = new_step.trace.tables["steps"]
+        return LiveStep(step, new_step.recorded, table["drafted"][0], new_step.accepted, table["reason"][0])
 
     def _by_text(self, drafter: Drafter, verifier: object, sampling: Sampling) -> bool:
         """True where the run's text alone says what is accepted of this drafter's drafts."""
@@ -112,14 +112,14 @@ class LiveRun:
 
     def _by_the_text(self, step: int, drafter: Drafter, whole: Context) -> LiveStep:
         run, steps = self.trace.run, self.trace.tables["steps"]
-        length, recorded = steps["context"][step], steps["accepted"][step]
+        length, recorded_count = steps["context"][step], steps["accepted"][step]
         room = min(run["max_new_tokens"], self.target.context_length - run["prompt_length"])
         budget = room - (length - run["prompt_length"]) - 1
         if budget < 1:
-            return LiveStep(step, recorded, reason="only one more token may be written")
+            return LiveStep(step, recorded_count, reason="only one more token may be written")
         draft = drafter.propose(whole.cut(length), budget)
         text = self.trace.tables["tokens"]["id"][length:]
-        return LiveStep(step, recorded, draft.tree.drafted, accepted_of(draft, text), draft.reason)
+        return LiveStep(step, recorded_count, draft.tree.drafted, accepted_of(draft, text), draft.reason)
 
 
 def accepted_of(draft: Draft, text: Sequence[int]) -> int:

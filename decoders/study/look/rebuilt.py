@@ -52,13 +52,13 @@ class Position:
         return sorted(set(self.parents[1:]))
 
     def _q_of(self, node: int) -> float | None:
-        said = [q for _, q in self.known[node].values() if q is not None]
-        return sum(said) if said else None
+        q_values = [q for _, q in self.known[node].values() if q is not None]
+        return sum(q_values) if q_values else None
 
     @property
     def rest(self) -> tuple[float, float]:
         inner = self._inner()
-        p = max((max(0.0, 1 - sum(one for one, _ in self.known[node].values())) for node in inner), default=0.0)
+        p = max((max(0.0, 1 - sum(prob for prob, _ in self.known[node].values())) for node in inner), default=0.0)
         q = max((max(0.0, 1 - (self._q_of(node) or 0.0)) for node in inner), default=0.0) if self.drawn else 0.0
         return p, q
 
@@ -71,33 +71,33 @@ class Position:
         q has its own rest in p's proportion; or, ``wide``, before them, on as many as the vocabulary has, where q's
         rest lies on a column apart. So a number draws the same token of both where the record decides it.
         """
-        named = self.token_ids
-        column = {token: i for i, token in enumerate(named)}
+        named_tokens = self.token_ids
+        column = {token: i for i, token in enumerate(named_tokens)}
         tails = [self._tail(node, wide) for node in range(len(self.tokens))]
         width = max((len(tail) for tail in tails), default=0)
-        p = torch.zeros(len(self.tokens), len(named) + width + 1, dtype=torch.float64)
+        p = torch.zeros(len(self.tokens), len(named_tokens) + width + 1, dtype=torch.float64)
         q = dict[int, Tensor]()
         inner = set(self._inner())
-        for node, (known, tail) in enumerate(zip(self.known, tails, strict=True)):
-            for token, (own, _) in known.items():
-                p[node, column[token]] = own
-            p[node, len(named) : len(named) + len(tail)] = torch.from_numpy(tail)
+        for node, (token_probs, tail) in enumerate(zip(self.known, tails, strict=True)):
+            for token, (p_value, _) in token_probs.items():
+                p[node, column[token]] = p_value
+            p[node, len(named_tokens) : len(named_tokens) + len(tail)] = torch.from_numpy(tail)
             p[node] /= p[node].sum()
             if node in inner and self.drawn:
                 q[node] = row = torch.zeros(p.shape[1], dtype=torch.float64)
-                for token, (_, said) in known.items():
-                    row[column[token]] = said or 0.0
-                left = max(0.0, 1 - float(row.sum()))
-                if left > ROUNDING * len(known):
+                for token, (_, q_value) in token_probs.items():
+                    row[column[token]] = q_value or 0.0
+                remainder = max(0.0, 1 - float(row.sum()))
+                if remainder > ROUNDING * len(token_probs):
                     spread = torch.from_numpy(tail)
                     if not wide and len(tail) and float(spread.sum()) > 0:
-                        row[len(named) : len(named) + len(tail)] = left * spread / spread.sum()
+                        row[len(named_tokens) : len(named_tokens) + len(tail)] = remainder * spread / spread.sum()
                     else:
-                        row[-1] = left
+                        row[-1] = remainder
                 row /= row.sum()
-        before = width + 1 if wide else 0
-        q = {node: row.roll(before) for node, row in q.items()}
-        return p.roll(before, 1), q, tuple(before + column[token] for token in self.tokens)
+        offset = width + 1 if wide else 0
+        q = {node: row.roll(offset) for node, row in q.items()}
+        return p.roll(offset, 1), q, tuple(offset + column[token] for token in self.tokens)
 
     @property
     def token_ids(self) -> list[int]:
@@ -106,83 +106,83 @@ class Position:
 
     def token_at(self, column: int, columns: int, wide: bool) -> int | None:
         """The token of a column of ``rows``, which has so many; None of one that stands for tokens not recorded."""
-        named = self.token_ids
-        place = column - (columns - len(named) if wide else 0)
-        return named[place] if 0 <= place < len(named) else None
+        named_tokens = self.token_ids
+        place = column - (columns - len(named_tokens) if wide else 0)
+        return named_tokens[place] if 0 <= place < len(named_tokens) else None
 
     def _tail(self, node: int, wide: bool) -> np.ndarray:
         """The probabilities of tokens that are not recorded after a node: their sum is what the recorded ones leave of
         1, none is above the least of the listed first choices, and each child has as many above it as its rank says.
         """
-        known = self.known[node]
-        if not known:
+        token_probs = self.known[node]
+        if not token_probs:
             return np.ones(1)  # nothing is asked after it but one more token
-        left = 1 - sum(p for p, _ in known.values())
-        if left <= ROUNDING * (len(known) + 1):
+        remainder = 1 - sum(p for p, _ in token_probs.values())
+        if remainder <= ROUNDING * (len(token_probs) + 1):
             return np.zeros(0)
         children = [child for child, parent in enumerate(self.parents) if parent == node]
-        falling = sorted((one for one, _ in known.values()), reverse=True)
+        falling = sorted((prob for prob, _ in token_probs.values()), reverse=True)
         cap = falling[min(self.first, len(falling)) - 1] if self.listed[node] else 1.0
-        needed, caps, least = list[float](), list[float](), cap  # above a child, and not above the one before it
-        for child in sorted(children, key=lambda one: self.ranks[one]):
-            own = self.own[child] or 0.0
-            more = max(0, self.ranks[child] - sum(p > own for p, _ in known.values()) - len(needed))
-            needed += [own * (1 + ABOVE)] * more
-            caps += [least] * more
-            least = min(least, max(own, LEAST))
-        spare = max(0.0, left - sum(needed))
-        room = max(1, self.vocab - len(known) - len(needed))
-        raised = max(0.0, spare - least * room) if wide else spare  # the rest lies below the last child
-        for i, most in enumerate(caps):
-            step = min(raised, max(0.0, most - needed[i]))
-            needed[i], raised, spare = needed[i] + step, raised - step, spare - step
+        needs, caps, ceiling = list[float](), list[float](), cap  # above a child, and not above the one before it
+        for child in sorted(children, key=lambda sibling: self.ranks[sibling]):
+            own_prob = self.own[child] or 0.0
+            missing_count = max(0, self.ranks[child] - sum(p > own_prob for p, _ in token_probs.values()) - len(needs))
+            needs += [own_prob * (1 + ABOVE)] * missing_count
+            caps += [ceiling] * missing_count
+            ceiling = min(ceiling, max(own_prob, LEAST))
+        spare = max(0.0, remainder - sum(needs))
+        room = max(1, self.vocab - len(token_probs) - len(needs))
+        lift = max(0.0, spare - ceiling * room) if wide else spare  # the rest lies below the last child
+        for i, bound in enumerate(caps):
+            step = min(lift, max(0.0, bound - needs[i]))
+            needs[i], lift, spare = needs[i] + step, lift - step, spare - step
         if spare <= 0:
-            return np.asarray(needed)
-        count = room if wide else min(room, max(1, math.ceil(spare / max(least, LEAST) - 1e-9)))
-        size = spare / count if wide or count == room else min(least, spare)
+            return np.asarray(needs)
+        count = room if wide else min(room, max(1, math.ceil(spare / max(ceiling, LEAST) - 1e-9)))
+        size = spare / count if wide or count == room else min(ceiling, spare)
         pieces = np.full(count, size)
         if not wide and count < room:
             pieces[-1] = spare - size * (count - 1)
-        return np.concatenate([needed, pieces])
+        return np.concatenate([needs, pieces])
 
 
 def rebuilt(trace: Trace, steps: Sequence[int] | None = None) -> Iterator[Position]:
     """Every step with a draft. ``steps`` picks some."""
     tables, run = trace.tables, trace.run
     nodes = tables["nodes"]
-    wanted = set(range(trace.rows("steps")) if steps is None else steps)
+    step_set = set(range(trace.rows("steps")) if steps is None else steps)
     rows: dict[int, list[int]] = {}
     for row, step in enumerate(nodes["step"]):
-        if step in wanted:
+        if step in step_set:
             rows.setdefault(step, []).append(row)
-    known = dict[tuple[int, int], dict[int, tuple[float, float | None]]]()
+    token_probs = dict[tuple[int, int], dict[int, tuple[float, float | None]]]()
     guesses, targets = tables["guesses"], tables["targets"]
     drawn_steps = {step for step, route in enumerate(tables["steps"]["route"]) if route == "drawn"}
     for i, (step, node) in enumerate(zip(guesses["step"], guesses["node"], strict=True)):
-        if step in wanted and guesses["prob"][i] is not None:
-            at = known.setdefault((step, node), {})
+        if step in step_set and guesses["prob"][i] is not None:
+            at = token_probs.setdefault((step, node), {})
             at[guesses["token"][i]] = (guesses["prob"][i], guesses["draft_prob"][i])
-    listed = set(known)
+    known_places = set(token_probs)
     for i, (step, node) in enumerate(zip(targets["step"], targets["node"], strict=True)):
-        if step in wanted and (step, node) not in listed and targets["prob"][i] is not None:
-            known.setdefault((step, node), {})[targets["token"][i]] = (targets["prob"][i], None)
-    listed = set(known)
+        if step in step_set and (step, node) not in known_places and targets["prob"][i] is not None:
+            token_probs.setdefault((step, node), {})[targets["token"][i]] = (targets["prob"][i], None)
+    known_places = set(token_probs)
     draws = nodes.get("term:draw") or [None] * len(nodes["step"])
     vocab = int(run["model"].get("vocab") or 0) or max(tables["pieces"]["id"], default=0) + 1
-    for step, mine in rows.items():
-        if len(mine) < 2:
+    for step, node_rows in rows.items():
+        if len(node_rows) < 2:
             continue
-        parents = tuple(nodes["parent"][row] for row in mine)
-        tokens = tuple(nodes["token"][row] for row in mine)
-        own = tuple(nodes["prob"][row] for row in mine)
-        after = [dict(known.get((step, node), {})) for node in range(len(mine))]
-        for node in range(1, len(mine)):
-            if own[node] is not None:
-                after[parents[node]].setdefault(tokens[node], (own[node], None))
+        parents = tuple(nodes["parent"][row] for row in node_rows)
+        tokens = tuple(nodes["token"][row] for row in node_rows)
+        node_probs = tuple(nodes["prob"][row] for row in node_rows)
+        next_probs = [dict(token_probs.get((step, node), {})) for node in range(len(node_rows))]
+        for node in range(1, len(node_rows)):
+            if node_probs[node] is not None:
+                next_probs[parents[node]].setdefault(tokens[node], (node_probs[node], None))
         yield Position(
-            step, tokens, parents, tuple(nodes["rank"][row] for row in mine), own,
-            tuple(nodes["status"][row] for row in mine), tables["steps"]["accepted"][step], step in drawn_steps,
-            tuple(float(draw) for row in mine if (draw := draws[row]) is not None), tuple(after),
-            tuple((step, node) in listed for node in range(len(mine))),
+            step, tokens, parents, tuple(nodes["rank"][row] for row in node_rows), node_probs,
+            tuple(nodes["status"][row] for row in node_rows), tables["steps"]["accepted"][step], step in drawn_steps,
+            tuple(float(draw) for row in node_rows if (draw := draws[row]) is not None), tuple(next_probs),
+            tuple((step, node) in known_places for node in range(len(node_rows))),
             int(run.get("first_choices") or USUAL), vocab,
         )  # fmt: skip

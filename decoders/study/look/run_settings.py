@@ -27,25 +27,27 @@ def other_model(target: Target, run: RunRecord, *, exact: bool = False) -> str |
     """
     model, info = run["model"], target.info
     if key := recorded_key(run):
-        same = key == target.key
+        is_same_model = key == target.key
     else:
-        same = all(model.get(name) == info[name] for name in SHAPE)
+        is_same_model = all(model.get(name) == info[name] for name in SHAPE)
     if exact:
-        same = same and all(model.get(name, info[name]) == info[name] for name in ("name", "parameters", "dtype"))
-        same = same and all(model.get(name) == info.get(name) for name in ("weights", "activations"))
-    return None if same else another(target, run, exact=exact)
+        is_same_model = is_same_model and all(
+            model.get(name, info[name]) == info[name] for name in ("name", "parameters", "dtype")
+        )
+        is_same_model = is_same_model and all(model.get(name) == info.get(name) for name in ("weights", "activations"))
+    return None if is_same_model else another(target, run, exact=exact)
 
 
 def another(target: Target, run: RunRecord, *, exact: bool = False) -> str:
     """That a run was made with another model than the one loaded, and what to do."""
-    here, dtype = target.name, precision_of(target.info)
+    local_name, dtype = target.name, precision_of(target.info)
     model = run["model"]
     name, made_in = model.get("name") or "another model", precision_of({"dtype": dtype, **model})
     if exact and made_in != dtype:
-        name, here = f"{name} in {made_in}", f"{here} in {dtype}"
-    if name == here:
-        here = "another model of that name"
-    return f"this run was made with {name}, and {here} is loaded: load that model to draft or judge it again"
+        name, local_name = f"{name} in {made_in}", f"{local_name} in {dtype}"
+    if name == local_name:
+        local_name = "another model of that name"
+    return f"this run was made with {name}, and {local_name} is loaded: load that model to draft or judge it again"
 
 
 def check_model(target: Target, run: RunRecord, *, exact: bool = False) -> None:
@@ -56,9 +58,9 @@ def check_model(target: Target, run: RunRecord, *, exact: bool = False) -> None:
 
 def own_params(trace: Trace, method: Method) -> dict[str, Any]:
     """The parameters that a run recorded for its method, but those that name files: a trace may come from anybody."""
-    recorded = trace.run["method"].get("params", {})
-    named = {c.name: c.kind for c in controls(method.params) if c.name in recorded}
-    return {name: recorded[name] for name, kind in named.items() if kind != "str" or recorded[name] is None}
+    run_params = trace.run["method"].get("params", {})
+    param_kinds = {c.name: c.kind for c in controls(method.params) if c.name in run_params}
+    return {name: run_params[name] for name, kind in param_kinds.items() if kind != "str" or run_params[name] is None}
 
 
 def redraft_method(
@@ -100,11 +102,11 @@ def sampling_of(run: RunRecord) -> Sampling:
 
 def check_ids(target: Target, ids: Sequence[int]) -> None:
     """Raise UserError for token ids that the model does not have, or more of them than it reads."""
-    vocab, most = target.info["vocab"], target.context_length
+    vocab, limit = target.info["vocab"], target.context_length
     if min(ids) < 0 or max(ids) >= vocab:
         raise UserError(f"this run has token ids beyond {target.name}'s vocabulary of {vocab:,}: name the right model")
-    if len(ids) > most:
-        raise UserError(f"this run has {len(ids):,} tokens and {target.name} reads at most {most:,}")
+    if len(ids) > limit:
+        raise UserError(f"this run has {len(ids):,} tokens and {target.name} reads at most {limit:,}")
 
 
 def check_step(trace: Trace, step: int) -> None:

@@ -63,20 +63,20 @@ class Save:
     details: str = ""
 
 
-def default_traces(target: Target, recorded: Iterable[Trace], prompts: Sequence[tuple[str, Prompt]]) -> list[Trace]:
+def default_traces(target: Target, recordings: Iterable[Trace], prompts: Sequence[tuple[str, Prompt]]) -> list[Trace]:
     """Of recorded runs those whose text is this target's own choice, one of each prompt and ``MOST_STEPS`` steps in
     all; where there is none, runs of the ``prompts`` (each with a title), made now with PLD.
     """
-    chosen: list[Trace] = []
+    picks: list[Trace] = []
     steps = 0
-    for trace in recorded:
+    for trace in recordings:
         fits = other_model(target, trace.run) is None and trace.run["method"].get("lossless")
-        drawn = trace.run["sampling"].get("temperature")
-        seen = any(one.prompt_key == trace.prompt_key for one in chosen)
-        if fits and not drawn and not seen and (not steps or steps + trace.rows("steps") <= MOST_STEPS):
+        temperature = trace.run["sampling"].get("temperature")
+        is_repeat = any(pick.prompt_key == trace.prompt_key for pick in picks)
+        if fits and not temperature and not is_repeat and (not steps or steps + trace.rows("steps") <= MOST_STEPS):
             steps += trace.rows("steps")
-            chosen.append(trace)
-    return chosen or [record(target, ask, QUICK, title=title, max_new_tokens=MADE_TOKENS) for title, ask in prompts]
+            picks.append(trace)
+    return picks or [record(target, ask, QUICK, title=title, max_new_tokens=MADE_TOKENS) for title, ask in prompts]
 
 
 def digest(file: Path) -> str:
@@ -87,32 +87,32 @@ def digest(file: Path) -> str:
         return ""
 
 
-def digests(file: Path, *, once: bool = False) -> Iterator[str]:
+def digests(file: Path, *, one_shot: bool = False) -> Iterator[str]:
     """The file's digest, at once and whenever it changes."""
-    seen = ""
+    last_digest = ""
     while True:
-        now = digest(file) or seen
-        if now != seen:
-            seen = now
-            yield now
-            if once:
+        new_digest = digest(file) or last_digest
+        if new_digest != last_digest:
+            last_digest = new_digest
+            yield new_digest
+            if one_shot:
                 return
         time.sleep(POLL_S)
 
 
 def draft_save(file: Path, runs: Sequence[LiveRun], name: str | None = None) -> Save:
     """Every run drafted by the file's method as it is now; ``name`` says which, where it has several."""
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     try:
         method = _method(file, name)
         drafts = tuple(run.draft_with(method) for run in runs)
     except Unusable as problem:
         cause = problem.__cause__
-        known = cause is None or isinstance(cause, (UserError, SyntaxError))
-        return Save(problem=str(problem), details="" if known else "".join(traceback.format_exception(cause)))
+        is_user_error = cause is None or isinstance(cause, (UserError, SyntaxError))
+        return Save(problem=str(problem), details="" if is_user_error else "".join(traceback.format_exception(cause)))
     except UserError as problem:
         return Save(problem=f"{file}: {problem}")
-    return Save(method, drafts, (time.perf_counter() - started) * 1e3)
+    return Save(method, drafts, (time.perf_counter() - start_time) * 1e3)
 
 
 def _method(file: Path, name: str | None) -> Method:
@@ -125,15 +125,22 @@ def _method(file: Path, name: str | None) -> Method:
 
 
 def rows(
-    now: Sequence[LiveDrafts], before: Sequence[LiveDrafts] | None, other: Sequence[LiveDrafts] | None
+    current_drafts: Sequence[LiveDrafts],
+    earlier_drafts: Sequence[LiveDrafts] | None,
+    other_drafts: Sequence[LiveDrafts] | None,
 ) -> list[Row]:
     """All steps, those that raise first, then by tokens lost."""
-    every = [
-        Row(number, step, _accepted_tokens(before, number, step.step), _accepted_tokens(other, number, step.step))
-        for number, drafts in enumerate(now)
+    all_rows = [
+        Row(
+            number,
+            step,
+            _accepted_tokens(earlier_drafts, number, step.step),
+            _accepted_tokens(other_drafts, number, step.step),
+        )
+        for number, drafts in enumerate(current_drafts)
         for step in drafts.steps
     ]
-    return sorted(every, key=lambda row: (not row.step.error, row.change, row.run, row.step.step))
+    return sorted(all_rows, key=lambda row: (not row.step.error, row.change, row.run, row.step.step))
 
 
 def _accepted_tokens(drafts: Sequence[LiveDrafts] | None, run: int, step: int) -> int | None:
@@ -150,5 +157,5 @@ def changes(all_rows: Sequence[Row]) -> tuple[int, int]:
 
 def mean(drafts: Sequence[LiveDrafts]) -> float:
     """Tokens per step over all runs' steps; nan without one."""
-    steps = [step.accepted for one in drafts for step in one.steps if not step.error]
+    steps = [step.accepted for run in drafts for step in run.steps if not step.error]
     return sum(steps) / len(steps) + 1 if steps else float("nan")

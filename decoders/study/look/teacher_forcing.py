@@ -78,10 +78,10 @@ def forced_run(
     """
     check_answer(target, answer)
     entry, values = select_method(method, params)
-    ended = answer[-1] in target.stop_ids
-    most = max(max_new_tokens, len(answer)) if ended else len(answer)
+    has_end = answer[-1] in target.stop_ids
+    limit = max(max_new_tokens, len(answer)) if has_end else len(answer)
     run = Run(
-        target, prompt, entry, values, verifier=ForcedVerifier(answer), max_new_tokens=most, stop_ids=target.stop_ids,
+        target, prompt, entry, values, verifier=ForcedVerifier(answer), max_new_tokens=limit, stop_ids=target.stop_ids,
         title=title or f"{entry.title}, given answer", cancel=cancel,
     )  # fmt: skip
     check_answer(target, answer, len(run.decoding.prompt.tokens))

@@ -100,21 +100,21 @@ class ReadRun:
     Raises UserError for a run of another model, without a step, or too long for the model.
     """
 
-    def __init__(self, target: Target, trace: Trace, wanted: Needs | None = None) -> None:
+    def __init__(self, target: Target, trace: Trace, needs: Needs | None = None) -> None:
         check_model(target, trace.run)
         ids = trace.tables["tokens"]["id"]
         if not trace.rows("steps"):
             raise UserError("this run has no step")
         check_ids(target, ids)
         self.target, self.trace = target, trace
-        self.kept = everything(target, len(ids)) or wanted or Needs(top_tokens=TOP_TOKENS)
+        self.kept = everything(target, len(ids)) or needs or Needs(top_tokens=TOP_TOKENS)
         self.prompt = of_trace(trace)
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         self.session: Session = target.session(self.kept, len(ids))
         self.session.prefill(Prompt(tuple(ids), self.prompt.segments), trace.run["prompt_length"])
         self.session.pool = self.prompt.pool or self.prompt.context_pool()
         wait(target.device)
-        self.ms = (time.perf_counter() - started) * 1e3
+        self.ms = (time.perf_counter() - start_time) * 1e3
         if "key" not in trace.run["model"]:
             self._check_probabilities()
 
@@ -139,11 +139,11 @@ class ReadRun:
         first = self.first[table]
         return range(int(first[step]), int(first[step + 1]))
 
-    def past(self, decoding: Decoding, step: int, *, own: bool) -> list[Past]:
+    def past(self, decoding: Decoding, step: int, *, is_own: bool) -> list[Past]:
         """The steps before one, as a drafter may look back on them; for a method that is not the run's own, a step
         without a draft that wrote the last token alone.
         """
-        if own:
+        if is_own:
             return [self._past(decoding, number) for number in range(step)]
         end = self.trace.tables["steps"]["context"][step]
         ids = self.trace.tables["tokens"]["id"]
@@ -154,11 +154,13 @@ class ReadRun:
         steps, probes = self.trace.tables["steps"], self.trace.tables["probes"]
         tokens, parents, origins, status = self._nodes(step, "token", "parent", "origin", "status")
         draft = Draft(DraftTree(tokens, parents), origins, route=steps["route"][step])
-        path = [node for node, what in enumerate(status) if what in ("root", "accepted")]
+        path = [node for node, node_status in enumerate(status) if node_status in ("root", "accepted")]
         bonus, length = steps["bonus"][step], steps["context"][step]
-        hung = tuple(probes["parent"][row] for row in self.rows("probes", step) if probes["kind"][row] != JOINT)
+        probe_parents = tuple(
+            probes["parent"][row] for row in self.rows("probes", step) if probes["kind"][row] != JOINT
+        )
         verdict = judged(draft, path, None if bonus < 0 else bonus)
-        return Past(length, draft, verdict, self._scoring(decoding, length), hung)
+        return Past(length, draft, verdict, self._scoring(decoding, length), probe_parents)
 
     def _nodes(self, step: int, *names: str) -> list[tuple[Any, ...]]:
         """Columns of a step's tree."""
@@ -170,8 +172,8 @@ class ReadRun:
 
         def score(draft: Draft) -> Scored:
             self._scored_again = True
-            with self.session.at(length, decoding.needs) as before:
-                return before.score(draft)
+            with self.session.at(length, decoding.needs) as session:
+                return session.score(draft)
 
         return score
 
@@ -190,17 +192,17 @@ class ReadRun:
         Raises UserError for a step, method, parameter or candidate that is not there, for a method whose parts are
         missing, and for one that would have changed the prompt.
         """
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         run, tables = self.trace.run, self.trace.tables
         check_step(self.trace, step)
         if candidate is not None:
             method, params = None, None
         entry, values = redraft_method(self.trace, method, params)
-        own, notes = self._is_own(entry, values)
+        is_own, notes = self._is_own(entry, values)
         cold = entry.cold(values)
         if cold != values:
             notes.append("No trace records what earlier runs had left behind: this step is drafted without it.")
-        decoding = self._decoding(step, entry, cold, own, notes)
+        decoding = self._decoding(step, entry, cold, is_own, notes)
         if candidate is not None:
             self._pick(decoding, step, candidate, entry, notes)
         about = describe(entry, cold, decoding)
@@ -214,46 +216,53 @@ class ReadRun:
             drafter.prepare(part.context.cut(part.prompt_length))
             if step:
                 self._scored_again = False
-                drafter.resume(part.context, self.past(decoding, step, own=own))
-                if self._scored_again and not own:
+                drafter.resume(part.context, self.past(decoding, step, is_own=is_own))
+                if self._scored_again and not is_own:
                     notes.append(f"{entry.title} starts as after a step without a draft: the steps were not its own.")
             attempt = decoding.attempt(part)
             draft, scored, verdict = attempt.draft, attempt.scored, attempt.verdict
             with torch.inference_mode():  # keys as a drafter finds them after a step; ``at`` puts the rows back
                 part.cache.commit(verdict.path if verdict.bonus is not None else verdict.path[:-1])
-            learned = drafter.observe(draft, scored, verdict)
+            observation = drafter.observe(draft, scored, verdict)
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
-            taken = Step(
+            new_step = Step(
                 0, length, draft, scored, verdict, emitted, draft_ms=attempt.propose_ms, verify_ms=attempt.verify_ms,
-                commit_ms=Span(), learned=learned,
+                commit_ms=Span(), learned=observation,
             )  # fmt: skip
             recorder = Run.of(decoding, about, f"{run.get('title') or 'Untitled run'}: step {step + 1}, {entry.title}")
-            trace = recorder.one_step(taken, tables["tokens"]["id"][length:])
+            trace = recorder.one_step(new_step, tables["tokens"]["id"][length:])
             if run.get("forced"):
                 trace.run["forced"] = True
         return WhatIf(
             trace=trace,
             step=step,
             recorded=tables["steps"]["accepted"][step],
-            accepted=taken.accepted,
+            accepted=new_step.accepted,
             emitted=emitted,
             same=self._same(step, draft, verdict),
             read_ms=0.0,
-            ms=(time.perf_counter() - started) * 1e3,
+            ms=(time.perf_counter() - start_time) * 1e3,
             notes=tuple(notes),
         )
 
     def _is_own(self, method: Method, values: Any) -> tuple[bool, list[str]]:
         """True if this is the run's method with its parameters, and the message where the record does not say."""
-        recorded = self.trace.run["method"]
-        if method.name != recorded["name"]:
+        recorded_method = self.trace.run["method"]
+        if method.name != recorded_method["name"]:
             return False, []
-        now, then = recorded_params(values), recorded_params(method.params()) | recorded.get("params", {})
-        named = [f"{name} = {then[name]}" for name in now if now[name] is None and isinstance(then.get(name), str)]
-        files = f"This run had {', '.join(named)}, which names files: give it anew to draft with it."
-        return now == then, [files] if named else []
+        current_params, old_params = (
+            recorded_params(values),
+            recorded_params(method.params()) | recorded_method.get("params", {}),
+        )
+        file_params = [
+            f"{name} = {old_params[name]}"
+            for name in current_params
+            if current_params[name] is None and isinstance(old_params.get(name), str)
+        ]
+        files = f"This run had {', '.join(file_params)}, which names files: give it anew to draft with it."
+        return current_params == old_params, [files] if file_params else []
 
-    def _decoding(self, step: int, method: Method, values: Any, own: bool, notes: list[str]) -> Decoding:
+    def _decoding(self, step: int, method: Method, values: Any, is_own: bool, notes: list[str]) -> Decoding:
         """The engine's decoding for this step; what has to be said of it is added to ``notes``."""
         run, prompt = self.trace.run, self.prompt
         if method.prompt is not None and "compression" not in run:
@@ -262,7 +271,7 @@ class ReadRun:
                     f"{method.title} with these parameters would have made another prompt of this one, so all that "
                     "came before would be another text: start a run of its own"
                 )
-        elif method.prompt is not None and not own:
+        elif method.prompt is not None and not is_own:
             notes.append("The prompt stays as this run had it: its context was shortened before the run.")
         if method.needs(self.target, values).pool and pool_is_partial(self.trace):
             raise UserError(
@@ -273,12 +282,12 @@ class ReadRun:
         parts = method.parts(self.target, values, prompt, sampling, stops, keep_prompt=True)
         verifier = parts.verifier
         if run.get("forced"):
-            written = self.trace.tables["steps"]["context"][step] - run["prompt_length"]
-            verifier = ForcedVerifier(self.trace.output_ids[written:])
+            output_length = self.trace.tables["steps"]["context"][step] - run["prompt_length"]
+            verifier = ForcedVerifier(self.trace.output_ids[output_length:])
             notes.append("The answer was given: a drafted token stands while it equals the next token of the answer.")
         elif not sampling.greedy:
             parts.chooser.random.random(drawn_before(self.trace)[step])
-            if not own:
+            if not is_own:
                 ratio = isinstance(verifier, ResidualVerifier)
                 words = "accepts by drawing too" if ratio else "draws with the run's seed, from the same place on"
                 notes.append(f"This run drew its tokens. {method.title} {words}: what differs may be chance.")
@@ -305,8 +314,8 @@ class ReadRun:
 
     def _same(self, step: int, draft: Draft, verdict: Verdict) -> bool:
         bonus = self.trace.tables["steps"]["bonus"][step]
-        now = [draft.tree.tokens, draft.tree.parents, verdict.status]
-        same_tree = self._nodes(step, "token", "parent", "status") == now
+        new_tree = [draft.tree.tokens, draft.tree.parents, verdict.status]
+        same_tree = self._nodes(step, "token", "parent", "status") == new_tree
         return same_tree and bonus == (-1 if verdict.bonus is None else verdict.bonus)
 
     def _check_probabilities(self) -> None:
@@ -314,14 +323,16 @@ class ReadRun:
         tokens, memory, start = self.trace.tables["tokens"], self.session.memory, self.trace.run["prompt_length"]
         assert memory.top_ids is not None and memory.top_logprobs is not None
         ids, probs = memory.top_ids.cpu().numpy(), memory.top_logprobs.float().exp().cpu().numpy()
-        apart: list[float] = []
+        deviations: list[float] = []
         for position in range(max(start, 1), len(tokens["id"])):
-            if (recorded := tokens["prob"][position]) is not None:
+            if (recorded_prob := tokens["prob"][position]) is not None:
                 row = probs[position - 1]
                 place = np.flatnonzero(ids[position - 1] == tokens["id"][position])
-                now = row[place[0]] if len(place) else min(recorded, row[-1])  # at most that of the last one kept
-                apart.append(abs(float(np.log(max(now, 1e-4)) - np.log(max(recorded, 1e-4)))))
-        if apart and float(np.mean(np.asarray(apart) > APART)) > SHARE:
+                new_prob = (
+                    row[place[0]] if len(place) else min(recorded_prob, row[-1])
+                )  # at most that of the last one kept
+                deviations.append(abs(float(np.log(max(new_prob, 1e-4)) - np.log(max(recorded_prob, 1e-4)))))
+        if deviations and float(np.mean(np.asarray(deviations) > APART)) > SHARE:
             raise UserError(another(self.target, self.trace.run))
 
 
@@ -345,17 +356,17 @@ def go_on(
     stops = trace.run.get("stop_ids")
     prompt = of_trace(trace)
     ids = (*trace.tables["tokens"]["id"][: trace.tables["steps"]["context"][step]], *emitted)
-    written = len(ids) - len(prompt.tokens)
-    if emitted and (emitted[-1] in (stops or ()) or written >= trace.run["max_new_tokens"]):
+    output_length = len(ids) - len(prompt.tokens)
+    if emitted and (emitted[-1] in (stops or ()) or output_length >= trace.run["max_new_tokens"]):
         raise UserError("nothing is left to write: this place ends the run")
-    segments = (*prompt.segments, *([Segment("output", len(prompt.tokens), len(ids))] if written else []))
+    segments = (*prompt.segments, *([Segment("output", len(prompt.tokens), len(ids))] if output_length else []))
     return {
         "prompt": replace(prompt, tokens=ids, segments=segments),
         "method": entry,
         "params": values,
         "keep_prompt": True,
         "sampling": sampling_of(trace.run),
-        "max_new_tokens": max(1, trace.run["max_new_tokens"] - written),
+        "max_new_tokens": max(1, trace.run["max_new_tokens"] - output_length),
         "stop_ids": stops,
         "compare": not entry.lossless,
     }
@@ -374,7 +385,7 @@ def bounded_needs(needs: Needs) -> Needs:
 def everything(target: Target, tokens: int) -> Needs | None:
     """All that any method may read of a run of so many tokens; None where that is more than ``MOST_KEPT`` bytes."""
     shape, pairs = target.shape, () if target.no_attention else target.shape.attention_heads
-    each = (shape.layers + 1) * shape.hidden + len(shape.attention_heads) * shape.head_dim
-    if tokens * each * target.dtype.itemsize > MOST_KEPT:
+    per_token = (shape.layers + 1) * shape.hidden + len(shape.attention_heads) * shape.head_dim
+    if tokens * per_token * target.dtype.itemsize > MOST_KEPT:
         return None
     return Needs(heads=pairs, top_tokens=TOP_TOKENS, layers=tuple(range(shape.layers + 1)))

@@ -41,30 +41,30 @@ def calibrate(
     length = int(find_method(USUAL).params().k)
     depth, heads = target.shape.layers, target.shape.heads
     every_head = target.shape.attention_heads
-    everything = Needs(heads=every_head, layers=tuple(range(depth + 1)))
+    needs = Needs(heads=every_head, layers=tuple(range(depth + 1)))
     counts = np.zeros((depth, heads), dtype=np.int64)
-    steps, accepted, counted = np.zeros(depth + 1, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), 0
-    for done, prompt in enumerate(prompts):
+    steps, accepted, copy_count = np.zeros(depth + 1, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), 0
+    for index, prompt in enumerate(prompts):
         output = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
         tokens, start = [*prompt.tokens, *output], len(prompt.tokens)
-        session = target.session(everything, len(tokens))
+        session = target.session(needs, len(tokens))
         session.prefill(tokens, start)
         sources = copy_sources(tokens, start)
         strongest = strongest_positions(session.context, range(start - 1, len(tokens) - 1))
         counts[tuple(np.transpose(every_head))] += count_copies(strongest, sources)
-        counted += int((sources >= 0).sum())
+        copy_count += int((sources >= 0).sum())
         for layer, hidden in session.memory.hidden.items():
-            taken = simulate_hidden(tokens, start, hidden[: len(tokens) - 1], length, max_new_tokens)
-            steps[layer] += len(taken)
-            accepted[layer] += sum(taken)
+            lengths = simulate_hidden(tokens, start, hidden[: len(tokens) - 1], length, max_new_tokens)
+            steps[layer] += len(lengths)
+            accepted[layer] += sum(lengths)
         if progress:
-            progress(done + 1, len(prompts))
-    if not counted:
+            progress(index + 1, len(prompts))
+    if not copy_count:
         raise UserError("no output token occurs in its prompt: calibrate on prompts whose answers are copied from them")
     per_step = accepted / steps + 1
     return Calibration(
         target.key, target.name, tuple(round(float(x), 4) for x in per_step), int(per_step.argmax()),
-        tuple(tuple(row) for row in counts.tolist()), counted, len(prompts), length,
+        tuple(tuple(row) for row in counts.tolist()), copy_count, len(prompts), length,
     )  # fmt: skip
 
 
@@ -89,13 +89,13 @@ def simulate_hidden(
         positions = np.flatnonzero(array[:root] == array[root])
         accepted = 0
         if len(positions):
-            before = torch.as_tensor(np.maximum(positions - 1, 0), device=states.device)
-            scores = (states[before] @ states[root - 1]).cpu().numpy()
+            predecessors = torch.as_tensor(np.maximum(positions - 1, 0), device=states.device)
+            scores = (states[predecessors] @ states[root - 1]).cpu().numpy()
             start = int(positions[int(np.argmax(np.where(positions > 0, scores, -1.0)))]) + 1
             room = max_new_tokens - (root + 1 - prompt_length) - 1
-            offered = min(draft_length, root + 1 - start, last - root, room)
-            equal = array[start : start + offered] == array[root + 1 : root + 1 + offered]
-            accepted = offered if equal.all() else int(np.argmin(equal))
+            offer_length = min(draft_length, root + 1 - start, last - root, room)
+            equal = array[start : start + offer_length] == array[root + 1 : root + 1 + offer_length]
+            accepted = offer_length if equal.all() else int(np.argmin(equal))
         root += accepted + 1  # the bonus; a run that ends inside the draft has none, and is over all the same
         steps.append(accepted)
     return steps

@@ -39,20 +39,20 @@ def measure_acceptance(
     ``progress(done, total)`` counts prompts. Raises UserError where the answers are too short to count anything.
     """
     m = prompt_tokens.config.tokens
-    hits, seen = torch.zeros(m, ranks, dtype=torch.long), torch.zeros(m, dtype=torch.long)
-    for done, prompt in enumerate(prompts):
+    hits, totals = torch.zeros(m, ranks, dtype=torch.long), torch.zeros(m, dtype=torch.long)
+    for index, prompt in enumerate(prompts):
         output = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
         tokens = [*prompt.tokens, *output]
-        for distance, came in enumerate(guess_ranks(target, prompt_tokens, tokens, len(prompt.tokens))):
-            hits[distance] += torch.bincount(came[came < ranks], minlength=ranks)
-            seen[distance] += len(came)
+        for distance, token_ranks in enumerate(guess_ranks(target, prompt_tokens, tokens, len(prompt.tokens))):
+            hits[distance] += torch.bincount(token_ranks[token_ranks < ranks], minlength=ranks)
+            totals[distance] += len(token_ranks)
         if progress:
-            progress(done + 1, len(prompts))
-    if not bool(seen.all()):
+            progress(index + 1, len(prompts))
+    if not bool(totals.all()):
         raise UserError(
             f"the answers are too short to measure {m} distances: give prompts with answers of at least {m + 1} tokens"
         )
-    return (hits / seen[:, None]).tolist()
+    return (hits / totals[:, None]).tolist()
 
 
 @torch.inference_mode()
@@ -78,11 +78,11 @@ def guess_ranks(target: Target, prompt_tokens: PromptTokens, tokens: Sequence[in
         count = min(block, end - root)
         guesses = _guesses(session, prompt_tokens, tokens[root : root + count])
         for d in range(m):
-            inside = min(count, last - root - 1 - d)  # positions whose token at this distance is in the text
-            if inside > 0:
-                after = root + 2 + d
-                right = torch.as_tensor(tokens[after : after + inside], device=guesses.device)[:, None]
-                logits = guesses[:inside, d]
+            position_count = min(count, last - root - 1 - d)  # positions whose token at this distance is in the text
+            if position_count > 0:
+                offset = root + 2 + d
+                right = torch.as_tensor(tokens[offset : offset + position_count], device=guesses.device)[:, None]
+                logits = guesses[:position_count, d]
                 ranks[d].append((logits > logits.gather(1, right)).sum(-1).cpu())
         root += count
         if root < end:
@@ -114,19 +114,19 @@ def head_ranks(target: Target, heads: ParallelHeads, tokens: Sequence[int], star
     layer = heads.config.layer(target.shape)
     session = target.session(Needs(layers=(layer,)), len(tokens))
     session.prefill(tokens)
-    states, came = session.context.hidden_at(layer), np.asarray(tokens)
+    states, target_ids = session.context.hidden_at(layer), np.asarray(tokens)
     if (vocab := DraftVocab.of(heads.drafted, heads.config.vocab)) is not None:
-        came = vocab.places[came]
-    ids = torch.as_tensor(came, device=states.device)
+        target_ids = vocab.places[target_ids]
+    ids = torch.as_tensor(target_ids, device=states.device)
     ranks: list[Tensor] = []
     for number in range(heads.config.heads):
         right = ids[start + 1 + number :]
         parts = [torch.zeros(0, dtype=torch.long)]
         for at in range(0, len(right), BLOCK):
-            wanted = right[at : at + BLOCK, None]
-            read = states[start - 1 + at :][: len(wanted)]
+            block_places = right[at : at + BLOCK, None]
+            read = states[start - 1 + at :][: len(block_places)]
             logits = heads.say(number, heads.state(number, read, None))
-            better = (logits > logits.gather(1, wanted.clamp(min=0))).sum(-1)
-            parts.append(torch.where(wanted[:, 0] < 0, logits.shape[-1], better).cpu())
+            better = (logits > logits.gather(1, block_places.clamp(min=0))).sum(-1)
+            parts.append(torch.where(block_places[:, 0] < 0, logits.shape[-1], better).cpu())
         ranks.append(torch.cat(parts))
     return ranks

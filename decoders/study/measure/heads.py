@@ -32,10 +32,10 @@ def copy_sources(tokens: Sequence[int], prompt_length: int) -> np.ndarray:
     sources = np.full(len(output), -1, dtype=np.int64)
     shared = np.zeros(prompt_length + 1, dtype=np.int64)  # of the output so far and the prompt before each position
     for i, token in enumerate(output):
-        here = prompt == token
-        if here.any():
-            sources[i] = int(np.argmax(np.where(here, shared[:-1], -1)))
-        shared = np.concatenate([[0], np.where(here, shared[:-1] + 1, 0)])
+        matches = prompt == token
+        if matches.any():
+            sources[i] = int(np.argmax(np.where(matches, shared[:-1], -1)))
+        shared = np.concatenate([[0], np.where(matches, shared[:-1] + 1, 0)])
     return sources
 
 
@@ -46,9 +46,11 @@ def strongest_positions(context: Context, rows: Sequence[int]) -> Int[np.ndarray
     """
     if not len(rows):
         return np.zeros((0, len(context.needs.heads)), dtype=np.int64)
-    chosen = torch.as_tensor(np.asarray(rows))
+    row_indices = torch.as_tensor(np.asarray(rows))
     queries = sorted(context.memory.queries.items())
-    blocks = (torch.cat([_strongest(context, *each, block) for each in queries]) for block in chosen.split(BLOCK))
+    blocks = (
+        torch.cat([_strongest(context, *query, block) for query in queries]) for block in row_indices.split(BLOCK)
+    )
     return np.concatenate([block.T.cpu().numpy() for block in blocks])
 
 
@@ -65,7 +67,7 @@ def _strongest(
     if (window := context.shape.layer_windows[layer]) is not None:
         hidden |= positions[None] <= rows[:, None] - window
     scores = (query @ keys[head // group].T for head, query in zip(heads, queries[:, rows].float(), strict=True))
-    return torch.stack([each.masked_fill(hidden, float("-inf")).argmax(-1) for each in scores])
+    return torch.stack([head_scores.masked_fill(hidden, float("-inf")).argmax(-1) for head_scores in scores])
 
 
 def count_copies(
@@ -76,5 +78,5 @@ def count_copies(
     >>> count_copies(np.array([[2, 0], [1, 1], [4, 4]]), np.array([2, 1, -1])).tolist()
     [2, 1]
     """
-    copied = sources >= 0
-    return (strongest[copied] == sources[copied, None]).sum(0)
+    copy_mask = sources >= 0
+    return (strongest[copy_mask] == sources[copy_mask, None]).sum(0)

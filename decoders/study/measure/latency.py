@@ -35,30 +35,30 @@ ROOM = 12  # positions that a step may take behind the context
 
 def measure_latency(
     target: Target,
-    most: int = 64,
+    max_rows: int = 64,
     *,
     context: int = CONTEXT,
     rounds: int = ROUNDS,
     clock: Callable[[], float] = time.perf_counter,
     progress: Callable[[int, int], None] | None = None,
 ) -> Latency:
-    """L(n) for 1 to at least ``most`` rows: steps of all sizes in turn, ``rounds`` times after a warm-up, each behind
-    ``BEFORE`` of its own size that are not timed, as in a run.
+    """L(n) for 1 to at least ``max_rows`` rows: steps of all sizes in turn, ``rounds`` times after a warm-up, each
+    behind ``BEFORE`` of its own size that are not timed, as in a run.
 
     While a size varies too much (IQR ÷ median above ``WIDEST``), all is measured again, up to three times; the
     quietest measurement is given, and its ``note`` says what remained. ``progress(done, total)`` is called after every
     size, timed or not, and may raise to break off: a round of all sizes takes seconds on a real model.
     Raises UserError for a number of rows that no forward has, and for a context the model cannot read.
     """
-    if not 1 <= most <= MOST_ROWS:
-        raise UserError(f"the latency of {most} rows cannot be measured: a verify forward has 1 to {MOST_ROWS}")
+    if not 1 <= max_rows <= MOST_ROWS:
+        raise UserError(f"the latency of {max_rows} rows cannot be measured: a verify forward has 1 to {MOST_ROWS}")
     longest = target.context_length - ROOM
     if not 1 <= context <= longest:
         raise UserError(f"a context of {context} tokens is not allowed: 1 to {longest} for {target.name}")
-    sizes = [n for n in POINTS if n < most] + [min(n for n in POINTS if n >= most)]
+    sizes = [n for n in POINTS if n < max_rows] + [min(n for n in POINTS if n >= max_rows)]
     step_of = _steps(target, context)
     steps = {n: step_of(n) for n in sizes}
-    total, done = ATTEMPTS * (WARM_UP + rounds) * len(sizes), 0
+    total, count = ATTEMPTS * (WARM_UP + rounds) * len(sizes), 0
     quietest: Latency | None = None
     for attempt in range(1, ATTEMPTS + 1):
         gc.collect()
@@ -72,21 +72,21 @@ def measure_latency(
                     step()
                 prepare()
                 wait(target.device)
-                started = clock()
+                start_time = clock()
                 step()
                 wait(target.device)
                 if number >= 0:
-                    times[n].append((clock() - started) * 1e3)
-                done += 1
+                    times[n].append((clock() - start_time) * 1e3)
+                count += 1
                 if progress:
-                    progress(done, total)
+                    progress(count, total)
         low, median, high = (
             tuple(float(x) for x in column) for column in np.percentile([times[n] for n in sizes], [25, 50, 75], axis=1)
         )
-        measured = Latency(Setup.of(target), target.name, context, tuple(sizes), median, low, high, rounds, attempt)
-        if quietest is None or max(measured.spreads) < max(quietest.spreads):
-            quietest = measured
-        if max(measured.spreads) <= WIDEST:
+        latency = Latency(Setup.of(target), target.name, context, tuple(sizes), median, low, high, rounds, attempt)
+        if quietest is None or max(latency.spreads) < max(quietest.spreads):
+            quietest = latency
+        if max(latency.spreads) <= WIDEST:
             break
     assert quietest is not None
     if progress:
@@ -95,15 +95,15 @@ def measure_latency(
 
 
 def latency_for(
-    target: Target, most: int = 64, *, again: bool = False, progress: Callable[[int, int], None] | None = None
+    target: Target, max_rows: int = 64, *, again: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> Latency:
-    """The latency kept for this machine and model, or (``again``, or where there is none up to ``most`` rows) measured
-    now and kept; a model with a short context is measured at half of it."""
-    if not again and (kept := load_latency(target)) is not None and kept.largest >= most:
-        return kept
-    measured = measure_latency(target, most, context=min(CONTEXT, target.context_length // 2), progress=progress)
-    save_latency(measured)
-    return measured
+    """The latency kept for this machine and model, or (``again``, or where there is none up to ``max_rows`` rows)
+    measured now and kept; a model with a short context is measured at half of it."""
+    if not again and (latency := load_latency(target)) is not None and latency.largest >= max_rows:
+        return latency
+    measurement = measure_latency(target, max_rows, context=min(CONTEXT, target.context_length // 2), progress=progress)
+    save_latency(measurement)
+    return measurement
 
 
 def _steps(target: Target, context: int) -> Callable[[int], tuple[Callable[[], None], Callable[[], None]]]:
@@ -121,8 +121,8 @@ def _steps(target: Target, context: int) -> Callable[[int], tuple[Callable[[], N
     def run_of(drafter: Drafter) -> Decoding:
         return Decoding(target, prompt, drafter, max_new_tokens=ROOM, stop_ids=())
 
-    refused = run_of(EmptyDrafter()).attempt(session).verdict.bonus
-    guess = [token for token in range(RANKS + 1) if token != refused][:RANKS]
+    bonus_token = run_of(EmptyDrafter()).attempt(session).verdict.bonus
+    guess = [token for token in range(RANKS + 1) if token != bonus_token][:RANKS]
 
     def step_of(rows: int) -> tuple[Callable[[], None], Callable[[], None]]:
         drafter: Any = EmptyDrafter()
@@ -160,6 +160,6 @@ def trees_of_rows(rows: int) -> PromptTrees:
 def _some_prompt_tokens(target: Target, m: int) -> PromptTokens:
     ids = torch.arange(m, device=target.device)
     embeddings = target.embeddings(ids)
-    made = PromptTokens(PromptConfig(m, 1, embeddings.shape[-1])).requires_grad_(False)
-    made.embeddings.data = embeddings[:, None].detach().clone()
-    return made
+    prompt_tokens = PromptTokens(PromptConfig(m, 1, embeddings.shape[-1])).requires_grad_(False)
+    prompt_tokens.embeddings.data = embeddings[:, None].detach().clone()
+    return prompt_tokens

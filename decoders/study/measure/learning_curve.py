@@ -51,9 +51,13 @@ def learning_curve(log: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
     places, shares = [log2(tokens) for tokens, _ in points], [share for _, share in points]
     slope = linear_regression(places, shares).slope
     lows, highs = [], []
-    both = list(zip(places, shares, strict=True))
-    neighbours = [(one, far[0]) for one in both if (far := [other for other in both if other[0] - one[0] >= APART])]
-    for (x, a), (y, b) in neighbours or [(both[0], both[-1])]:
+    log_points = list(zip(places, shares, strict=True))
+    neighbours = [
+        (point, far[0])
+        for point in log_points
+        if (far := [later_point for later_point in log_points if later_point[0] - point[0] >= APART])
+    ]
+    for (x, a), (y, b) in neighbours or [(log_points[0], log_points[-1])]:
         error = 2 * sqrt((a * (1 - a) + b * (1 - b)) / POSITIONS) / (y - x)
         lows.append((b - a) / (y - x) - error)
         highs.append((b - a) / (y - x) + error)

@@ -95,17 +95,17 @@ class LlamaServer:
         """End the process."""
         self._finish()
 
-    def _peer_lost(self, why: str) -> PeerLost:
+    def _peer_lost(self, reason: str) -> PeerLost:
         try:
             status: int | None = self.process.wait(1)  # a crash is noticed by its socket first
         except subprocess.TimeoutExpired:
             status = None
             self.process.kill()
         self.close()
-        how = "" if status is None else f": its process ended with signal {-status}" if status < 0 else (
+        ending = "" if status is None else f": its process ended with signal {-status}" if status < 0 else (
             f": its process ended with status {status}"
         )  # fmt: skip
-        return PeerLost(f"llama.cpp takes no part: it {why}{how}")
+        return PeerLost(f"llama.cpp takes no part: it {reason}{ending}")
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -150,7 +150,7 @@ class LlamaCpp:
         first_s = times["prompt_ms"] / 1e3
         return Generation(output[: ends[0] + 1] if ends else output, first_s + times["predicted_ms"] / 1e3, first_s, 1)
 
-    def _answer(self, tokens: Sequence[int], most: int, stop_ids: Sequence[int]) -> dict[str, Any]:
+    def _answer(self, tokens: Sequence[int], limit: int, stop_ids: Sequence[int]) -> dict[str, Any]:
         if self.server is None:
             drafter, options = NGRAM if self.drafts else ("", {})
             threads = torch.get_num_threads()
@@ -158,7 +158,7 @@ class LlamaCpp:
                 self.file, threads=threads, context=self.context, drafter=drafter, options=options
             )
         body = {
-            "prompt": list(tokens), "n_predict": most, "temperature": 0, "top_k": 1, "samplers": ["top_k"],
+            "prompt": list(tokens), "n_predict": limit, "temperature": 0, "top_k": 1, "samplers": ["top_k"],
             "cache_prompt": False, "return_tokens": True, "ignore_eos": not stop_ids,
         }  # fmt: skip
-        return json.loads(self.server.post("/completion", body, ANSWER_S + TOKEN_S * (most + len(tokens) / 50)))
+        return json.loads(self.server.post("/completion", body, ANSWER_S + TOKEN_S * (limit + len(tokens) / 50)))

@@ -53,11 +53,11 @@ def measure_load(
     cells, total = list[Cell](), (rounds + 1) * len(batches) * len(rows) * len(contexts)
     for place, context in enumerate(contexts):
         sizes = StepTimes(target, batches, rows, context, clock)
-        before = place * total // len(contexts)
+        offset = place * total // len(contexts)
         for number in range(rounds + 1):
-            for done in sizes.measured_round():
+            for count in sizes.measured_round():
                 if progress:
-                    progress(before + number * len(sizes.every) + done, total)
+                    progress(offset + number * len(sizes.every) + count, total)
         cells += sizes.cells()
     return Load(target.name, asdict(Setup.of(target)), tuple(cells), rounds)
 
@@ -88,7 +88,7 @@ class StepTimes:
     def measured_round(self) -> Iterator[int]:
         """Take every size once; how many are done."""
         shift = max(0, self.rounds) % len(self.every)
-        for done, size in enumerate(self.every[shift:] + self.every[:shift], 1):
+        for position, size in enumerate(self.every[shift:] + self.every[:shift], 1):
             batch, count = size
             taking = self.sessions[:batch]
             drafts = [
@@ -96,27 +96,27 @@ class StepTimes:
                 for session, bad in zip(taking, self.wrong, strict=False)
             ]
             if self.rounds < 0:
-                with unique_experts(self.target) as counted:
+                with unique_experts(self.target) as expert_counts:
                     _step(self.target, taking, drafts, self.verifier)
-                self.experts[size] = float(np.mean(counted)) if counted else None
+                self.experts[size] = float(np.mean(expert_counts)) if expert_counts else None
             else:
                 wait(self.target.device)
-                started = self.clock()
+                start_time = self.clock()
                 _step(self.target, taking, drafts, self.verifier)
                 wait(self.target.device)
-                self.times[size].append((self.clock() - started) * 1e3)
+                self.times[size].append((self.clock() - start_time) * 1e3)
             for session in taking:
                 session.cut(self.context + 1)
-            yield done
+            yield position
         self.rounds += 1
 
     def cells(self) -> list[Cell]:
         """Medians and quartiles."""
-        made = []
-        for (batch, count), taken in self.times.items():
-            low, median, high = (float(ms) for ms in np.percentile(taken, [25, 50, 75]))
-            made.append(Cell(batch, count, self.context, median, low, high, self.experts[batch, count]))
-        return made
+        cells = []
+        for (batch, count), samples in self.times.items():
+            low, median, high = (float(ms) for ms in np.percentile(samples, [25, 50, 75]))
+            cells.append(Cell(batch, count, self.context, median, low, high, self.experts[batch, count]))
+        return cells
 
 
 def check_sizes(target: Target, batches: Sequence[int], rows: Sequence[int], contexts: Sequence[int]) -> None:
@@ -140,8 +140,8 @@ def check_sizes(target: Target, batches: Sequence[int], rows: Sequence[int], con
 
 def _refusals(sessions: Sequence[Session]) -> list[int]:
     """Per session a token that the target does not write next."""
-    written = [int(s.score(Draft.empty(s.context.root, "one row")).logits[0].argmax()) for s in sessions]
-    return [1 if token == 0 else 0 for token in written]
+    tokens = [int(s.score(Draft.empty(s.context.root, "one row")).logits[0].argmax()) for s in sessions]
+    return [1 if token == 0 else 0 for token in tokens]
 
 
 def _step(target: Target, sessions: Sequence[Session], drafts: Sequence[Draft], verifier: MatchVerifier) -> None:
@@ -154,17 +154,17 @@ def unique_experts(target: Target) -> Iterator[list[int]]:
     """Count the different experts that each router of a mixture of experts chose, forward by forward and layer by
     layer; the list stays empty where the model has none.
     """
-    counted: list[int] = []
+    expert_counts: list[int] = []
 
-    def count(module: Any, given: Any, output: Any) -> None:
-        chosen = [t for t in output if isinstance(t, torch.Tensor) and not t.is_floating_point()]
-        if chosen:
-            counted.append(int(chosen[-1].unique().numel()))
+    def count(module: Any, inputs: Any, output: Any) -> None:
+        expert_ids = [t for t in output if isinstance(t, torch.Tensor) and not t.is_floating_point()]
+        if expert_ids:
+            expert_counts.append(int(expert_ids[-1].unique().numel()))
 
     routers = [module for module in target.model.modules() if "router" in type(module).__name__.lower()]
     hooks = [module.register_forward_hook(count) for module in routers]
     try:
-        yield counted
+        yield expert_counts
     finally:
         for hook in hooks:
             hook.remove()

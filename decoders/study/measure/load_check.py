@@ -52,20 +52,22 @@ def check_load(
     """
     jobs = [(name, batch) for batch in batches for name in runs]
     speeds: dict[tuple[str, int], list[float]] = {job: [] for job in jobs}
-    most = max(run.run["max_new_tokens"] for run in runs.values())
+    longest = max(run.run["max_new_tokens"] for run in runs.values())
     rows = sorted({1, *rows})
     room = target.context_length - rows[-1] - 2
-    sizes = sorted({1, *batches}), rows, [min(room, max(1, len(prompt.tokens) + most // 2))]
+    sizes = sorted({1, *batches}), rows, [min(room, max(1, len(prompt.tokens) + longest // 2))]
     check_sizes(target, *sizes)
-    timed = StepTimes(target, sizes[0], rows, sizes[2][0], time.perf_counter)
+    step_times = StepTimes(target, sizes[0], rows, sizes[2][0], time.perf_counter)
     for number in range(-1, repeats):
-        for _ in timed.measured_round():
+        for _ in step_times.measured_round():
             pass
         for name, batch in jobs if number >= 0 else ():
-            own = None if name == BASELINE else params
-            made = decode_together(target, [prompt] * batch, name, own, max_new_tokens=runs[name].run["max_new_tokens"])
-            speeds[name, batch].append(made.tokens / made.seconds)
-    load = Load(target.name, {}, tuple(timed.cells()), repeats)
+            run_params = None if name == BASELINE else params
+            batch_run = decode_together(
+                target, [prompt] * batch, name, run_params, max_new_tokens=runs[name].run["max_new_tokens"]
+            )
+            speeds[name, batch].append(batch_run.tokens / batch_run.seconds)
+    load = Load(target.name, {}, tuple(step_times.cells()), repeats)
     predicted = {job: at_batches(runs[job[0]], load, [job[1]], in_step=True)[0].tokens_per_s for job in jobs}
     return [
         Prediction(batch, name, predicted[name, batch], float(np.median(speeds[name, batch]))) for name, batch in jobs

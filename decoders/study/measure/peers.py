@@ -60,20 +60,20 @@ def peers_of(
     with the same draft model beside ``sps``; with ``compiled_length``, generate() compiled over a static cache of so
     many tokens; with ``gguf``, llama.cpp on that file, plain and with its n-gram drafting.
     """
-    found = [Peer(GENERATE, stock.time_run)]
+    peers = [Peer(GENERATE, stock.time_run)]
     if "pld" in methods:
         _, params = select_method("pld", methods["pld"])
-        same = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
-        found.append(Peer(LOOKUP, partial(stock.time_run, **same)))
+        lookup_options = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
+        peers.append(Peer(LOOKUP, partial(stock.time_run, **lookup_options)))
     if "sps" in methods:
-        found.append(Peer(ASSISTED, partial(stock.time_run, assistant=assistant_of(target, methods["sps"]))))
+        peers.append(Peer(ASSISTED, partial(stock.time_run, assistant=assistant_of(target, methods["sps"]))))
     if compiled_length:
         static = {"cache_implementation": "static", "max_cache_len": compiled_length, "compile_config": _compiling()}
-        found.append(Peer(STATIC, partial(stock.time_run, **static)))
+        peers.append(Peer(STATIC, partial(stock.time_run, **static)))
     if gguf is not None:
         for name, drafts in ((LLAMA_CPP, False), (LLAMA_NGRAM, True)):
-            found.append(Peer(name, LlamaCpp(gguf, target.context_length, drafts).time_run, lossless=False))
-    return found
+            peers.append(Peer(name, LlamaCpp(gguf, target.context_length, drafts).time_run, lossless=False))
+    return peers
 
 
 def _compiling() -> Any:
@@ -132,14 +132,14 @@ def as_llama(draft: DraftModel, target: Target) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     assert not draft.config.kv_layers, "a draft model that looks into the target's cache is no Llama"
-    made = causal_lm(Source("", draft.config, draft.state_dict(), target, ""))
+    checkpoint = causal_lm(Source("", draft.config, draft.state_dict(), target, ""))
     ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
-    config = LlamaConfig.from_dict({**made.config, "tie_word_embeddings": False, **ends})
+    config = LlamaConfig.from_dict({**checkpoint.config, "tie_word_embeddings": False, **ends})
     config._attn_implementation = "sdpa"
     with torch.device("meta"):
         model: Any = LlamaForCausalLM(config)
     model.lm_head = SpreadHead(draft)
-    model.load_state_dict({**made.weights, "lm_head.weight": draft.head.weight}, assign=True)
+    model.load_state_dict({**checkpoint.weights, "lm_head.weight": draft.head.weight}, assign=True)
     rotary = type(model.model.rotary_emb)(config=config)
     model.model.rotary_emb = rotary.to(draft.norm.weight.device)
     return model

@@ -39,8 +39,8 @@ def eager_in_double(
 ) -> tuple[torch.Tensor, Any]:  # fmt: skip
     """The attention of a model's own code, its sums formed in double, where torch's kernels lack what it needs."""
     mask = None if attention_mask is None else attention_mask.double()
-    own = sys.modules[type(module).__module__].eager_attention_forward
-    out, weights = own(module, query.double(), key.double(), value.double(), mask, **options)
+    eager_forward = sys.modules[type(module).__module__].eager_attention_forward
+    out, weights = eager_forward(module, query.double(), key.double(), value.double(), mask, **options)
     return out.to(query.dtype), weights
 
 
@@ -74,8 +74,8 @@ class Generation:
     @property
     def tokens_per_s(self) -> float | None:
         """Of decoding: the first forward and its tokens are not part of it."""
-        rest = len(self.tokens) - self.first_tokens
-        return rest / (self.seconds - self.first_s) if rest > 0 else None
+        tail_length = len(self.tokens) - self.first_tokens
+        return tail_length / (self.seconds - self.first_s) if tail_length > 0 else None
 
 
 class StockModel:
@@ -88,8 +88,8 @@ class StockModel:
     ) -> None:
         self.model: Any = model.eval()
         engine = "compiled" if activations == "int8" else "eager"
-        rounded, able = round_target(model, ModelShape.of(model.config), weights, name, engine)
-        if rounded:
+        rounding_info, able = round_target(model, ModelShape.of(model.config), weights, name, engine)
+        if rounding_info:
             self.model.set_attn_implementation(BY_KERNELS if able else IN_DOUBLE[own_attention(model)])
         self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
 
@@ -128,31 +128,31 @@ class StockModel:
         """``generate``, with the first forward timed apart by hooks on the model. One that is compiled has none of
         them: they go when the first forward, which reads the prompt, is over.
         """
-        seen: list[tuple[float, int]] = []  # when each of the first two forwards began, and how long the cache was
-        ended: list[float] = []
+        forwards: list[tuple[float, int]] = []  # when each of the first two forwards began, and how long the cache was
+        end_times: list[float] = []
 
         def begins(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
-            if len(seen) < 2:
+            if len(forwards) < 2:
                 cache = kwargs.get("past_key_values")
-                seen.append((time.perf_counter(), int(cache.get_seq_length()) if cache is not None else 0))
+                forwards.append((time.perf_counter(), int(cache.get_seq_length()) if cache is not None else 0))
 
         def ends(module: Any, args: Any, output: Any) -> None:
-            if not ended:
+            if not end_times:
                 wait(self.model.device)
-                ended.append(time.perf_counter())
+                end_times.append(time.perf_counter())
                 if "compile_config" in options:
                     for hook in hooks:
                         hook.remove()
 
         hooks = [self.model.register_forward_pre_hook(begins, with_kwargs=True), self.model.register_forward_hook(ends)]
         try:
-            started = time.perf_counter()
+            start_time = time.perf_counter()
             output = self.generate(tokens, max_new_tokens, stop_ids, **options)  # a list: nothing is left to wait for
-            seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - start_time
         finally:
             for hook in hooks:
                 hook.remove()
         first_tokens = 1 if "compile_config" in options else len(output)
-        if len(seen) > 1:
-            first_tokens = seen[1][1] + 1 - len(tokens)
-        return Generation(output, seconds, ended[0] - started, first_tokens)
+        if len(forwards) > 1:
+            first_tokens = forwards[1][1] + 1 - len(tokens)
+        return Generation(output, seconds, end_times[0] - start_time, first_tokens)

@@ -54,7 +54,7 @@ def decode_together(
     auto = [run.length for run in runs if run.length is not None]
     lengths = BatchLength(auto, partial(batch_costs, target)) if auto else None
     active, forwards = list(range(len(runs))), 0
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     while active:
         if lengths is not None:
             lengths.begin(active)
@@ -68,27 +68,27 @@ def decode_together(
         begun, observing = time.perf_counter(), 0.0
         scored = score_together(target, [sessions[n] for n in active], drafts)
         forwards += 1
-        for place, (n, draft, said) in enumerate(zip(active, drafts, scored, strict=True)):
+        for place, (n, draft, scores) in enumerate(zip(active, drafts, scored, strict=True)):
             run, session = runs[n], sessions[n]
-            verdict = run.judge(session, draft, said)
+            verdict = run.judge(session, draft, scores)
             run.index += 1
             session.commit(verdict)
-            committed = time.perf_counter()
-            run.drafter.observe(draft, said, verdict)
-            took = (time.perf_counter() - committed) * 1e3
+            commit_start = time.perf_counter()
+            run.drafter.observe(draft, scores, verdict)
+            took = (time.perf_counter() - commit_start) * 1e3
             drafting[place] += took
             observing += took
-            written = emitted_tokens(draft.tree.tokens, verdict)
+            new_tokens = emitted_tokens(draft.tree.tokens, verdict)
             verdicts.append(verdict)
-            emitted.append(len(written))
-            if written[-1] not in run.stop_ids and session.length - session.prompt_length < run.room(session):
+            emitted.append(len(new_tokens))
+            if new_tokens[-1] not in run.stop_ids and session.length - session.prompt_length < run.room(session):
                 going.append(n)
         if lengths is not None:
             target_ms = (time.perf_counter() - begun) * 1e3 - observing
             lengths.learn(active, drafts, verdicts, emitted, drafting, target_ms)
         active = going
     wait(target.device)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start_time
     outputs = tuple(tuple(s.buffer[s.prompt_length : s.length].tolist()) for s in sessions)
     return Together(outputs, seconds, forwards)
 

@@ -43,7 +43,7 @@ def training_batches(
     chunk: int,
     examples: int,
     budget: int,
-    repeated: float,
+    repeat_share: float,
     looked_up: float = 0.0,
     mixture: dict[Family, float] | None = None,
 ) -> Iterator[Batch]:
@@ -54,9 +54,9 @@ def training_batches(
     seen.
     """
     rng = random.Random(f"specviz batches {seed} {chunk}")
-    drawn = islice(stream("train", seed, chunk, mixture), examples)
-    documents = [encode(tokenizer, example.messages) for example in drawn]
-    for _ in range(round(repeated * examples)):
+    training_examples = islice(stream("train", seed, chunk, mixture), examples)
+    documents = [encode(tokenizer, example.messages) for example in training_examples]
+    for _ in range(round(repeat_share * examples)):
         real = rng.choice(documents[:examples]).ids
         documents.append(repetition(rng, len(tokenizer), real, tokenizer))
     documents += [encode(tokenizer, lookup(rng)) for _ in range(round(looked_up * examples))]

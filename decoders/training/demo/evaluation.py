@@ -87,8 +87,8 @@ def held_out_examples(n: int, seed: int = HELD_OUT_SEED) -> list[Example]:
     >>> [e.family for e in held_out_examples(3, 1)]
     ['summary', 'quote', 'text_edit']
     """
-    each = {family: stream("held_out", seed, 0, {family: 1.0}) for family in FAMILIES}
-    return [next(each[FAMILIES[i % len(FAMILIES)]]) for i in range(n)]
+    streams = {family: stream("held_out", seed, 0, {family: 1.0}) for family in FAMILIES}
+    return [next(streams[FAMILIES[i % len(FAMILIES)]]) for i in range(n)]
 
 
 def evaluate_demo(
@@ -151,5 +151,5 @@ def score(examples: list[Example], prompts: list[str], answers: list[str], seed:
 
 def probe_examples(count: int, seed: int) -> list[Example]:
     """`count` held-out examples, as many of each family, that `held_out_examples` does not hold."""
-    each = max(1, count // len(FAMILIES))
-    return [e for f in FAMILIES for e in islice(stream("held_out", seed, 1, {f: 1.0}), each)]
+    per_family = max(1, count // len(FAMILIES))
+    return [e for f in FAMILIES for e in islice(stream("held_out", seed, 1, {f: 1.0}), per_family)]

@@ -39,17 +39,17 @@ def plant_copying_heads(model: LlamaForCausalLM, seed: int, *, sharpness: float 
     angles = shape.rotary_theta ** (-torch.arange(pairs) / pairs)
     slow = torch.arange(pairs * 9 // 16, pairs)
     content = torch.cat((slow, slow + pairs))  # the dimensions of a head that can match content
-    planted = heads // 2
-    needed = planted * len(content) * 4
-    if needed >= size:
-        raise ValueError(f"copying heads need more than {needed} dimensions, not {size}: give more, or plant none")
+    copy_heads = heads // 2
+    min_width = copy_heads * len(content) * 4
+    if min_width >= size:
+        raise ValueError(f"copying heads need more than {min_width} dimensions, not {size}: give more, or plant none")
 
     embeddings = model.model.embed_tokens.weight
     spread = embeddings.std().item()
     embeddings[:, 0] = 5 * spread  # what all tokens share; adds the same to every logit
     basis = torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
     basis[0] = 0  # rows: coordinates, columns: directions; none reads the shared coordinate
-    read, write = basis[:, : needed // 2].T, basis[:, needed // 2 : needed].T
+    read, write = basis[:, : min_width // 2].T, basis[:, min_width // 2 : min_width].T
 
     layers: Any = model.model.layers
     for layer in layers:  # nothing else writes at first, so the circuit reads clean embeddings
@@ -61,24 +61,24 @@ def plant_copying_heads(model: LlamaForCausalLM, seed: int, *, sharpness: float 
     query[fast, 0] = 1.5
     key[fast, 0] = 1.5 * angles[fast].cos()
     key[fast + pairs, 0] = 1.5 * angles[fast].sin()
-    for head in range(planted):
+    for head in range(copy_heads):
         rows = slice(head * width, (head + 1) * width)
-        mine = slice(head * 2 * len(content), (head + 1) * 2 * len(content))
-        written = torch.arange(2 * len(content))
+        head_slice = slice(head * 2 * len(content), (head + 1) * 2 * len(content))
+        dims = torch.arange(2 * len(content))
         first.q_proj.weight[rows], first.k_proj.weight[rows] = query, key
-        first.v_proj.weight[rows] = _spread(read[mine], written, width)
-        first.o_proj.weight[:, rows] = _spread(1.5 * spread * write[mine], written, width).T
+        first.v_proj.weight[rows] = _spread(read[head_slice], dims, width)
+        first.o_proj.weight[:, rows] = _spread(1.5 * spread * write[head_slice], dims, width).T
 
-    copied = torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
+    value_basis = torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
     gain = math.sqrt(sharpness)
     second = layers[1].self_attn
     for head in range(heads):
         rows = slice(head * width, (head + 1) * width)
-        mine = slice(head * len(content), (head + 1) * len(content))
-        second.q_proj.weight[rows] = _spread(gain * read[mine], content, width)
-        second.k_proj.weight[rows] = _spread(gain * write[mine], content, width)
-        second.v_proj.weight[rows] = copied[:, rows].T
-        second.o_proj.weight[:, rows] = 4 * spread * copied[:, rows]
+        head_slice = slice(head * len(content), (head + 1) * len(content))
+        second.q_proj.weight[rows] = _spread(gain * read[head_slice], content, width)
+        second.k_proj.weight[rows] = _spread(gain * write[head_slice], content, width)
+        second.v_proj.weight[rows] = value_basis[:, rows].T
+        second.o_proj.weight[:, rows] = 4 * spread * value_basis[:, rows]
 
 
 def _spread(rows: Tensor, places: Tensor, width: int) -> Tensor:

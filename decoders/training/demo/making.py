@@ -88,17 +88,17 @@ def train_demo(
 
     train_demo(Path("runs/demo"), tokens=15_000_000, minutes=None)
     """
-    spent = budget(tokens=tokens, minutes=minutes)
+    budget_check = budget(tokens=tokens, minutes=minutes)
     run = DemoRun.begin(out, recipe or Recipe(), seed, resume)
-    run.advance(lambda: spent(run), run.save, checkpoint_minutes, progress)
+    run.advance(lambda: budget_check(run), run.save, checkpoint_minutes, progress)
     run.save()
     run.export(out / "target")
 
 
-def learning_rate_factor(step: int, done: float, recipe: Recipe) -> float:
+def learning_rate_factor(step: int, progress: float, recipe: Recipe) -> float:
     """Warm-up over the first steps, then 1, then linearly to 0 over the last `decay_share` of the budget."""
     warm = min(1.0, (step + 1) / recipe.warmup_steps)
-    return warm * min(1.0, max(0.0, 1 - done) / recipe.decay_share)
+    return warm * min(1.0, max(0.0, 1 - progress) / recipe.decay_share)
 
 
 def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> LlamaForCausalLM:
@@ -151,8 +151,8 @@ class DemoRun(TrainingRun):
             raise FileExistsError(f"{folder} holds a run: resume it, or give an empty folder")
         if not (folder / "tokenizer").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            built = train_tokenizer(pieces=recipe.pieces, examples=recipe.tokenizer_examples, seed=seed)
-            built.save_pretrained(folder / "tokenizer.new")
+            tokenizer = train_tokenizer(pieces=recipe.pieces, examples=recipe.tokenizer_examples, seed=seed)
+            tokenizer.save_pretrained(folder / "tokenizer.new")
             (folder / "tokenizer.new").rename(folder / "tokenizer")
         run = cls(folder, recipe, seed, AutoTokenizer.from_pretrained(folder / "tokenizer"))
         run.open(resume)
@@ -166,26 +166,26 @@ class DemoRun(TrainingRun):
         recipe = self.recipe
         if not self.feed.taken:  # a new one, not the one that a resumed run goes on in
             self.chunk_tokens = self.tokens
-        left = max(0.0, 1 - self.chunk_tokens / recipe.repeated_tokens)
+        remaining_share = max(0.0, 1 - self.chunk_tokens / recipe.repeated_tokens)
         return training_batches(
             self.tokenizer,
             seed=self.seed,
             chunk=number,
             examples=recipe.chunk_examples,
             budget=recipe.batch_tokens,
-            repeated=recipe.repeated_end + left * (recipe.repeated_start - recipe.repeated_end),
+            repeat_share=recipe.repeated_end + remaining_share * (recipe.repeated_start - recipe.repeated_end),
             looked_up=recipe.looked_up,
             mixture=recipe.mixture,
         )
 
-    def factor(self, done: float) -> float:
-        return learning_rate_factor(self.step, done, self.recipe)
+    def factor(self, progress: float) -> float:
+        return learning_rate_factor(self.step, progress, self.recipe)
 
     @property
     def log_steps(self) -> int:
         return self.recipe.probe_steps
 
-    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
+    def forward(self, progress: float) -> tuple[Batch, Tensor, Tensor]:
         recipe, batch = self.recipe, next(self.feed)
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.fast):
@@ -232,13 +232,13 @@ def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Examp
         hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state[:, :-1]
         # the last turn: nothing but RESPONSE follows it
         last = (batch.kinds == PROMPT).int().flip(1).cumsum(1).flip(1)[:, 1:] == 0
-        wanted = last & (batch.kinds[:, 1:] == RESPONSE)
-        logits = model.lm_head(hidden[wanted])
-        labels = batch.ids[:, 1:][wanted]
+        answer_mask = last & (batch.kinds[:, 1:] == RESPONSE)
+        logits = model.lm_head(hidden[answer_mask])
+        labels = batch.ids[:, 1:][answer_mask]
         total += F.cross_entropy(logits, labels, reduction="sum").item()
         count += len(labels)
-        wrong = torch.zeros_like(wanted)
-        wrong[wanted] = logits.argmax(-1) != labels
+        wrong = torch.zeros_like(answer_mask)
+        wrong[answer_mask] = logits.argmax(-1) != labels
         for i, failed in zip(group, wrong.any(1).tolist(), strict=True):
             exact[examples[i].family][0] += not failed
             exact[examples[i].family][1] += 1

@@ -16,9 +16,9 @@ def demo_quotes(count: int, seed: int = DEMO_SEED, *, brief: bool = False) -> li
     """Held-out examples of the demo's quote task, whose quotes are known by construction: answers with a sentence in
     quotation marks and, with ``brief``, also those that are nothing but a name or a few words of the passages.
     """
-    drawn = stream("held_out", seed, 0, {"quote": 1.0})
-    kept = islice((e for e in drawn if brief or e.reference.endswith('"')), count)
-    return [_quote(example, f"quote-{number}") for number, example in enumerate(kept)]
+    examples = stream("held_out", seed, 0, {"quote": 1.0})
+    kept_examples = islice((e for e in examples if brief or e.reference.endswith('"')), count)
+    return [_quote(example, f"quote-{number}") for number, example in enumerate(kept_examples)]
 
 
 def _quote(example: Example, name: str) -> QuotedAnswer:

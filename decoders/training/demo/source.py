@@ -27,8 +27,8 @@ class DemoSource:
         self.tokenizer, self.seed, self.documents = tokenizer, seed + 1, documents  # the target's own began at 0
 
     def chunk(self, index: int) -> list[Document]:
-        drawn = islice(stream("train", self.seed, index), self.documents)
-        return [encode(self.tokenizer, e.messages) for e in drawn]
+        examples = islice(stream("train", self.seed, index), self.documents)
+        return [encode(self.tokenizer, e.messages) for e in examples]
 
     def held_out(self) -> list[Document]:
         return [encode(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
@@ -40,5 +40,5 @@ def source_of(data: Sequence[str], tokenizer: Any, seed: int, model: Any = None,
         source: Source = DemoSource(tokenizer, seed, documents)
     else:
         files = [Path(name).expanduser() for name in data]
-        source = FileSource(tokenizer, files, seed, documents=documents, answered=model is not None)
+        source = FileSource(tokenizer, files, seed, documents=documents, target_answers=model is not None)
     return source if model is None else DistilledSource(source, model, tokenizer)

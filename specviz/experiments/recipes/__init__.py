@@ -41,8 +41,8 @@ SHARED = {"guesses": guesses, "known_quotes": known_quotes, "values": values}
 @cache
 def recipes() -> dict[str, Experiment]:
     """All recipes by name, paper by paper, figures before tables, each in the paper's order."""
-    every = [recipe for file in sorted(Path(__file__).parent.glob("*.toml")) for recipe in _read(file)]
-    return {experiment.name: experiment for experiment in sorted(every, key=_place)}
+    experiments = [recipe for file in sorted(Path(__file__).parent.glob("*.toml")) for recipe in _read(file)]
+    return {experiment.name: experiment for experiment in sorted(experiments, key=_place)}
 
 
 def find_recipe(name: str) -> Experiment:
@@ -59,10 +59,10 @@ def _place(experiment: Experiment) -> tuple[int, bool, int]:
 
 
 def _read(file: Path) -> Iterator[Experiment]:
-    written = tomllib.loads(file.read_text(encoding="utf-8"))
-    common = written.pop("common")
-    for name, own in written.items():
-        fields = {**common["usual"], **common.get(own.pop("like", ""), {}), **own}
+    document = tomllib.loads(file.read_text(encoding="utf-8"))
+    common = document.pop("common")
+    for name, entry in document.items():
+        fields = {**common["usual"], **common.get(entry.pop("like", ""), {}), **entry}
         fields = {key: _plain(value) for key, value in fields.items()}
         if fields.pop("drawn", False):
             fields["note"] = f"{DRAWN} {fields.get('note', '')}".strip()
@@ -71,9 +71,9 @@ def _read(file: Path) -> Iterator[Experiment]:
             for label, line in fields["lines"].items()
         )
         fields["axes"] = tuple(_axis(param, axis) for param, axis in fields.get("axes", {}).items())
-        printed = fields.pop("printed", ())
+        paper_tables = fields.pop("printed", ())
         source = {"model": common["model"], "where": fields["figure"]}
-        fields["papers"] = tuple(one for table in printed for one in _series(**source | table))
+        fields["papers"] = tuple(series for table in paper_tables for series in _series(**source | table))
         fields["own"] = tuple(Quantity(**quantity) for quantity in fields.get("own", ()))
         fields |= {key: _python(fields[key]) for key in ("arrange", "look", "measure") if key in fields}
         yield Experiment(f"{file.stem}-{name}", paper=file.stem, **fields)

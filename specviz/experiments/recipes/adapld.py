@@ -23,13 +23,13 @@ def sample(target: Target, method: str, params: Mapping[str, Any], prompt: Promp
 
 def samples(rows: list[Row]) -> list[Row]:
     """One row per task: the number of its prompts and the means over them; rows with an error stay as they are."""
-    counted = [
+    category_rows = [
         {
-            **some[0],
+            **prompt_rows[0],
             "prompt": "",
-            "samples": sum(row["samples"] for row in some),
-            **{key: fmean(row[key] for row in some) for key in COUNTED},
+            "samples": sum(row["samples"] for row in prompt_rows),
+            **{key: fmean(row[key] for row in prompt_rows) for key in COUNTED},
         }
-        for some in group((row["category"], row) for row in rows if not row.get("error")).values()
+        for prompt_rows in group((row["category"], row) for row in rows if not row.get("error")).values()
     ]
-    return [*counted, *(row for row in rows if row.get("error"))]
+    return [*category_rows, *(row for row in rows if row.get("error"))]

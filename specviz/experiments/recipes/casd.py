@@ -28,9 +28,9 @@ def lookups(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[dic
     weights = 1 / np.arange(1, VOCABULARY + 1)
     tokens = random.choice(VOCABULARY, size, p=weights / weights.sum()).astype(np.int64)
     pool = Pool(tokens, tuple(range(0, size, PASSAGE)), None, "made-up passages")
-    started = time.perf_counter()
+    start_s = time.perf_counter()
     index = PoolIndex(pool, casd.longest_suffix)
-    built = time.perf_counter() - started
+    build_seconds = time.perf_counter() - start_s
     times = []
     for start in random.integers(0, size - 20, LOOKUPS):
         began = time.perf_counter()
@@ -38,7 +38,7 @@ def lookups(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[dic
         if match.length:
             index.continuations(match.ends, casd.depth, casd.nodes)
         times.append(time.perf_counter() - began)
-    yield {"retrieval_ms": float(np.median(times)) * 1e3, "index_ms": built * 1e3}
+    yield {"retrieval_ms": float(np.median(times)) * 1e3, "index_ms": build_seconds * 1e3}
 
 
 SWEEP = "CASD, δ swept"
@@ -49,18 +49,20 @@ def oracles(rows: list[Row]) -> list[Row]:
 
     Of the δ that have a score of every prompt; of equals the largest, which is the nearest to plain decoding.
     """
-    shown = [{**row, "role": "hidden"} if row["series"] == SWEEP else row for row in rows]
-    swept = [row for row in shown if row["series"] == SWEEP and row.get("quality") is not None]
+    visible_rows = [{**row, "role": "hidden"} if row["series"] == SWEEP else row for row in rows]
+    sweep_rows = [row for row in visible_rows if row["series"] == SWEEP and row.get("quality") is not None]
 
     def best(rows: Sequence[Row]) -> str:
         scores = group((row["param:delta"], row["quality"]) for row in rows)
-        most = max(map(len, scores.values()))
-        whole = [delta for delta in sorted(scores, key=float, reverse=True) if len(scores[delta]) == most]
+        prompt_count = max(map(len, scores.values()))
+        whole = [delta for delta in sorted(scores, key=float, reverse=True) if len(scores[delta]) == prompt_count]
         return max(whole, key=lambda delta: sum(scores[delta]))
 
-    derived = []
+    oracle_rows = []
     for name, column in (("Oracle-D", "category"), ("Oracle-S", "prompt")):
-        for some in group((row[column], row) for row in swept).values():
-            chosen = best(some)
-            derived += [{**r, "series": name, "role": "derived"} for r in some if r["param:delta"] == chosen]
-    return shown + derived
+        for group_rows in group((row[column], row) for row in sweep_rows).values():
+            best_delta = best(group_rows)
+            oracle_rows += [
+                {**r, "series": name, "role": "derived"} for r in group_rows if r["param:delta"] == best_delta
+            ]
+    return visible_rows + oracle_rows

@@ -21,12 +21,16 @@ def batches(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row]:
     from specviz.experiments.prompts import cases, records
 
     prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", SIZES[-1]))]
-    there = {label: name for label, name in METHODS.items() if not methods()[name].missing(target)}
-    for name in there.values():
+    method_names = {label: name for label, name in METHODS.items() if not methods()[name].missing(target)}
+    for name in method_names.values():
         decode_together(target, prompts[:1], name, max_new_tokens=8)
     for size in SIZES:
-        for label, name in there.items():
-            made = decode_together(target, prompts[:size], name, max_new_tokens=NEW)
-            speed = made.tokens / made.seconds
-            each = {"throughput": speed, "per_prompt": speed / size, "tokens_per_forward": made.tokens / made.forwards}
-            yield {"series": label, "param:batch": str(size), **each}
+        for label, name in method_names.items():
+            decoding = decode_together(target, prompts[:size], name, max_new_tokens=NEW)
+            speed = decoding.tokens / decoding.seconds
+            measures = {
+                "throughput": speed,
+                "per_prompt": speed / size,
+                "tokens_per_forward": decoding.tokens / decoding.forwards,
+            }
+            yield {"series": label, "param:batch": str(size), **measures}

@@ -32,24 +32,24 @@ def tune(target: Target, method: str, params: Mapping[str, Any]) -> Iterator[Row
     from decoders import record
     from specviz.experiments.prompts import cases, records
 
-    there = cases(target.tokenizer, records(TUNED_ON, PROMPTS))
+    case_list = cases(target.tokenizer, records(TUNED_ON, PROMPTS))
     name, values_of = FIRST[method]
 
     def runs(values: Mapping[str, Any]) -> list[Row]:
-        made = []
-        for case in there:
+        run_rows = []
+        for case in case_list:
             trace = record(target, case.prompt, method, {**params, **values}, max_new_tokens=NEW)
             numbers = {key: trace.run["metrics"][key] for key in ("tokens", "steps", "tokens_per_step")}
-            made.append({"prompt": case.id, "category": case.category, **numbers})
-        return made
+            run_rows.append({"prompt": case.id, "category": case.category, **numbers})
+        return run_rows
 
-    tuned = {}
+    speed_by_value = {}
     for value in values_of(target.info):
         rows = runs({name: value, "k": FIRST_K})
-        tuned[value] = number_of(rows, "tokens_per_step") or 0.0
+        speed_by_value[value] = number_of(rows, "tokens_per_step") or 0.0
         first = {"series": f"{method}, {name}", "param:k": str(FIRST_K), f"param:{name}": str(value), "role": "hidden"}
         yield from ({**row, **first} for row in rows)
-    best = max(tuned, key=lambda value: tuned[value])
+    best = max(speed_by_value, key=lambda value: speed_by_value[value])
     for k in LENGTHS:
         for row in runs({name: best, "k": k}):
             yield {**row, "series": f"PLD+ ({method[-1]}), {name} {best}", "param:k": str(k)}
@@ -65,11 +65,11 @@ def places(target: Target, method: str, params: Mapping[str, Any], prompt: Promp
     trace = record(target, prompt, method, params, max_new_tokens=new)
     tokens, texts = trace.tables["tokens"]["id"], trace.texts()
     candidates, context = trace.tables["candidates"], trace.tables["steps"]["context"]
-    tried = (row for row, count in enumerate(candidates["would_accept"]) if count >= 0)
-    for step, rows in group((candidates["step"][row], row) for row in tried).items():
+    candidate_rows = (row for row, count in enumerate(candidates["would_accept"]) if count >= 0)
+    for step, rows in group((candidates["step"][row], row) for row in candidate_rows).items():
         last = context[step] - 1
-        chosen = [row for row in rows if candidates["chosen"][row]]
-        if len(rows) < 2 or not chosen:
+        chosen_rows = [row for row in rows if candidates["chosen"][row]]
+        if len(rows) < 2 or not chosen_rows:
             continue
         looked_up = looked_up_place(tokens[: last + 1], [candidates["position"][row] for row in rows])
         would = [candidates["would_accept"][row] for row in rows]
@@ -77,7 +77,7 @@ def places(target: Target, method: str, params: Mapping[str, Any], prompt: Promp
         category = "line break" if "\n" in text else token_class(text)
         for series, accepted in (
             ("where PLD copies", would[looked_up]),
-            ("where PLD+ copies", candidates["would_accept"][chosen[0]]),
+            ("where PLD+ copies", candidates["would_accept"][chosen_rows[0]]),
             ("the best place", max(would)),
         ):
             labels = {"series": series, "category": category}

@@ -34,8 +34,8 @@ def _place(target: Any, method: str, params: Mapping[str, Any]) -> Path:
     from decoders.parts import find_part
 
     part = methods_by_name()[method].part
-    kind, named = part.kind.name, params.get(part.parameter)
-    folder = Path(str(named)).expanduser() if named else find_part(target.key, kind)
+    kind, location = part.kind.name, params.get(part.parameter)
+    folder = Path(str(location)).expanduser() if location else find_part(target.key, kind)
     if folder is None:
         raise UserError(f"{method} drafts with no trained part here: train one with `specviz train {kind}`")
     return folder
@@ -49,8 +49,8 @@ def _numbers(target: Any, folder: Path) -> tuple[int, int]:
     from decoders.draft_models.network import DraftConfig
     from decoders.parts import WEIGHTS, read_part
 
-    with safe_open(folder / WEIGHTS, framework="pt") as stored:
-        numbers = sum(math.prod(stored.get_slice(key).get_shape()) for key in stored.keys())  # noqa: SIM118
+    with safe_open(folder / WEIGHTS, framework="pt") as tensors:
+        numbers = sum(math.prod(tensors.get_slice(key).get_shape()) for key in tensors.keys())  # noqa: SIM118
     config = read_part(folder).config
     if isinstance(config, DraftConfig):
         width = config.layers * config.hidden
@@ -78,9 +78,9 @@ def by_tree_size(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row
     table = acceptance_of(target, params)
     sizes = [size for size in SIZES if size >= least_size(len(table), vectors)]
     latency = latency_for(target, SIZES[-1])
-    for size, designed in design_sizes(table, sizes, vectors).items():
-        drawn = [("random", random_trees(table, size, vectors, seed)) for seed in range(DRAWS)]
-        for name, trees in (("pruned", designed), ("naive", naive_trees(table, size, vectors)), *drawn):
+    for size, pruned_trees in design_sizes(table, sizes, vectors).items():
+        random_designs = [("random", random_trees(table, size, vectors, seed)) for seed in range(DRAWS)]
+        for name, trees in (("pruned", pruned_trees), ("naive", naive_trees(table, size, vectors)), *random_designs):
             ms, tau = latency.ms(trees.size), trees.tokens_per_step
             row = {"series": name, "param:size": str(size), "tau": tau, "predicted": tau * latency.ms(1) / ms}
             yield {**row, "latency_ms": ms} if name == "pruned" else row
@@ -108,9 +108,9 @@ def cost_and_speed(
 
     folder = _place(target, method, params)
     plain, speed = (timer(target, name, None, max_new_tokens)(prompt).sample.tokens_per_s for name in ("plain", method))
-    (counted,) = trained_parts(target, method, params)
+    (part_info,) = trained_parts(target, method, params)
     yield {
-        "speedup": speed / plain if speed and plain else None, "memory_percent": counted["memory_percent"],
+        "speedup": speed / plain if speed and plain else None, "memory_percent": part_info["memory_percent"],
         "training_hours": _training(folder).get("seconds", 0) / 3600 or None,
     }  # fmt: skip
 
@@ -133,16 +133,25 @@ def batches(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[Row
 
     prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", BATCHED))]
     lines: dict[str, Mapping[str, Any]] = {"plain": {}, method: params}
-    for name, own in lines.items():
-        decode_together(target, prompts[:2], name, own, max_new_tokens=8)
+    for name, method_params in lines.items():
+        decode_together(target, prompts[:2], name, method_params, max_new_tokens=8)
     for size in BATCHES:
         groups = [prompts[at : at + size] for at in range(0, len(prompts), size)]
-        made = [
-            [decode_together(target, group, name, own, max_new_tokens=BATCHED_NEW) for name, own in lines.items()]
+        decodings = [
+            [
+                decode_together(target, group, name, line_params, max_new_tokens=BATCHED_NEW)
+                for name, line_params in lines.items()
+            ]
             for group in groups
         ]
-        plain, drafted = zip(*made, strict=True)
-        speeds = [sum(one.tokens for one in side) / sum(one.seconds for one in side) for side in (plain, drafted)]
-        forwards = sum(one.forwards for one in drafted)
-        each = {"speedup": speeds[1] / speeds[0], "tokens_per_forward": sum(one.tokens for one in drafted) / forwards}
-        yield {"param:batch": str(size), **each}
+        plain, drafted = zip(*decodings, strict=True)
+        speeds = [
+            sum(decoding.tokens for decoding in side) / sum(decoding.seconds for decoding in side)
+            for side in (plain, drafted)
+        ]
+        forwards = sum(decoding.forwards for decoding in drafted)
+        measures = {
+            "speedup": speeds[1] / speeds[0],
+            "tokens_per_forward": sum(decoding.tokens for decoding in drafted) / forwards,
+        }
+        yield {"param:batch": str(size), **measures}

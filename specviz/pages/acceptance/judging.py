@@ -80,17 +80,17 @@ class Judging:
                 future.result(max(0.0, ends - time.monotonic()))
             except NotYet:
                 runs = [run for run, _ in begun]
-                done, of = sum(len(run.steps) for run in runs), sum(min(run.of, MOST_STEPS) for run in runs)
-                return {"state": "judging", "done": done, "of": of}
+                judged_steps, of = sum(len(run.steps) for run in runs), sum(min(run.of, MOST_STEPS) for run in runs)
+                return {"state": "judging", "done": judged_steps, "of": of}
         return [run for run, _ in begun]
 
     def _begun(
         self, key: str, read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
     ) -> tuple[RunJudgement, Future[None]]:
         with self._change:
-            known = self._runs.get(key)
-        if known is not None and has(key):  # a run that was deleted is not judged from memory
-            return known
+            cached_run = self._runs.get(key)
+        if cached_run is not None and has(key):  # a run that was deleted is not judged from memory
+            return cached_run
         trace = read(key)
         if isinstance(trace, RunJudgement):
             over: Future[None] = Future()
@@ -128,8 +128,8 @@ def judge_steps(trace: Trace, run: RunJudgement) -> Iterator[None]:
         return
     drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
     try:
-        for one in judge_steps(trace, steps=drafted[:MOST_STEPS]):
-            add(run, one)
+        for judged_step in judge_steps(trace, steps=drafted[:MOST_STEPS]):
+            add(run, judged_step)
             yield
     except UserError as problem:
         run.fault = str(problem)
@@ -144,30 +144,30 @@ def steps_document(run: RunJudgement) -> dict[str, Any]:
     return {**pool_runs([run]), "reason": "", "steps": run.steps}
 
 
-def add(run: RunJudgement, one: StepJudged) -> None:
+def add(run: RunJudgement, judged_step: StepJudged) -> None:
     """Add a step to a run's judgement."""
     from decoders.study.judge.judge import add_step
 
-    run.steps.append(step_json(one))
-    run.rest = max(run.rest, *one.rest)
-    add_step(run.totals, one)
+    run.steps.append(step_json(judged_step))
+    run.rest = max(run.rest, *judged_step.rest)
+    add_step(run.totals, judged_step)
 
 
-def step_json(one: StepJudged) -> dict[str, Any]:
+def step_json(judged_step: StepJudged) -> dict[str, Any]:
     """A step as the pages draw it: of each rule its verdict on the nodes it came to, [node, stands, chance, why]."""
     rules = {
         name: {
             "expected": _round(rule.expected), "accepted": rule.accepted, "bonus": rule.bonus, "open": rule.open,
             "other": None if rule.other is None else _round(rule.other),
-            "differs": [node for node, _ in rule.differing(one.status)],
+            "differs": [node for node, _ in rule.differing(judged_step.status)],
             "nodes": [
                 [node, rule.status[node] == "accepted", round(rule.chances[node], 4), rule.reasons[node]]
                 for node in range(1, len(rule.status)) if rule.status[node] != "unreached"
             ],
         }
-        for name, rule in one.rules.items()
+        for name, rule in judged_step.rules.items()
     }  # fmt: skip
-    return {"step": one.step, "rest": _round(one.rest), "rules": rules}
+    return {"step": judged_step.step, "rest": _round(judged_step.rest), "rules": rules}
 
 
 def pool_runs(runs: Sequence[RunJudgement]) -> dict[str, Any]:
@@ -187,5 +187,5 @@ def pool_runs(runs: Sequence[RunJudgement]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _round(both: tuple[float, float]) -> list[float]:
-    return [round(one, 4) for one in both]
+def _round(bounds: tuple[float, float]) -> list[float]:
+    return [round(bound, 4) for bound in bounds]

@@ -82,7 +82,8 @@ class AcceptancePage(Service):
     def show(self) -> dict[str, Any]:
         """The definitions, and this machine's L(n) where it was measured."""
         return {
-            "definitions": [asdict(one) for one in DEFINITIONS], "plotly": plotly(), "rows": self._row_times(),
+            "definitions": [asdict(definition) for definition in DEFINITIONS], "plotly": plotly(),
+            "rows": self._row_times(),
             "model": self.desk.loader.target.name if self.desk.loader.target is not None else "",
         }  # fmt: skip
 
@@ -95,21 +96,21 @@ class AcceptancePage(Service):
         has nothing to count; UnknownTrace for a run that is not there.
         """
         ids = asked.ids if asked.files else _require_runs(asked.ids, "pool them by method")
-        counted = [self._count(key, asked.by) for key in dict.fromkeys(ids)]
-        counted += [run for file in asked.files for run in _counts_of_file(file, asked.by)]
-        return {"sets": pooled_by_method(counted), "forced": sum(run.forced for run in counted)}
+        run_counts = [self._count(key, asked.by) for key in dict.fromkeys(ids)]
+        run_counts += [run for file in asked.files for run in _counts_of_file(file, asked.by)]
+        return {"sets": pooled_by_method(run_counts), "forced": sum(run.forced for run in run_counts)}
 
     @post("lengths")
     def lengths(self, ids: Ids) -> dict[str, Any]:
         """Of runs that are over, by method: other servers' draft lengths replayed, and the method in batches, where
         this machine's load was measured for the model in use. Errors as of ``runs``.
         """
-        chosen = _require_runs(ids, "pool them by method")
+        run_ids = _require_runs(ids, "pool them by method")
         from decoders.study.measure.load import kept_load
 
         target = self.desk.loader.target
         load = None if target is None else kept_load(target)
-        sets = lengths_by_method(map(self.desk.trace, chosen), load)
+        sets = lengths_by_method(map(self.desk.trace, run_ids), load)
         return {"sets": sets, "measured": load is not None}
 
     @post("judge")
@@ -133,8 +134,8 @@ class AcceptancePage(Service):
         lab = self.desk.services["lab"]
         rows = [row for row in lab.results(key).rows if row.get("trace") and row.get("method") != BASELINE]
         lines = [*dict.fromkeys(str(row.get("series") or "") for row in rows)]
-        chosen = series if series in lines else next(iter(lines), "")
-        ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == chosen]
+        line_name = series if series in lines else next(iter(lines), "")
+        ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == line_name]
         if not ids:
             raise Refusal("runs", "No run of these results is here: its drafts cannot be judged.")
 
@@ -144,19 +145,19 @@ class AcceptancePage(Service):
             except UnknownTrace:
                 return RunJudgement(f"Run {run}", fault="its recording is not here any more, or cannot be read")
 
-        return {**self._pool(ids, read, lambda _: True), "lines": lines, "line": chosen}
+        return {**self._pool(ids, read, lambda _: True), "lines": lines, "line": line_name}
 
     def _pool(
         self, ids: Iterable[str], read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
     ) -> dict[str, Any]:
-        keys, most = [*dict.fromkeys(ids)], judging.KEPT
-        runs = self._judging.results(keys[:most], read, has)
+        keys, limit = [*dict.fromkeys(ids)], judging.KEPT
+        runs = self._judging.results(keys[:limit], read, has)
         if isinstance(runs, dict):
             return runs
         pooled = pool_runs(runs)
-        if len(keys) > most:
-            left = f"The first {most:,} of {len(keys):,} runs are judged; left out: {len(keys) - most:,}."
-            pooled["faults"].append(left)
+        if len(keys) > limit:
+            fault = f"The first {limit:,} of {len(keys):,} runs are judged; left out: {len(keys) - limit:,}."
+            pooled["faults"].append(fault)
         return pooled
 
     @get("judged/{key}")
@@ -168,46 +169,48 @@ class AcceptancePage(Service):
         return runs if isinstance(runs, dict) else steps_document(runs[0])
 
     @post("forecast")
-    def forecast(self, given: ForecastRequest) -> dict[str, Any]:
+    def forecast(self, request: ForecastRequest) -> dict[str, Any]:
         """Expected tokens per step and speedup of each draft length. Raises ValueError for an L(n) that is none."""
-        times = RowTimes.read(given.rows) if given.rows.strip() else None
-        made = forecasts(given.acceptance, given.cost, range(LONGEST + 1), times.relative if times else lambda _: 1.0)
-        best = max(made, key=lambda one: one.speedup)
-        beyond = times is not None and times.rows[-1] < LONGEST + 1
+        times = RowTimes.read(request.rows) if request.rows.strip() else None
+        predictions = forecasts(
+            request.acceptance, request.cost, range(LONGEST + 1), times.relative if times else lambda _: 1.0
+        )
+        best = max(predictions, key=lambda prediction: prediction.speedup)
+        is_extrapolated = times is not None and times.rows[-1] < LONGEST + 1
         return {
-            "forecasts": [asdict(one) for one in made], "best": best.gamma,
-            "measured_to": times.rows[-1] if times is not None and beyond else None,
+            "forecasts": [asdict(prediction) for prediction in predictions], "best": best.gamma,
+            "measured_to": times.rows[-1] if times is not None and is_extrapolated else None,
         }  # fmt: skip
 
     @post("outputs")
-    def outputs(self, given: Outputs) -> dict[str, Any]:
+    def outputs(self, request: Outputs) -> dict[str, Any]:
         """The place where two outputs part and its meaning, by the model in use. Raises UserError without one."""
         from decoders.study.judge.tool_calls import judged_calls
         from decoders.study.judge.two_outputs import two_outputs
 
         target = self.desk.target()
-        for text in (given.prompt, given.plain, given.drafted):
+        for text in (request.prompt, request.plain, request.drafted):
             self.desk.check_size(text)
-        prompt = PromptForm(mode=given.mode, text=given.prompt).prompt(target.tokenizer).tokens
+        prompt = PromptForm(mode=request.mode, text=request.prompt).prompt(target.tokenizer).tokens
         plain, drafted = (
-            target.tokenizer(text, add_special_tokens=False)["input_ids"] for text in (given.plain, given.drafted)
+            target.tokenizer(text, add_special_tokens=False)["input_ids"] for text in (request.plain, request.drafted)
         )
-        made = self.desk.on_worker(
-            lambda: two_outputs(target, prompt, plain, drafted, lossless=given.lossless, dtype=given.dtype)
+        comparison = self.desk.on_worker(
+            lambda: two_outputs(target, prompt, plain, drafted, lossless=request.lossless, dtype=request.dtype)
         )
         decode = target.tokenizer.decode
         texts = {"plain": [decode([token]) for token in plain], "drafted": [decode([token]) for token in drafted]}
-        calls = judged_calls(given.plain, given.drafted)
-        return {**made.to_json(), "texts": texts, "model": target.name, "calls": calls}
+        calls = judged_calls(request.plain, request.drafted)
+        return {**comparison.to_json(), "texts": texts, "model": target.name, "calls": calls}
 
     def _count(self, key: str, by: str) -> RunCounts:
         with self._change:
             if (key, by) in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
                 return self._kept[key, by]
-        made = RunCounts.of(self.desk.trace(key), by)
+        counts = RunCounts.of(self.desk.trace(key), by)
         with self._change:
-            self._kept[key, by] = made
-        return made
+            self._kept[key, by] = counts
+        return counts
 
     def _row_times(self) -> str:
         """This machine's L(n) as ``RowTimes.read`` takes it; "" where none was measured."""

@@ -38,16 +38,23 @@ class RunCounts:
         title = str(method.get("title") or method["name"])
         title += f", {cached_words(trace)}" if by == "cached" else ""
         group = method["name"], title, bool(method.get("lossless", True))
-        told = {signal: outcomes(trace, signal) for signal in signals([trace])}
+        outcomes_by_signal = {signal: outcomes(trace, signal) for signal in signals([trace])}
         row = trace.run.get("one_row")
-        earlier = not isinstance(row, dict) or row.get("run") != trace.run.get("id")
-        return cls(group, Acceptance.of(trace), told, draft_cost(trace), earlier, bool(trace.run.get("forced")))
+        is_earlier = not isinstance(row, dict) or row.get("run") != trace.run.get("id")
+        return cls(
+            group,
+            Acceptance.of(trace),
+            outcomes_by_signal,
+            draft_cost(trace),
+            is_earlier,
+            bool(trace.run.get("forced")),
+        )
 
     @classmethod
     def of_totals(cls, title: str, totals: Mapping[str, Any]) -> RunCounts:
         """Of a server's totals of many requests, which have no steps."""
-        counted = AcceptanceSums.of_totals(totals)
-        return cls(("imported", title, True), Acceptance(counted, [counted]), {}, None, False)
+        sums = AcceptanceSums.of_totals(totals)
+        return cls(("imported", title, True), Acceptance(sums, [sums]), {}, None, False)
 
 
 def counts_of_log(opened: ImportResult, by: str | None = None) -> list[RunCounts]:
@@ -71,27 +78,29 @@ def lengths_by_method(traces: Iterable[Trace], load: Load | None) -> list[dict[s
     """Per method: servers' draft lengths replayed on its runs, and it in batches where a ``load`` of its model was
     measured; ``why`` its runs cannot be replayed. Runs of given answers are left out.
     """
-    own = ((trace.run["method"], trace) for trace in traces if not trace.run.get("forced"))
-    sets = group(((method["name"], str(method.get("title") or method["name"])), trace) for method, trace in own)
-    made = []
+    unforced_runs = ((trace.run["method"], trace) for trace in traces if not trace.run.get("forced"))
+    sets = group(
+        ((method["name"], str(method.get("title") or method["name"])), trace) for method, trace in unforced_runs
+    )
+    summaries = []
     for (name, title), runs in sets.items():
-        one: dict[str, Any] = {"method": name, "title": title, "runs": len(runs)}
-        one |= {"policies": [], "batches": [], "tiers": None, "why": ""}
+        summary: dict[str, Any] = {"method": name, "title": title, "runs": len(runs)}
+        summary |= {"policies": [], "batches": [], "tiers": None, "why": ""}
         try:
-            one["policies"] = [asdict(p) for p in compare([(offers_of(t), costs_of(t)) for t in runs])]
+            summary["policies"] = [asdict(p) for p in compare([(offers_of(t), costs_of(t)) for t in runs])]
         except (ValueError, KeyError) as problem:
-            one["why"] = str(problem)
+            summary["why"] = str(problem)
         if load is not None and all(t.run["model"].get("name") == load.model and t.output_ids for t in runs):
-            one["batches"], one["tiers"] = _in_batches(runs, load), _best_lengths(runs, load)
-        made.append(one)
-    return made
+            summary["batches"], summary["tiers"] = _in_batches(runs, load), _best_lengths(runs, load)
+        summaries.append(summary)
+    return summaries
 
 
 def _in_batches(runs: Sequence[Trace], load: Load) -> list[dict[str, Any]]:
     """The runs at each batch size, pooled: all tokens ÷ all seconds."""
-    each, tokens = [at_batches(trace, load) for trace in runs], [len(trace.output_ids) for trace in runs]
+    batch_rows, tokens = [at_batches(trace, load) for trace in runs], [len(trace.output_ids) for trace in runs]
     pooled = []
-    for column in zip(*each, strict=True):
+    for column in zip(*batch_rows, strict=True):
         speed, plain = (
             sum(tokens) / sum(n / getattr(at, key) for n, at in zip(tokens, column, strict=True))
             for key in ("tokens_per_s", "plain_tokens_per_s")
@@ -133,14 +142,18 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[RunCounts]) -> d
     total = Acceptance()
     for run in runs:
         total += run.acceptance
-    made = total.to_json()
-    numbers = {key: "–" if value is None else _plain(value) for key, value in made["parts"].items()}
-    worked = {one.key: one.worked.format(**numbers) for one in DEFINITIONS if made["pooled"][one.key] is not None}
+    pooled = total.to_json()
+    numbers = {key: "–" if value is None else _plain(value) for key, value in pooled["parts"].items()}
+    workings = {
+        definition.key: definition.worked.format(**numbers)
+        for definition in DEFINITIONS
+        if pooled["pooled"][definition.key] is not None
+    }
     costs = [run.draft_cost for run in runs if run.draft_cost is not None]
-    apart = sum(run.earlier for run in runs if run.draft_cost is not None)
+    separate_costs = sum(run.earlier for run in runs if run.draft_cost is not None)
     return {
-        **made, "method": name, "title": title, "lossless": lossless, "worked": worked,
-        "draft_cost": ratio(sum(costs), len(costs)), "costs": len(costs), "costs_apart": apart,
+        **pooled, "method": name, "title": title, "lossless": lossless, "worked": workings,
+        "draft_cost": ratio(sum(costs), len(costs)), "costs": len(costs), "costs_apart": separate_costs,
         "calibration": list(_calibrations(runs)),
     }  # fmt: skip
 
@@ -148,7 +161,7 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[RunCounts]) -> d
 def _calibrations(runs: Sequence[RunCounts]) -> Iterator[dict[str, Any]]:
     for signal in dict.fromkeys(signal for run in runs for signal in run.told):
         parts = [run.told[signal] for run in runs if signal in run.told]
-        if any(len(told) for told, _ in parts):
+        if any(len(confidences) for confidences, _ in parts):
             yield pool_runs(parts, signal).to_json(signal)
 
 

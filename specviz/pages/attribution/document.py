@@ -22,8 +22,8 @@ SCHEMA = "specattribution-page/1"
 def answer_digest(trace: Trace) -> str:
     """The same for runs that wrote the same to the same prompt and passages."""
     tokens = trace.tables["tokens"]
-    same = (trace.run["prompt_length"], tokens["id"], tokens["passage"])
-    return hashlib.sha256(json.dumps(same).encode()).hexdigest()
+    identity = (trace.run["prompt_length"], tokens["id"], tokens["passage"])
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
 def known_quotes(kept: Any) -> QuotedAnswer | None:
@@ -44,19 +44,19 @@ def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
     if quotes is not None:
         quotes["quoted_tokens"] = sum(passage >= -1 for passage in quotes["tokens"])
 
-    def draw(every: list[Link]) -> dict[str, Any]:
-        exported = to_json(trace, every)
-        return {**exported, "thresholds": thresholds(trace, every, exported["links"], gold)}
+    def draw(all_links: list[Link]) -> dict[str, Any]:
+        export = to_json(trace, all_links)
+        return {**export, "thresholds": thresholds(trace, all_links, export["links"], gold)}
 
     return {
         "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
-        "views": {name: draw(links(trace, 1, **how)) for name, how in WAYS.items()},
+        "views": {name: draw(links(trace, 1, **options)) for name, options in WAYS.items()},
         "verbatim": draw(quotations(trace)),
     }  # fmt: skip
 
 
 def thresholds(
-    trace: Trace, every: Sequence[Link], rows: Sequence[Mapping[str, Any]], gold: QuotedAnswer | None = None
+    trace: Trace, all_links: Sequence[Link], rows: Sequence[Mapping[str, Any]], gold: QuotedAnswer | None = None
 ) -> list[dict[str, Any]]:
     """The outcome of links at each ``min_run`` that changes something, in rising order: the outcome of any threshold is
     that of the first entry with a ``min_run`` at least as large, or of the last entry, which has no link left.
@@ -64,24 +64,24 @@ def thresholds(
     ``rows``: the same links as ``to_json`` has them. "sources" follow those of ``to_json``; "score" is None where no
     quotes are known, or the answer does not hold them.
     """
-    lengths = sorted({len(link) for link in every})
+    lengths = sorted({len(link) for link in all_links})
     outcomes = []
     for min_run in (*lengths, lengths[-1] + 1 if lengths else 1):
-        kept = [link for link in every if len(link) >= min_run]
-        score = score_links(trace, gold, kept) if gold is not None else None
-        copied = sum(map(len, kept))
+        kept_links = [link for link in all_links if len(link) >= min_run]
+        score = score_links(trace, gold, kept_links) if gold is not None else None
+        copied_tokens = sum(map(len, kept_links))
         outcomes.append({
             "min_run": min_run,
-            "links": len(kept),
+            "links": len(kept_links),
             "not_verbatim": sum(
-                len(link) >= min_run and not row["verbatim"] for link, row in zip(every, rows, strict=True)
+                len(link) >= min_run and not row["verbatim"] for link, row in zip(all_links, rows, strict=True)
             ),
-            "copied_tokens": copied,
-            "own_tokens": len(trace.output_ids) - copied,
-            "uncopied": uncopied_spans(kept, len(trace.output_ids)),
+            "copied_tokens": copied_tokens,
+            "own_tokens": len(trace.output_ids) - copied_tokens,
+            "uncopied": uncopied_spans(kept_links, len(trace.output_ids)),
             "sources": [
-                {name: getattr(one, name) for name in ("used_tokens", "copied_tokens", "links", "longest")}
-                for one in coverage(trace, kept, among=every)
+                {name: getattr(source, name) for name in ("used_tokens", "copied_tokens", "links", "longest")}
+                for source in coverage(trace, kept_links, among=all_links)
             ],
             "score": dataclasses.asdict(score) if score is not None else None,
         })  # fmt: skip
@@ -92,10 +92,10 @@ def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, counted: 
     """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
     ``signals`` are ``document``s, shown side by side.
     """
-    shown = {"signals": list(signals), "minRun": int(min_run), "counted": counted}
+    settings = {"signals": list(signals), "minRun": int(min_run), "counted": counted}
     return standalone_page(
         f"{signals[0].get('title') or 'answer'} · attribution",
         '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
-        ("attribution-data", shown),
+        ("attribution-data", settings),
         entry="specviz/attribution/standalone.js",
     )

@@ -28,12 +28,12 @@ MAX_ROWS, MAX_SCORINGS = 500, 2
 
 def chosen_signals(desk: Desk, names: Sequence[str]) -> tuple[str, ...]:
     """Names of signals, each once. Raises UserError where there is none, or one is no signal."""
-    allowed = [name for name, method in desk.methods().items() if method.signal]
+    signal_names = [name for name, method in desk.methods().items() if method.signal]
     if not names:
-        raise UserError(f"no signal is chosen: choose at least one of {', '.join(allowed)}")
+        raise UserError(f"no signal is chosen: choose at least one of {', '.join(signal_names)}")
     for name in names:
-        if name not in allowed:
-            raise UserError(f"there is no signal {name[:40]!r}: choose of {', '.join(allowed)}")
+        if name not in signal_names:
+            raise UserError(f"there is no signal {name[:40]!r}: choose of {', '.join(signal_names)}")
     return tuple(dict.fromkeys(names))
 
 
@@ -88,45 +88,46 @@ class Scorings(Service):
         self._tasks.close()
 
     @post("score")
-    def score(self, asked: Rows, owner: Owner = "") -> dict[str, Any]:
+    def score(self, request: Rows, owner: Owner = "") -> dict[str, Any]:
         """Begin to score: {"id", "answers", "notes"}. Raises UserError."""
         target = self.desk.target()
-        names = chosen_signals(self.desk, asked.signals)
-        most = min(asked.limit, self.desk.rules.runs or asked.limit)  # runs are per minute and user
+        names = chosen_signals(self.desk, request.signals)
+        limit = min(request.limit, self.desk.rules.runs or request.limit)  # runs are per minute and user
         notes: list[str] = []
-        if asked.text is not None:
-            text = asked.text.removeprefix("\ufeff")
+        if request.text is not None:
+            text = request.text.removeprefix("\ufeff")
             if len(text) > MAX_QUOTED:
                 raise UserError(f"the rows have {len(text):,} characters and at most {MAX_QUOTED:,} are taken")
-            name = " ".join((asked.name or "pasted rows").split())[:80]
-            gold, notes = parse_rows(text, "row", most, name)
+            name = " ".join((request.name or "pasted rows").split())[:80]
+            gold, notes = parse_rows(text, "row", limit, name)
         else:
             from decoders.training.demo.quotes import demo_quotes
 
-            name, gold = "the demo generator's quotes", demo_quotes(most)
-        kept = [one for one in gold if fits(target, one)]
-        if not kept:
+            name, gold = "the demo generator's quotes", demo_quotes(limit)
+        usable_answers = [answer for answer in gold if fits(target, answer)]
+        if not usable_answers:
             raise UserError(f"no prompt leaves room for its answer in the model's context of {target.context_length}")
-        if len(kept) < len(gold):
-            notes.append(f"{len(gold) - len(kept)} of {len(gold)} answers do not fit the model's context")
-        first = kept[0].record().prompt(target.tokenizer)
+        if len(usable_answers) < len(gold):
+            notes.append(f"{len(gold) - len(usable_answers)} of {len(gold)} answers do not fit the model's context")
+        first = usable_answers[0].record().prompt(target.tokenizer)
         missing = {n: unfit(self.desk, n, first) for n in names}
         usable = tuple(n for n in names if not missing[n])
         notes += [reason for reason in missing.values() if reason]
         if not usable:
             raise UserError(f"no signal can attribute these: {'; '.join(notes)}")
         scoring = Scoring(
-            id=new_id(), owner=owner, name=name, gold=kept, signals=usable, notes=notes, scores={n: [] for n in usable}
+            id=new_id(), owner=owner, name=name, gold=usable_answers, signals=usable, notes=notes,
+            scores={n: [] for n in usable}
         )  # fmt: skip
 
         def check(going: Sequence[Scoring]) -> None:
-            if self.desk.rules.is_shared and any(one.owner == owner for one in going):
+            if self.desk.rules.is_shared and any(task.owner == owner for task in going):
                 raise UserError("one of your scorings goes on already: try again when it is over")
             if len(going) >= MAX_SCORINGS:
                 raise UserError(f"{MAX_SCORINGS} scorings are going on already: try again when one is over")
 
-        self._tasks.begin(scoring, lambda one: self._score_all(one, target), check)
-        return {"id": scoring.id, "answers": len(kept), "notes": notes}
+        self._tasks.begin(scoring, lambda task: self._score_all(task, target), check)
+        return {"id": scoring.id, "answers": len(usable_answers), "notes": notes}
 
     def _score_all(self, scoring: Scoring, target: Any) -> bool:
         for gold in scoring.gold:
@@ -143,19 +144,19 @@ class Scorings(Service):
         Raises Missing where there is none (any more).
         """
         scoring = self._tasks.find(key)
-        done, rows = scoring.done, []
+        finished_count, rows = scoring.done, []
         for name in scoring.signals:
-            of = scoring.scores[name][:done]
-            for counted in ("whole", "drafted"):
-                kept = [one[counted] for one in of if one is not None]
-                if kept:
-                    swept = [mean_score([one[i] for one in kept]) for i in range(len(MIN_RUNS))]
+            of = scoring.scores[name][:finished_count]
+            for unit in ("whole", "drafted"):
+                scored_answers = [answer[unit] for answer in of if answer is not None]
+                if scored_answers:
+                    mean_scores = [mean_score([answer[i] for answer in scored_answers]) for i in range(len(MIN_RUNS))]
                     rows.append({
-                        "method": name, "title": self.desk.methods()[name].title, "counted": counted,
-                        "examples": len(kept), "scores": [dataclasses.asdict(score) for score in swept],
+                        "method": name, "title": self.desk.methods()[name].title, "counted": unit,
+                        "examples": len(scored_answers), "scores": [dataclasses.asdict(score) for score in mean_scores],
                     })  # fmt: skip
         state: dict[str, Any] = {
-            "id": key, "name": scoring.name, "state": scoring.state, "error": scoring.error, "done": done,
+            "id": key, "name": scoring.name, "state": scoring.state, "error": scoring.error, "done": finished_count,
             "total": len(scoring.gold), "notes": scoring.notes, "rows": rows,
         }  # fmt: skip
         if answers:
@@ -163,12 +164,12 @@ class Scorings(Service):
                 {
                     "id": gold.id, "question": gold.question, "quotes": len(gold.quotes),
                     "f1": {
-                        name: {counted: [round(s.f1, 3) for s in one[counted]] for counted in ("whole", "drafted")}
+                        name: {unit: [round(s.f1, 3) for s in answer_scores[unit]] for unit in ("whole", "drafted")}
                         for name in scoring.signals
-                        if (one := scoring.scores[name][number]) is not None
+                        if (answer_scores := scoring.scores[name][number]) is not None
                     },
                 }
-                for number, gold in enumerate(scoring.gold[:done])
+                for number, gold in enumerate(scoring.gold[:finished_count])
             ]  # fmt: skip
         return state
 
@@ -205,5 +206,9 @@ def _score(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteSc
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
     trace = forced_trace(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer), name)
-    both = {counted: scores(trace, gold, MIN_RUNS, whole=counted == "whole") for counted in ("whole", "drafted")}
-    return {name: one for name, one in both.items() if one is not None} if all(both.values()) else None
+    scores_by_way = {unit: scores(trace, gold, MIN_RUNS, whole=unit == "whole") for unit in ("whole", "drafted")}
+    return (
+        {name: way_scores for name, way_scores in scores_by_way.items() if way_scores is not None}
+        if all(scores_by_way.values())
+        else None
+    )

@@ -113,10 +113,10 @@ class Attribution(Scorings):
         if job is not None:
             return {"id": key, "title": job.title, "state": job.state, "ahead": max(0, job.ahead)}
         trace = self.desk.trace(key)
-        others = self._others(key, self._digest(key, trace), len(trace.output_ids), owner)
-        gold = self._known_of([key, *(other["id"] for other in others)])
+        other_runs = self._others(key, self._digest(key, trace), len(trace.output_ids), owner)
+        gold = self._known_of([key, *(other_run["id"] for other_run in other_runs)])
         error = str(trace.run.get("error") or "")
-        return {"id": key, "state": "done", "error": error, **document(trace, gold), "others": others}
+        return {"id": key, "state": "done", "error": error, **document(trace, gold), "others": other_runs}
 
     def _quotes_of(self, key: str) -> QuotedAnswer | None:
         """A run's known quotes. They are kept beside the run's file, once it is there: the next server has them too."""
@@ -142,22 +142,22 @@ class Attribution(Scorings):
 
     def _others(self, key: str, digest: str, tokens: int, owner: str) -> list[dict[str, str]]:
         """Runs of other methods on the list that wrote the same and copied something, one per method."""
-        others: dict[str, str] = {}
+        runs_by_method: dict[str, str] = {}
         for run in self.desk.store.listing(owner):
-            if run["id"] == key or run["tokens"] != tokens or run["method_name"] in others:
+            if run["id"] == key or run["tokens"] != tokens or run["method_name"] in runs_by_method:
                 continue
             with self._change:
-                theirs = self._digests.get(run["id"])
-            if theirs is None:
+                run_digest = self._digests.get(run["id"])
+            if run_digest is None:
                 try:
                     trace = self.desk.store.get(run["id"])
-                    copied = max(trace.tables["nodes"]["source"], default=-1) >= 0
-                    theirs = self._digest(run["id"], trace) if copied else ""
+                    has_copies = max(trace.tables["nodes"]["source"], default=-1) >= 0
+                    run_digest = self._digest(run["id"], trace) if has_copies else ""
                 except UnknownTrace:
                     continue
-            if theirs == digest:
-                others[run["method_name"]] = run["id"]
-        return [{"method": method, "id": run} for method, run in others.items()]
+            if run_digest == digest:
+                runs_by_method[run["method_name"]] = run["id"]
+        return [{"method": method, "id": run} for method, run in runs_by_method.items()]
 
     @get("runs/{key}/download")
     def download(
@@ -171,52 +171,52 @@ class Attribution(Scorings):
         if not 1 <= min_run <= 10_000:
             raise UserError(f"min_run={min_run} is out of range: a whole number from 1 to 10,000")
         trace = self.desk.trace(key)
-        drawn = links(trace, min_run, **WAYS[counted])
+        run_links = links(trace, min_run, **WAYS[counted])
         if format == "json":
-            exported = {**to_json(trace, drawn), "min_run": min_run, "counted": WAY_WORDS[counted]}
-            text = json.dumps(exported, ensure_ascii=False, indent=1)
+            export = {**to_json(trace, run_links), "min_run": min_run, "counted": WAY_WORDS[counted]}
+            text = json.dumps(export, ensure_ascii=False, indent=1)
         elif format == "markdown":
-            text = markdown(trace, drawn)
+            text = markdown(trace, run_links)
         else:
-            runs = {key: trace, **{other: self.desk.trace(other) for other in others[:8]}}
-            same = [one for one, other in runs.items() if other.output_ids == trace.output_ids]
-            gold = self._known_of(same)
-            parts = [document(runs[one], gold) for one in same]
+            runs = {key: trace, **{run_id: self.desk.trace(run_id) for run_id in others[:8]}}
+            same_runs = [run_id for run_id, run in runs.items() if run.output_ids == trace.output_ids]
+            gold = self._known_of(same_runs)
+            parts = [document(runs[run_id], gold) for run_id in same_runs]
             text = standalone(parts, min_run, counted)
         return attachment(text, FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}")
 
     # --- runs ---
 
     @post("start")
-    def start(self, asked: Question, owner: Owner = "") -> dict[str, Any]:
+    def start(self, request: Question, owner: Owner = "") -> dict[str, Any]:
         """Queue a run per signal: {"runs": [{"method", "id"}], "notes": [what was left out and why]}. Raises UserError
         and Refusal with a sentence.
         """
         target = self.desk.target()
-        names = chosen_signals(self.desk, asked.signals)
-        session = asked.session or ""
+        names = chosen_signals(self.desk, request.signals)
+        session = request.session or ""
         gold = None
-        if asked.trace is not None:
-            target, prompt, answer, title = self._again(asked.trace)
-            gold = self._quotes_of(asked.trace)
-        elif asked.scoring is not None:
-            gold = self.row(asked.scoring, asked.row)
+        if request.trace is not None:
+            target, prompt, answer, title = self._again(request.trace)
+            gold = self._quotes_of(request.trace)
+        elif request.scoring is not None:
+            gold = self.row(request.scoring, request.row)
             prompt, title = gold.record().prompt(target.tokenizer), gold.question
             answer = self._tokens(target, gold.answer)
         else:
-            form = self._form(asked.form)
+            form = self._form(request.form)
             self.desk.check_size(form)
             title = dataclasses.replace(form, instruction="").title or form.title
-            if asked.answer is None:
-                settings = {"max_new_tokens": asked.max_new_tokens}
+            if request.answer is None:
+                settings = {"max_new_tokens": request.max_new_tokens}
                 job = self.desk.submit(form, names[0], {}, settings, title=title, owner=owner, session=session)
                 return {"runs": [{"method": names[0], "id": job.id}], "notes": []}
             prompt = form.prompt(target.tokenizer)
-            answer = self._tokens(target, asked.answer)
+            answer = self._tokens(target, request.answer)
         from decoders.study.look.teacher_forcing import check_answer
 
         check_answer(target, answer, len(prompt.tokens))
-        made, notes = [], []
+        started_jobs, notes = [], []
         for name in names:
             if reason := unfit(self.desk, name, prompt):
                 notes.append(reason)
@@ -230,17 +230,17 @@ class Attribution(Scorings):
             try:
                 job = self.desk.queue(build, title=title, owner=owner, session=session)
             except Refusal as problem:
-                if not made:
+                if not started_jobs:
                     raise
                 notes.append(f"{name} was left out: {problem}")
                 break
-            made.append({"method": name, "id": job.id})
+            started_jobs.append({"method": name, "id": job.id})
             if gold is not None:
                 with self._change:
                     self._gold[job.id] = gold
-        if not made:
+        if not started_jobs:
             raise UserError(f"no signal can attribute this: {'; '.join(notes)}")
-        return {"runs": made, "notes": notes}
+        return {"runs": started_jobs, "notes": notes}
 
     def _form(self, sources: Sources | None) -> PromptForm:
         if sources is None:

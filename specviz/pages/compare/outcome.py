@@ -58,7 +58,9 @@ def plain_key(trace: Trace) -> str:
 
 def reference_among(trace: Trace, others: Iterable[Trace]) -> list[int] | None:
     """Plain decoding's output of the same model, prompt and settings: another run's, else ``own_reference``."""
-    alike = (other.output_ids for other in others if is_plain(other) and plain_key(other) == plain_key(trace))
+    alike = (
+        candidate.output_ids for candidate in others if is_plain(candidate) and plain_key(candidate) == plain_key(trace)
+    )
     return next(alike, own_reference(trace))
 
 
@@ -129,8 +131,8 @@ def check_output(trace: Trace, plain: Sequence[int], judge: Callable[[], Any] | 
     hexes = dict(zip(pieces["id"], pieces["hex"], strict=True))  # special tokens too: tags of tool calls may be some
     calls = ""
     if hexes.keys() >= {*plain, *output}:
-        both = (bytes.fromhex("".join(hexes[token] for token in ids)) for ids in (plain, output))
-        calls = judged_calls(*(text.decode("utf-8", "replace") for text in both))
+        byte_texts = (bytes.fromhex("".join(hexes[token] for token in ids)) for ids in (plain, output))
+        calls = judged_calls(*(text.decode("utf-8", "replace") for text in byte_texts))
     return {"state": "differs", **difference.to_json(), "plain": list(plain), "calls": calls}
 
 
@@ -157,15 +159,19 @@ steps of 51.0 ms.'
 
 def sort_by_speedup(numbers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The keys of lanes by speedup, the highest first; without those that have none, or one that cannot be right."""
-    fit = [key for key, one in numbers.items() if one["metrics"].get("speedup") and "speedup" not in one["doubts"]]
+    fit = [
+        key
+        for key, run_numbers in numbers.items()
+        if run_numbers["metrics"].get("speedup") and "speedup" not in run_numbers["doubts"]
+    ]
     return sorted(fit, key=lambda key: -numbers[key]["metrics"]["speedup"])
 
 
 def _left_out(lanes: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterable[str]:
     """A sentence per lane whose speedup cannot be right, which takes no place."""
     for name, numbers in lanes:
-        if why := numbers["doubts"].get("speedup"):
-            yield f"{name} takes no place (‡): its {numbers['metrics']['speedup']:.2f}× is {why.rstrip('.')}."
+        if doubt := numbers["doubts"].get("speedup"):
+            yield f"{name} takes no place (‡): its {numbers['metrics']['speedup']:.2f}× is {doubt.rstrip('.')}."
 
 
 def _by_speed(order: Sequence[tuple[str, Mapping[str, Any]]], plain: tuple[str, Mapping[str, Any]] | None) -> str:
@@ -202,34 +208,34 @@ def _step_ms(numbers: Mapping[str, Any]) -> float | None:
     return None if verify is None else verify + (draft or 0.0)
 
 
-def _because(numbers: Mapping[str, Any], other: tuple[str, Mapping[str, Any]] | None) -> str:
+def _because(numbers: Mapping[str, Any], rival: tuple[str, Mapping[str, Any]] | None) -> str:
     """The two factors of a speed, tokens per step and time per step, against another lane's: first the one in favour,
     then the other; "" where none is in favour, or they are not known. What differs by ``LEVEL`` at most is no reason.
     """
-    if other is None:
+    if rival is None:
         return ""
     good, bad = [], []
-    mine, theirs = _per_step(numbers), _per_step(other[1])
-    if mine and theirs and abs(mine / theirs - 1) > LEVEL:
-        more = mine > theirs
-        words = f"it writes {'more' if more else 'fewer'} tokens per step ({mine:.2f} against {theirs:.2f})"
-        (good if more else bad).append(words)
-    mine, theirs = _step_ms(numbers), _step_ms(other[1])
-    if mine and theirs and abs(mine / theirs - 1) > LEVEL:
-        less = mine < theirs
-        words = f"its steps take {'less' if less else 'more'} time ({mine:.1f} against {theirs:.1f} ms)"
+    value, rival_value = _per_step(numbers), _per_step(rival[1])
+    if value and rival_value and abs(value / rival_value - 1) > LEVEL:
+        is_higher = value > rival_value
+        words = f"it writes {'more' if is_higher else 'fewer'} tokens per step ({value:.2f} against {rival_value:.2f})"
+        (good if is_higher else bad).append(words)
+    value, rival_value = _step_ms(numbers), _step_ms(rival[1])
+    if value and rival_value and abs(value / rival_value - 1) > LEVEL:
+        less = value < rival_value
+        words = f"its steps take {'less' if less else 'more'} time ({value:.1f} against {rival_value:.1f} ms)"
         (good if less else bad).append(words)
     return f"; {' and '.join(good)}{f', though {bad[0]}' if bad else ''}" if good else ""
 
 
 def _by_forwards(methods: Mapping[str, tuple[str, Mapping[str, Any]]]) -> str:
-    known = [(one[1]["metrics"]["steps"], one) for one in methods.values() if one[1]["metrics"].get("steps")]
-    if not known:
+    entries = [(entry[1]["metrics"]["steps"], entry) for entry in methods.values() if entry[1]["metrics"].get("steps")]
+    if not entries:
         return "No run is over that could be compared."
-    fewest, (name, numbers) = min(known, key=lambda pair: pair[0])
-    why = numbers["doubts"].get("speedup") or numbers["notes"].get("speedup") or "no speedup was formed"
+    fewest, (name, numbers) = min(entries, key=lambda pair: pair[0])
+    reason = numbers["doubts"].get("speedup") or numbers["notes"].get("speedup") or "no speedup was formed"
     per_step = _per_step(numbers)
     rate = f" ({per_step:.2f} tokens per step)" if per_step else ""
-    level = [one[0] for count, one in known if count == fewest]
-    who = f"{' and '.join(level)} need" if len(level) > 1 else f"{name} needs"
-    return f"{who} the fewest forwards, {fewest:,}{rate}; by time nobody can be said to win: {why.rstrip('.')}."
+    level = [entry[0] for count, entry in entries if count == fewest]
+    subject = f"{' and '.join(level)} need" if len(level) > 1 else f"{name} needs"
+    return f"{subject} the fewest forwards, {fewest:,}{rate}; by time nobody can be said to win: {reason.rstrip('.')}."

@@ -37,6 +37,7 @@ MAX_LANES = 4  # methods beside the baseline
 KEPT = 64  # outputs of plain decoding, and four times as many verdicts
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 
+
 class Prompt(Body):
     """A prompt as it is typed (``PromptForm``'s fields), or the one of a recorded run."""
 
@@ -114,28 +115,28 @@ class Compare(Service):
     # --- running lanes ---
 
     @post("start")
-    def start(self, asked: Comparison, owner: Owner) -> dict[str, Any]:
+    def start(self, request: Comparison, owner: Owner) -> dict[str, Any]:
         """Queue plain decoding and every lane on one prompt: ``{"lanes": [{"method", "id" or "error"}]}``.
 
         A lane that cannot run says why and leaves the others. Raises Refusal where none can.
         """
-        lanes = [lane for lane in asked.lanes if lane.method != BASELINE]
+        lanes = [lane for lane in request.lanes if lane.method != BASELINE]
         if not 1 <= len(lanes) <= MAX_LANES:
             raise Refusal(
                 "method", f"{len(lanes)} methods were asked for: choose 1 to {MAX_LANES}; plain decoding runs too."
             )
-        form, title, target = self._form(asked.prompt)
-        settings = {**(asked.settings or {}), "compare": False}
+        form, title, target = self._form(request.prompt)
+        settings = {**(request.settings or {}), "compare": False}
         # on one backend, so that speedups are formed of runs of the same device
-        known = self.desk.methods()
-        seat = self.desk.seat_of([known[lane.method] for lane in lanes if lane.method in known], owner)
+        registry = self.desk.methods()
+        seat = self.desk.seat_of([registry[lane.method] for lane in lanes if lane.method in registry], owner)
         begun: list[dict[str, Any]] = []
         first: Refusal | None = None
         for lane in (Lane(method=BASELINE), *lanes):
             try:
                 job = self.desk.submit(
                     form, lane.method, lane.params or {}, settings, title=title, owner=owner,
-                    session=asked.session or "", target=target, seat=seat,
+                    session=request.session or "", target=target, seat=seat,
                 )  # fmt: skip
                 begun.append({"method": lane.method, "id": job.id})
             except Refusal as problem:
@@ -145,19 +146,24 @@ class Compare(Service):
             raise first
         return {"lanes": begun}
 
-    def _form(self, asked: Prompt) -> tuple[PromptForm, str, Any]:
+    def _form(self, prompt_request: Prompt) -> tuple[PromptForm, str, Any]:
         """The prompt as ``desk.submit`` takes it, the runs' title ("" for its first words), and a recorded run's model
         (None: the loaded one).
         """
-        if asked.trace is None:
+        if prompt_request.trace is None:
             form = PromptForm(
-                asked.mode or "segments", asked.instruction, asked.context, asked.question, asked.text, asked.reference
+                prompt_request.mode or "segments",
+                prompt_request.instruction,
+                prompt_request.context,
+                prompt_request.question,
+                prompt_request.text,
+                prompt_request.reference,
             )
-            return form, asked.title[:200], None
-        if not is_id(asked.trace) or self.desk.runner.job(asked.trace) is not None:
+            return form, prompt_request.title[:200], None
+        if not is_id(prompt_request.trace) or self.desk.runner.job(prompt_request.trace) is not None:
             raise Refusal("prompt", "The run open on Inspect is not over yet: wait for its end, or type a prompt.")
         try:
-            trace = self.desk.trace(asked.trace)
+            trace = self.desk.trace(prompt_request.trace)
         except UnknownTrace as problem:
             raise Refusal("prompt", str(problem)) from None
         target = self.desk.loader.target
@@ -169,18 +175,18 @@ class Compare(Service):
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
         """End those of the runs that are ``owner``'s; how many there were."""
-        mine = self._mine(ids, owner)
-        for job in mine:
+        jobs = self._mine(ids, owner)
+        for job in jobs:
             self.desk.runner.cancel(job)
-        return len(mine)
+        return len(jobs)
 
     @post("adopt")
-    def adopt(self, asked: Adoption, owner: Owner) -> int:
+    def adopt(self, request: Adoption, owner: Owner) -> int:
         """The page was loaded again: its runs now end with that page."""
-        mine = self._mine(asked.ids, owner)
-        for job in mine:
-            job.session = asked.session or ""
-        return len(mine)
+        jobs = self._mine(request.ids, owner)
+        for job in jobs:
+            job.session = request.session or ""
+        return len(jobs)
 
     def _mine(self, keys: Sequence[str], owner: str) -> list[Job]:
         return self.desk.runner.jobs_of_owner(keys[: MAX_LANES + 1], owner) if owner else []
@@ -234,8 +240,8 @@ class Compare(Service):
                 if not isinstance(problem, ValueError | QueueFull):
                     log.exception("run %s could not be checked", key)
                 verdicts[key] = {"state": "unknown", "text": sentence(problem)}
-        gone = [key for key in runs if not self.desk.has(key) and self.desk.runner.job(key) is None]
-        return {**verdicts, **{key: {"state": "unknown", "text": str(UnknownTrace(key))} for key in gone}}
+        missing_ids = [key for key in runs if not self.desk.has(key) and self.desk.runner.job(key) is None]
+        return {**verdicts, **{key: {"state": "unknown", "text": str(UnknownTrace(key))} for key in missing_ids}}
 
     def _is_trusted(self, key: str) -> bool:
         """True where others' runs may be compared with this one: a file that somebody opened may say anything."""
@@ -248,15 +254,17 @@ class Compare(Service):
         place = (key, "" if target is None else target.key)
         with self._change:
             check = self._verdicts.get(place)
-            again = check is not None and check.done() and (check.exception() or check.result()["state"] == "unknown")
-            if check is None or (again and self._reference(trace) is not None):
+            is_retry = (
+                check is not None and check.done() and (check.exception() or check.result()["state"] == "unknown")
+            )
+            if check is None or (is_retry and self._reference(trace) is not None):
                 check = self._verdicts[place] = self._checker.submit(self._check, trace, target)
             return check
 
     def _check(self, trace: Trace, target: Any) -> dict[str, Any]:
         if trace.run.get("forced"):
             return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
-        plain, judged = self._reference(trace), None
+        plain, verdict = self._reference(trace), None
         if target is not None:
             target = self.desk.target_of(trace.run)
             from decoders.study.look.run_settings import check_model
@@ -265,22 +273,24 @@ class Compare(Service):
                 check_model(target, trace.run, exact=True)
                 check_tokens(target, trace)
             except UserError as problem:
-                target, judged = None, sentence(problem)
+                target, verdict = None, sentence(problem)
         if plain is None:
             if target is None:
-                text = judged or self.desk.reason() or "There is no model."
+                text = verdict or self.desk.reason() or "There is no model."
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
-            most = self.desk.rules.new_tokens  # a trace may come from anybody
-            if trace.run["max_new_tokens"] > most:
-                text = f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {most:,} are made here."
+            limit = self.desk.rules.new_tokens  # a trace may come from anybody
+            if trace.run["max_new_tokens"] > limit:
+                text = (
+                    f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {limit:,} are made here."
+                )
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
             plain = self._decode(trace, target)
         return check_output(trace, plain, target and (lambda: self._judge(trace, plain, target)))
 
     def _reference(self, trace: Trace) -> Sequence[int] | None:
         """Plain decoding's output for a run's prompt and settings, where it is known already."""
-        known = self._plain.get(plain_key(trace))
-        return own_reference(trace) if known is None else known
+        output_ids = self._plain.get(plain_key(trace))
+        return own_reference(trace) if output_ids is None else output_ids
 
     def _decode(self, trace: Trace, target: Any) -> tuple[int, ...]:
         from decoders.study.judge.divergences import plain_output
@@ -307,16 +317,16 @@ class Compare(Service):
         """The runs that are over, in the order given; one that was deleted under an open page leaves the others. Raises
         UnknownTrace where that leaves none.
         """
-        traces, gone = {}, None
+        traces, error = {}, None
         for key in dict.fromkeys(keys):
             if self.desk.runner.job(key) is None:
                 try:
                     trace = self.desk.trace(key)
                 except UnknownTrace as problem:
-                    gone = problem
+                    error = problem
                     continue
                 if trace.run.get("prompt_length") and "method" in trace.run:
                     traces[key] = trace
-        if gone is not None and not traces:
-            raise gone
+        if error is not None and not traces:
+            raise error
         return traces

@@ -23,32 +23,33 @@ def stretches(traces: Mapping[str, Trace], baseline: str) -> list[dict[str, Any]
     Compared are runs whose outputs begin alike, without the method ``baseline`` where two others are left, as far as
     all of them agree.
     """
-    agreed = {key: length for key, length in _agreement(traces, baseline).items() if length > 1}
-    methods = {key: n for key, n in agreed.items() if traces[key].run["method"]["name"] != baseline}
-    compared = methods if len(methods) > 1 else agreed
-    if len(compared) < 2:
+    agreements = {key: length for key, length in _agreement(traces, baseline).items() if length > 1}
+    methods = {key: n for key, n in agreements.items() if traces[key].run["method"]["name"] != baseline}
+    lengths = methods if len(methods) > 1 else agreements
+    if len(lengths) < 2:
         return []
-    upto = min(compared.values())
-    ends = {key: np.cumsum(traces[key].tables["steps"]["emitted"]) for key in compared}  # step → tokens by its end
-    judged = []
-    for winner, other in permutations(compared, 2):
-        mine = ends[winner]
-        for first, last in _excursions(mine, ends[other], upto):
-            begin = int(np.searchsorted(mine, first, "right"))  # whole forwards of the winner
-            start = int(mine[begin - 1]) if begin else 0
-            stop = min(upto, int(mine[np.searchsorted(mine, last - 1, "right")]))
+    upto = min(lengths.values())
+    ends = {key: np.cumsum(traces[key].tables["steps"]["emitted"]) for key in lengths}  # step → tokens by its end
+    wins = []
+    for winner, rival in permutations(lengths, 2):
+        step_ends = ends[winner]
+        for first, last in _excursions(step_ends, ends[rival], upto):
+            begin = int(np.searchsorted(step_ends, first, "right"))  # whole forwards of the winner
+            start = int(step_ends[begin - 1]) if begin else 0
+            stop = min(upto, int(step_ends[np.searchsorted(step_ends, last - 1, "right")]))
             forwards = {
-                key: int(np.subtract(*np.searchsorted(one, (stop, start), "right"))) for key, one in ends.items()
+                key: int(np.subtract(*np.searchsorted(run_ends, (stop, start), "right")))
+                for key, run_ends in ends.items()
             }
             gain = min(n for key, n in forwards.items() if key != winner) - forwards[winner]
             if gain >= 1:
-                judged.append({"run": winner, "from": start, "to": stop, "forwards": forwards, "gain": gain})
-    judged.sort(key=lambda one: (-one["gain"], one["to"] - one["from"]))
-    chosen: list[dict[str, Any]] = []
-    for one in judged:
-        if len(chosen) < MOST and not any(_overlap(one, other) for other in chosen):
-            chosen.append(one)
-    return chosen
+                wins.append({"run": winner, "from": start, "to": stop, "forwards": forwards, "gain": gain})
+    wins.sort(key=lambda stretch: (-stretch["gain"], stretch["to"] - stretch["from"]))
+    selection: list[dict[str, Any]] = []
+    for stretch in wins:
+        if len(selection) < MOST and not any(_overlap(stretch, earlier_stretch) for earlier_stretch in selection):
+            selection.append(stretch)
+    return selection
 
 
 def _agreement(traces: Mapping[str, Trace], baseline: str) -> dict[str, int]:
@@ -65,13 +66,13 @@ def _agreement(traces: Mapping[str, Trace], baseline: str) -> dict[str, int]:
     return {key: first_difference(reference, output) for key, output in outputs.items()}
 
 
-def _excursions(mine: np.ndarray, others: np.ndarray, upto: int) -> Iterator[tuple[int, int]]:
-    """Stretches of [0, upto) in which ``others`` has more ends of forwards than ``mine``, beyond the mean difference:
-    it looks for where a run does better than on the whole.
+def _excursions(run_ends: np.ndarray, others: np.ndarray, upto: int) -> Iterator[tuple[int, int]]:
+    """Stretches of [0, upto) in which ``others`` has more ends of forwards than ``run_ends``, beyond the mean
+    difference: it looks for where a run does better than on the whole.
     """
     surplus = np.zeros(upto)
     np.add.at(surplus, others[others <= upto] - 1, 1)
-    np.subtract.at(surplus, mine[mine <= upto] - 1, 1)
+    np.subtract.at(surplus, run_ends[run_ends <= upto] - 1, 1)
     toll = max(0.0, surplus.mean()) + 0.01
     total = best = 0.0
     start = stop = 0
@@ -86,6 +87,6 @@ def _excursions(mine: np.ndarray, others: np.ndarray, upto: int) -> Iterator[tup
             best, stop = total, at + 1
 
 
-def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    shared = min(one["to"], other["to"]) - max(one["from"], other["from"])
-    return shared > OVERLAP * min(one["to"] - one["from"], other["to"] - other["from"])
+def _overlap(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    shared = min(first["to"], second["to"]) - max(first["from"], second["from"])
+    return shared > OVERLAP * min(first["to"] - first["from"], second["to"] - second["from"])

@@ -103,12 +103,12 @@ class Dev(Service):
             return dict(self._state)
 
     @post("prompt")
-    def prompt(self, asked: RunChoice) -> None:
+    def prompt(self, choice: RunChoice) -> None:
         """Run the method on another run's prompt, now and at every save."""
         self._check()
-        if asked.run >= len(self._runs):
-            raise UserError(f"there is no run {asked.run + 1}: {len(self._runs)} are drafted on")
-        self._chosen, self._rerun = asked.run, True
+        if choice.run >= len(self._runs):
+            raise UserError(f"there is no run {choice.run + 1}: {len(self._runs)} are drafted on")
+        self._chosen, self._rerun = choice.run, True
 
     def _check(self) -> None:
         if self._file is None:
@@ -127,15 +127,15 @@ class Dev(Service):
                 self._tell(state="", problem=self.desk.reason())  # another model may be chosen in the header
         from decoders.study.look.saves import POLL_S, digest
 
-        seen = ""
+        last_digest = ""
         while not self._over.is_set():
-            now, usable = digest(file) or seen, self._usable
-            saved, again, rerun = now != seen, self._again, self._rerun
-            if saved or again or (rerun and usable is not None):
-                seen, self._again, self._rerun = now, False, False
+            file_digest, usable = digest(file) or last_digest, self._usable
+            has_changed, is_repeat, rerun = file_digest != last_digest, self._again, self._rerun
+            if has_changed or is_repeat or (rerun and usable is not None):
+                last_digest, self._again, self._rerun = file_digest, False, False
                 try:
-                    if usable is None or saved or again:
-                        self._tell_save(file, saves=self._state.get("saves", 0) + saved)
+                    if usable is None or has_changed or is_repeat:
+                        self._tell_save(file, saves=self._state.get("saves", 0) + has_changed)
                     else:
                         self._ran_on_prompt(usable, self.desk.target())
                 except QueueFull:  # the server goes down
@@ -175,15 +175,15 @@ class Dev(Service):
 
         store = self.desk.store
         keys = self._opened or [row["id"] for row in store.listing("") if row["kind"] == "gallery"]
-        stored = [store.get(key) for key in keys]
+        stored_runs = [store.get(key) for key in keys]
         prompts = titled_prompts(target.tokenizer, EXAMPLES, toy=self.desk.toy)
-        traces = stored if self._opened else default_traces(target, stored, prompts)
+        traces = stored_runs if self._opened else default_traces(target, stored_runs, prompts)
         for trace in traces:
             if trace.run["id"] not in store:
                 store.put(trace, kind="opened", owner=EVERYBODY)
         self._runs = [(str(trace.run["id"]), LiveRun(target, trace)) for trace in traces]
-        other = None if self._against is None else find_method(self._against)
-        self._other = None if other is None else [live.draft_with(other) for _, live in self._runs]
+        other_method = None if self._against is None else find_method(self._against)
+        self._other = None if other_method is None else [live.draft_with(other_method) for _, live in self._runs]
         self._before, self._target, self._chosen = None, target, 0
         runs = [{"id": key, "title": live.title, "steps": live.trace.rows("steps")} for key, live in self._runs]
         self._tell(runs=runs)
@@ -191,14 +191,14 @@ class Dev(Service):
     def _describe(self, save: Save) -> dict[str, Any]:
         from decoders.study.look.saves import changes, mean, rows
 
-        before, other = self._before, self._other
-        every = rows(save.drafts, before, other)
-        listed = [row for row in every if row.step.error or row.change] or every
-        won, lost = changes(every)
-        numbers = {"now": save.drafts, "before": before, "against": other}
+        previous_drafts, other_drafts = self._before, self._other
+        all_rows = rows(save.drafts, previous_drafts, other_drafts)
+        shown_rows = [row for row in all_rows if row.step.error or row.change] or all_rows
+        gains, losses = changes(all_rows)
+        numbers = {"now": save.drafts, "before": previous_drafts, "against": other_drafts}
         return {
-            "rows": [_row(row) for row in listed[:SHOWN]], "steps": len(every), "won": won, "lost": lost,
-            "base": "the last save" if before is not None else self._against or "the record",
+            "rows": [_row(row) for row in shown_rows[:SHOWN]], "steps": len(all_rows), "won": gains, "lost": losses,
+            "base": "the last save" if previous_drafts is not None else self._against or "the record",
             "tokens_per_step": {name: _number(mean(d)) for name, d in numbers.items() if d is not None},
             "ms": round(save.ms), "scored": any(d.scored for d in save.drafts),
         }  # fmt: skip
@@ -218,9 +218,9 @@ class Dev(Service):
             ).finish()  # fmt: skip
         except Exception as problem:  # the method's own: the contract says more
             return {"ran": None, "failed": sentence(problem)}
-        gone, self._ran = self._ran, self.desk.store.put(run, kind="opened", owner=EVERYBODY)
-        if gone:
-            self.desk.store.remove(gone)
+        old_run, self._ran = self._ran, self.desk.store.put(run, kind="opened", owner=EVERYBODY)
+        if old_run:
+            self.desk.store.remove(old_run)
         return {"ran": {"id": self._ran, "title": title, "on": self._chosen}, "failed": ""}
 
 
@@ -233,7 +233,9 @@ def _rules(method: Method, target: Target) -> list[dict[str, Any]]:
         {
             "rule": MEANINGS[rule],
             "faults": [
-                {"words": one.words, "prompt": one.prompt, "details": one.error} for one in findings if one.rule == rule
+                {"words": finding.words, "prompt": finding.prompt, "details": finding.error}
+                for finding in findings
+                if finding.rule == rule
             ],
         }
         for rule in rules_of(findings)

@@ -16,15 +16,15 @@ MEMORY = "doctor"
 ROOM = 64  # tokens that a prompt in another form may have more
 
 
-def advance(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+def advance(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """Do the next stage of the examination ``key``, which ``begin`` describes where it is the first: ``Stage``'s
     fields, or the {"report"} behind the last one.
 
     Raises UserError where the examination is not held here (any more), and as ``doctor.examination``.
     """
-    under_way, key = _under_way(holder), asked["key"]
-    if "begin" in asked:
-        under_way[key] = _begin(holder, asked["begin"])
+    under_way, key = _under_way(holder), request["key"]
+    if "begin" in request:
+        under_way[key] = _begin(holder, request["begin"])
     if key not in under_way:
         raise UserError("the model was exchanged, or its backend lost, while it was examined: examine it again")
     try:
@@ -37,9 +37,9 @@ def advance(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
         raise
 
 
-def forget(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+def forget(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """Let go of an examination that was stopped."""
-    _under_way(holder).pop(asked["key"], None)
+    _under_way(holder).pop(request["key"], None)
     return {}
 
 
@@ -47,26 +47,27 @@ def _under_way(holder: Holder) -> dict[str, Generator[Any, None, Any]]:
     return holder.memory.setdefault(MEMORY, {})
 
 
-def _begin(holder: Holder, asked: Mapping[str, Any]) -> Generator[Any, None, Any]:
+def _begin(holder: Holder, request: Mapping[str, Any]) -> Generator[Any, None, Any]:
     from decoders.study.doctor.doctor import examination
     from decoders.study.doctor.server import ServerNumbers
     from decoders.study.doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 
-    target, new, raw = holder.target, asked["max_new_tokens"], asked["raw"]
-    records = [_record(one) for one in asked["records"]]
+    target, new, raw = holder.target, request["max_new_tokens"], request["raw"]
+    records = [_record(record) for record in request["records"]]
     pairs = zip(records, prompts_of(target.tokenizer, records, raw), strict=True)
-    fitting = [(one, prompt) for one, prompt in pairs if len(prompt.tokens) + new + ROOM <= target.context_length]
+    fitting = [(record, prompt) for record, prompt in pairs if len(prompt.tokens) + new + ROOM <= target.context_length]
     if not fitting:
         raise UserError(f"no prompt fits the {target.context_length:,} tokens that {target.name} reads: take others")
-    records, prompts = [one for one, _ in fitting], [prompt for _, prompt in fitting]
+    records, prompts = [record for record, _ in fitting], [prompt for _, prompt in fitting]
     forms = forms_of(target.tokenizer, records, prompts, raw)
-    server = None if asked["server"] is None else ServerNumbers(asked["server"][0], tuple(asked["server"][1]))
-    skipped = skip_reasons(target, forms, server is not None)
+    server = None if request["server"] is None else ServerNumbers(request["server"][0], tuple(request["server"][1]))
+    skips = skip_reasons(target, forms, server is not None)
     if is_rounded(target):
-        skipped.append("precision: specviz doctor examines it, which opens the target in float32 too")
+        skips.append("precision: specviz doctor examines it, which opens the target in float32 too")
     return examination(
-        drafting_of(target, asked["part"]), prompts, part=asked["title"], max_new_tokens=new, places=asked["places"],
-        temperature=asked["temperature"], forms=forms, server=server, skipped=skipped,
+        drafting_of(target, request["part"]), prompts, part=request["title"], max_new_tokens=new,
+        places=request["places"],
+        temperature=request["temperature"], forms=forms, server=server, skipped_causes=skips,
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ class Doctor(Service):
         """The parts of the model in use, the prompt sets, and the owner's examinations, the newest first."""
         target = self.desk.loader.target
         public = self.desk.rules.public
-        mine = [one.card() for one in reversed(self._tasks.all()) if one.owner == owner]
+        cards = [task.card() for task in reversed(self._tasks.all()) if task.owner == owner]
         return {
             "model": "" if target is None else target.name,
             "reason": PUBLIC if public else "" if target is not None else self.desk.reason() or "There is no model.",
@@ -101,71 +101,72 @@ class Doctor(Service):
                 for key, place in _parts(target).items()
             ],
             "sets": {name: SETS[name] for name in OFFERED},
-            "examinations": mine,
+            "examinations": cards,
         }  # fmt: skip
 
     @post("start")
-    def start(self, asked: Request, owner: Owner) -> dict[str, Any] | Response:
+    def start(self, request: Request, owner: Owner) -> dict[str, Any] | Response:
         """Queue an examination; its card. Raises UserError for a part, prompts or a log that will not do."""
         if self.desk.rules.public:
             return problem(403, PUBLIC)
         target = self.desk.target()
-        place = _parts(target).get(asked.part)
+        place = _parts(target).get(request.part)
         if place is None:
             raise UserError(f"{target.name} has no such part to examine: choose one of the list")
-        server = None if asked.server is None else _server(asked.server)
-        if isinstance(asked.prompts, SentFile):
-            chosen = sent_records(asked.prompts.name, asked.prompts.text, asked.count)
-        elif asked.prompts in OFFERED:  # a page names no files of this computer
-            chosen = records(asked.prompts, asked.count, toy=self.desk.toy)
+        server = None if request.server is None else _server(request.server)
+        if isinstance(request.prompts, SentFile):
+            prompt_records = sent_records(request.prompts.name, request.prompts.text, request.count)
+        elif request.prompts in OFFERED:  # a page names no files of this computer
+            prompt_records = records(request.prompts, request.count, toy=self.desk.toy)
         else:
-            raise UserError(f"there are no prompts called {asked.prompts[:60]!r}: choose of {', '.join(OFFERED)}")
+            raise UserError(f"there are no prompts called {request.prompts[:60]!r}: choose of {', '.join(OFFERED)}")
         title = f"{capital(place.title)} ({'your own' if place.own else 'shipped'})"
         begin = {
-            "part": str(place.folder), "title": title, "records": [asdict(one) for one in chosen], "raw": asked.raw,
-            "max_new_tokens": asked.max_new_tokens, "places": asked.places, "temperature": asked.temperature,
+            "part": str(place.folder), "title": title, "records": [asdict(record) for record in prompt_records],
+            "raw": request.raw,
+            "max_new_tokens": request.max_new_tokens, "places": request.places, "temperature": request.temperature,
             "server": server and [server.length, list(server.by_position)],
         }  # fmt: skip
-        one = Examination(
+        exam = Examination(
             id=new_id(), owner=owner, title=title, model=target.name, begin=json.loads(json.dumps(begin))
         )  # fmt: skip
-        self._tasks.begin(one, lambda one: self._examine(one, target), _check_room)
-        return one.card()
+        self._tasks.begin(exam, lambda exam: self._examine(exam, target), _check_room)
+        return exam.card()
 
     @get("of/{key}")
     def of(self, key: str, owner: Owner) -> dict[str, Any]:
         """An examination as far as it is, with its report where it is over. Raises Missing."""
-        one = self._tasks.find(key, owner)
-        return {**one.card(), "report": one.report}
+        exam = self._tasks.find(key, owner)
+        return {**exam.card(), "report": exam.report}
 
     @get("of/{key}/report")
     def report(self, key: str, owner: Owner, format: Literal["html", "json"] = "html") -> Response:
         """The report as a file. Raises Missing."""
-        one = self._tasks.find(key, owner)
-        if one.report is None:
+        exam = self._tasks.find(key, owner)
+        if exam.report is None:
             raise Missing("this examination has no report: examine the part again")
         name = f"doctor-{key}.{format}"
         if format == "json":
-            return attachment(json.dumps(one.report, ensure_ascii=False), "application/json", name)
-        return attachment(doctor_page(one.report), "text/html; charset=utf-8", name)
+            return attachment(json.dumps(exam.report, ensure_ascii=False), "application/json", name)
+        return attachment(doctor_page(exam.report), "text/html; charset=utf-8", name)
 
     @post("stop")
     def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
         """Stop an examination, at its next stage where it goes on; its card. Raises Missing."""
-        one = self._tasks.find(id, owner)
-        self._tasks.stop(one)
-        return one.card()
+        exam = self._tasks.find(id, owner)
+        self._tasks.stop(exam)
+        return exam.card()
 
-    def _examine(self, one: Examination, target: Any) -> bool:
-        asked: dict[str, Any] = {"key": one.id, "begin": one.begin}
-        while not one.cancel.is_set():
-            stage = self.desk.work_on(target, examination.advance, asked, one.id)
+    def _examine(self, exam: Examination, target: Any) -> bool:
+        question: dict[str, Any] = {"key": exam.id, "begin": exam.begin}
+        while not exam.cancel.is_set():
+            stage = self.desk.work_on(target, examination.advance, question, exam.id)
             if "report" in stage:
-                one.report, one.done, one.words = stage["report"], one.total, ""
+                exam.report, exam.done, exam.words = stage["report"], exam.total, ""
                 return True
-            one.done, one.total, one.words = stage["done"], stage["total"], stage["words"]
-            asked = {"key": one.id}
-        self.desk.work_on(target, examination.forget, {"key": one.id}, one.id)
+            exam.done, exam.total, exam.words = stage["done"], stage["total"], stage["words"]
+            question = {"key": exam.id}
+        self.desk.work_on(target, examination.forget, {"key": exam.id}, exam.id)
         return False
 
 

@@ -45,54 +45,58 @@ class FormActions:
             log.exception("counting tokens failed")
             return note()
 
-    def on_change(self, whose: references.Reference, *sent: Any) -> list[Any]:
+    def on_change(self, reference: references.Reference, *fields: Any) -> list[Any]:
         """The note at the prompt, the reference that it has, and the note that says which one."""
-        form = _form(sent)
-        used = references.apply(whose, form)
-        kept = used.reference.strip() == form.reference.strip()
-        counted = self.count(form) if form.typed_text.strip() else note(EMPTY, error=True)
-        return [counted, gr.skip() if kept else used.reference, note(references.describe(whose, used))]
+        form = _form(fields)
+        run_reference = references.apply(reference, form)
+        is_unchanged = run_reference.reference.strip() == form.reference.strip()
+        count_note = self.count(form) if form.typed_text.strip() else note(EMPTY, error=True)
+        return [
+            count_note,
+            gr.skip() if is_unchanged else run_reference.reference,
+            note(references.describe(reference, run_reference)),
+        ]
 
-    def on_write(self, whose: references.Reference, *sent: Any) -> list[Any]:
+    def on_write(self, reference: references.Reference, *fields: Any) -> list[Any]:
         """Whose the reference is that stands in the form now, and the note that says so."""
-        form = _form(sent)
-        whose = references.claim(whose, form)
-        return [whose, note(references.describe(whose, references.apply(whose, form)))]
+        form = _form(fields)
+        reference = references.claim(reference, form)
+        return [reference, note(references.describe(reference, references.apply(reference, form)))]
 
-    def offer(self, chosen: Any, *sent: Any) -> list[Any]:
+    def offer(self, example_id: Any, *fields: Any) -> list[Any]:
         """Run (off where nothing can run), and the examples of the model in use: where those of another kind of model
         were listed, its first one takes the place of an example that nobody changed. ``changed`` follows with the
         notes: what was typed meanwhile is counted, not what stood there before.
         """
         run = gr.Button(interactive=not self.desk.catalog()["reason"])
-        kept = [gr.skip()] * WHOLE
-        shown = _example_of(chosen, not self.desk.toy)
-        if shown is None or _example_of(chosen, self.desk.toy) is not None:
-            return [run, gr.skip(), *kept]
+        skips = [gr.skip()] * WHOLE
+        old_example = _example_of(example_id, not self.desk.toy)
+        if old_example is None or _example_of(example_id, self.desk.toy) is not None:
+            return [run, gr.skip(), *skips]
         first, names = choices(self.desk)
-        if not _same(shown, _form(sent)):
-            return [run, gr.Dropdown(names, value=None), *kept]
+        if not _same(old_example, _form(fields)):
+            return [run, gr.Dropdown(names, value=None), *skips]
         return [run, gr.Dropdown(names, value=first.record.id), *self.example_fields(first)]
 
-    def fill(self, chosen: Any) -> list[Any]:
+    def fill(self, example_id: Any) -> list[Any]:
         """A chosen example in the form, and the notes on it."""
-        example = _example_of(chosen, self.desk.toy)
+        example = _example_of(example_id, self.desk.toy)
         if example is None:
             return [gr.skip()] * (WHOLE + 2)
         return [*self.example_fields(example), note(example.note), self.replacement("example")]
 
-    def fill_from_another(self, chosen: Any, before: Any) -> list[Any]:
+    def fill_from_another(self, example_id: Any, previous_id: Any) -> list[Any]:
         """Gradio's list says ``input`` whenever it loses the focus, too: what was typed since then stays."""
-        return self.fill(None if chosen == before else chosen)
+        return self.fill(None if example_id == previous_id else example_id)
 
     def example_fields(self, example: Example) -> list[Any]:
         """``fill_fields`` of an example."""
         return self.fill_fields(example.record.id, references.form_of(example), references.of_example(example))
 
-    def fill_fields(self, example: str | None, form: PromptForm, whose: references.Reference) -> list[Any]:
+    def fill_fields(self, example: str | None, form: PromptForm, reference: references.Reference) -> list[Any]:
         """Of all fields what a form holds, whose reference it has, the note that says so, and which example it is."""
         values = [getattr(form, name) for name in FIELDS]
-        return [example, *values, whose, note(references.describe(whose, references.apply(whose, form)))]
+        return [example, *values, reference, note(references.describe(reference, references.apply(reference, form)))]
 
     def again(self, settings: Any) -> list[Any]:
         """The prompt of a run, over or not, in the form, and the note at the button."""
@@ -105,11 +109,11 @@ class FormActions:
             except UnknownTrace as problem:
                 raise Refusal("prompt", str(problem)) from None
             prompt = recorded.form_of(trace)
-            whose = references.Reference(prompt.reference, references.prompt_key(prompt), "the run's")
-            same = next((e.record.id for e in listed_examples(self.desk.toy) if _same(e, prompt)), None)
+            reference = references.Reference(prompt.reference, references.prompt_key(prompt), "the run's")
+            example_id = next((e.record.id for e in listed_examples(self.desk.toy) if _same(e, prompt)), None)
             return [
-                gr.Dropdown(value=same),
-                *self.fill_fields(same, prompt, whose),
+                gr.Dropdown(value=example_id),
+                *self.fill_fields(example_id, prompt, reference),
                 note(recorded.missing_note(trace)),
                 self.replacement("run"),
             ]
@@ -120,26 +124,26 @@ class FormActions:
         """Message to the page: another prompt stands in the form, a "run"'s or an "example"'s, or none came ("")."""
         return tell(by=by, n=secrets.token_hex(4))
 
-    def start(self, request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any]:
-        """View, note at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
-        wished, example = payload_of(settings), _example_of(chosen, self.desk.toy)
-        *typed, whose, (pool_text, pool_name) = rest
-        prompt = references.apply(whose, _form(tuple(typed)))
+    def start(self, request: gr.Request, example_id: Any, settings: Any, *field_values: Any) -> tuple[Any, Any, Any]:
+        """View, note at the pool, at the button. ``field_values``: the fields, whose reference, the pool."""
+        payload, example = payload_of(settings), _example_of(example_id, self.desk.toy)
+        *fields, reference, (pool_text, pool_name) = field_values
+        prompt = references.apply(reference, _form(tuple(fields)))
 
         def begin() -> tuple[Any, Any, Any]:
-            pool = {"pool_text": pool_text, "pool_name": pool_name} if wished.get("pooled") is True else {}
+            pool = {"pool_text": pool_text, "pool_name": pool_name} if payload.get("pooled") is True else {}
             form = dataclasses.replace(prompt, **pool)
             job = self.desk.submit(
                 form,
-                str(wished.get("method") or ""),
-                wished.get("params") or {},
-                wished.get("settings") or {},
+                str(payload.get("method") or ""),
+                payload.get("params") or {},
+                payload.get("settings") or {},
                 title=example.label if example is not None and _same(example, form) else "",
                 owner=owner(request),
                 session=request.session_hash or "",
             )
-            shown = tell(trace=job.id, own=True, prompt=form.key, n=secrets.token_hex(4))
-            return shown, gr.skip(), note()
+            view = tell(trace=job.id, own=True, prompt=form.key, n=secrets.token_hex(4))
+            return view, gr.skip(), note()
 
         def refuse(place: str, words: str) -> tuple[Any, Any, Any]:
             # at the button: the prompt may be scrolled out of sight, and the note there is ``on_change``'s alone
@@ -167,25 +171,25 @@ class FormActions:
 
         return _attempt(read, lambda _, words: (gr.skip(), words))
 
-    def lay_out(self, chosen: Any) -> list[Any]:
+    def lay_out(self, template_name: Any) -> list[Any]:
         """The form of segments, and a template in its instruction."""
-        one = templates().get(chosen) if isinstance(chosen, str) else None
-        return [gr.skip()] * 3 if one is None else ["segments", one.text, self.replacement("example")]
+        template = templates().get(template_name) if isinstance(template_name, str) else None
+        return [gr.skip()] * 3 if template is None else ["segments", template.text, self.replacement("example")]
 
 
 def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
     """The example to start with (that of the run the page opens on, else the first), and all of them for the list."""
-    there = listed_examples(desk.toy)
+    offered_examples = listed_examples(desk.toy)
     try:
-        opened = recorded.form_of(desk.trace(desk.first))
+        open_form = recorded.form_of(desk.trace(desk.first))
     except UnknownTrace:
-        opened = None
-    first = next((e for e in there if opened is not None and _same(e, opened)), there[0])
-    return first, [(e.label, e.record.id) for e in there]
+        open_form = None
+    first = next((e for e in offered_examples if open_form is not None and _same(e, open_form)), offered_examples[0])
+    return first, [(e.label, e.record.id) for e in offered_examples]
 
 
-def _example_of(chosen: Any, toy: bool) -> Example | None:
-    return next((e for e in listed_examples(toy) if e.record.id == chosen), None)
+def _example_of(example_id: Any, toy: bool) -> Example | None:
+    return next((e for e in listed_examples(toy) if e.record.id == example_id), None)
 
 
 def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) -> Result:
@@ -208,9 +212,9 @@ def _upload(path: Any) -> str:
     return path
 
 
-def _form(sent: tuple[Any, ...]) -> PromptForm:
+def _form(fields: tuple[Any, ...]) -> PromptForm:
     """A form from what the browser sent, whatever it is."""
-    return PromptForm(*(value if isinstance(value, str) else "" for value in sent))
+    return PromptForm(*(value if isinstance(value, str) else "" for value in fields))
 
 
 def _same(example: Example, form: PromptForm) -> bool:

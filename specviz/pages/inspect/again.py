@@ -33,7 +33,7 @@ def form_of(trace: Trace) -> PromptForm:
     parts = [name for name, _, _ in stretches if name in TYPED]
     if parts != sorted(parts, key=TYPED.index) or parts.count("instruction") > 1:
         return dataclasses.replace(_from_template(trace), **form)
-    texts = {name: [text.strip("\n") for one, _, text in stretches if one == name] for name in TYPED}
+    texts = {name: [text.strip("\n") for segment, _, text in stretches if segment == name] for name in TYPED}
     passages = texts["context"]
     if len(passages) > 1:
         passages = [text.removeprefix(f"[{number}] ") for number, text in enumerate(passages, 1)]
@@ -56,9 +56,9 @@ def _from_template(trace: Trace) -> PromptForm:
         pattern = re.escape(template.text)
         for place in (CONTEXT, QUESTION):
             pattern = pattern.replace(re.escape(place), f"(?P<{place[1:-1]}>.*)")
-        if (there := re.fullmatch(pattern, whole, re.DOTALL)) is None:
+        if (match := re.fullmatch(pattern, whole, re.DOTALL)) is None:
             continue
-        context, question = there["context"], there.groupdict().get("question", "")
+        context, question = match["context"], match.groupdict().get("question", "")
         if (context, question) == (context.strip(), question.strip()):  # a form keeps no blanks at their ends
             passages = re.split(r"\n\[\d+\] ", "\n" + context)[1:] if context.startswith("[1] ") else [context]
             return PromptForm("segments", template.text, f"\n{SEPARATOR}\n".join(passages), question)
@@ -77,14 +77,16 @@ def _stretches(trace: Trace) -> list[Stretch]:
     """The prompt's parts in order, with the text that a template's token had of the part that follows."""
     keys = zip(_column(trace, "segment"), _column(trace, "passage"), trace.prompt_ids, strict=True)
     parts = [
-        (name, passage, trace.text([one for _, _, one in rows]))
+        (name, passage, trace.text([token for _, _, token in rows]))
         for (name, passage), rows in groupby(keys, key=lambda row: row[:2])
     ]
-    inside = [k for k, (name, _, _) in enumerate(parts) if name in TYPED]
-    for before, after in pairwise(inside):
-        if after == before + 2 and parts[before][0] != "chat":  # a gap between parts of one turn: line breaks alone
-            rest = parts[before + 1][2].lstrip("\n")
-            parts[after] = (*parts[after][:2], rest + parts[after][2])
+    indices = [k for k, (name, _, _) in enumerate(parts) if name in TYPED]
+    for left_index, right_index in pairwise(indices):
+        if (
+            right_index == left_index + 2 and parts[left_index][0] != "chat"
+        ):  # a gap between parts of one turn: line breaks alone
+            tail = parts[left_index + 1][2].lstrip("\n")
+            parts[right_index] = (*parts[right_index][:2], tail + parts[right_index][2])
     return parts
 
 

@@ -119,12 +119,12 @@ def _prompt_fields(first: Example, names: list[tuple[str, str]]) -> PromptFields
     notes = part("note", "sv-prompt-note"), part("note", "sv-reference-note")
     states = gr.State(references.of_example(first)), gr.State(first.record.id)
     with gr.Accordion("More", open=False, elem_id="sv-more"):
-        more = _more(start_with[5])
-    return PromptFields(example, mode, instruction, context, question, text, *notes, *states, more)
+        more_fields = _more(start_with[5])
+    return PromptFields(example, mode, instruction, context, question, text, *notes, *states, more_fields)
 
 
 def _more(answer: str) -> More:
-    titles = [(one.title, name) for name, one in templates().items()]
+    titles = [(entry.title, name) for name, entry in templates().items()]
     template = gr.Dropdown(titles, value=None, label="Prompt template", info=TEMPLATE, elem_id="sv-template")
     reference = gr.Textbox(answer, label="Reference", info=REFERENCE, elem_id="sv-reference", **_lines(2, 6))
     with gr.Column(elem_id="sv-pool-field", elem_classes=["sv-fields"]):
@@ -139,24 +139,29 @@ def _more(answer: str) -> More:
 
 def _connect(act: FormActions, bar: RunBar, prompt: PromptFields, form: Any, view: Any) -> None:
     """Every field and button with its action."""
-    more, filled = prompt.more, [*prompt.whole, bar.run_note, bar.filled_note]
-    prompt.example.select(act.fill, prompt.example, filled, **AT_ONCE)  # once more, too: as it was
-    more.template.input(act.lay_out, more.template, [prompt.mode, prompt.instruction, bar.filled_note], **AT_ONCE)
-    prompt.example.input(act.fill_from_another, [prompt.example, prompt.source], filled, **AT_ONCE)
+    more_fields, fill_outputs = prompt.more, [*prompt.whole, bar.run_note, bar.filled_note]
+    prompt.example.select(act.fill, prompt.example, fill_outputs, **AT_ONCE)  # once more, too: as it was
+    more_fields.template.input(
+        act.lay_out, more_fields.template, [prompt.mode, prompt.instruction, bar.filled_note], **AT_ONCE
+    )
+    prompt.example.input(act.fill_from_another, [prompt.example, prompt.source], fill_outputs, **AT_ONCE)
     newest: dict[str, Any] = {"trigger_mode": "always_last", **AT_ONCE}
-    notes, typed = [prompt.prompt_note, more.reference, prompt.reference_note], [prompt.belongs, *prompt.form_fields]
-    gr.on([f.change for f in prompt.form_fields[:-1]], act.on_change, typed, notes, **newest)
-    more.reference.change(act.on_write, typed, [prompt.belongs, prompt.reference_note], **newest)
-    offered = [bar.run, prompt.example, *prompt.whole]
-    renewed = form.offered(act.offer, [prompt.example, *prompt.form_fields], offered, **newest)
-    renewed.then(act.on_change, typed, notes, **AT_ONCE)
-    form.again(act.again, form, [prompt.example, *filled], **AT_ONCE)
-    inputs = [prompt.example, form, *prompt.form_fields, prompt.belongs, more.pool]
+    notes, form_inputs = (
+        [prompt.prompt_note, more_fields.reference, prompt.reference_note],
+        [prompt.belongs, *prompt.form_fields],
+    )
+    gr.on([f.change for f in prompt.form_fields[:-1]], act.on_change, form_inputs, notes, **newest)
+    more_fields.reference.change(act.on_write, form_inputs, [prompt.belongs, prompt.reference_note], **newest)
+    offer_outputs = [bar.run, prompt.example, *prompt.whole]
+    offer_event = form.offered(act.offer, [prompt.example, *prompt.form_fields], offer_outputs, **newest)
+    offer_event.then(act.on_change, form_inputs, notes, **AT_ONCE)
+    form.again(act.again, form, [prompt.example, *fill_outputs], **AT_ONCE)
+    inputs = [prompt.example, form, *prompt.form_fields, prompt.belongs, more_fields.pool]
     for begins in (bar.run.click, form.run):
-        begins(act.start, inputs, [view, more.pool_note, bar.run_note], **AT_ONCE)
+        begins(act.start, inputs, [view, more_fields.pool_note, bar.run_note], **AT_ONCE)
     bar.stop.click(None, None, None, js='() => document.dispatchEvent(new CustomEvent("specviz:stop"))', **QUIET)
-    more.pool_file.upload(act.take, more.pool_file, [more.pool, more.pool_note], **AT_ONCE)
-    more.pool_clear.click(lambda: (NO_POOL, note()), None, [more.pool, more.pool_note], **AT_ONCE)
+    more_fields.pool_file.upload(act.take, more_fields.pool_file, [more_fields.pool, more_fields.pool_note], **AT_ONCE)
+    more_fields.pool_clear.click(lambda: (NO_POOL, note()), None, [more_fields.pool, more_fields.pool_note], **AT_ONCE)
     bar.upload.upload(act.on_open, bar.upload, [view, bar.file_note], **AT_ONCE)
 
 

@@ -25,8 +25,8 @@ YOURS = Reference()
 
 def prompt_key(form: PromptForm) -> str:
     """The same for the same prompt, blanks around its parts and its pool apart."""
-    stripped = {name: getattr(form, name).strip() for name in ("instruction", "context", "question", "text")}
-    return dataclasses.replace(form, **stripped, pool_text="", pool_name="").key
+    fields = {name: getattr(form, name).strip() for name in ("instruction", "context", "question", "text")}
+    return dataclasses.replace(form, **fields, pool_text="", pool_name="").key
 
 
 def form_of(example: Example) -> PromptForm:
@@ -41,9 +41,9 @@ def of_example(example: Example) -> Reference:
 
 def claim(reference: Reference, form: PromptForm) -> Reference:
     """The reference after somebody wrote in its field: another text is theirs, as is none where the prompt had one."""
-    typed, had = form.reference.strip(), reference.text.strip()
-    removed = not typed and had and prompt_key(form) == reference.prompt
-    return YOURS if removed or typed not in ("", had) else reference
+    reference_text, old_text = form.reference.strip(), reference.text.strip()
+    is_removed = not reference_text and old_text and prompt_key(form) == reference.prompt
+    return YOURS if is_removed or reference_text not in ("", old_text) else reference
 
 
 def apply(reference: Reference, form: PromptForm) -> PromptForm:
@@ -56,9 +56,9 @@ def apply(reference: Reference, form: PromptForm) -> PromptForm:
     >>> apply(mine, PromptForm("text", text="The river?", reference="Paris.")).reference
     ''
     """
-    typed = form.reference.strip()
-    if not reference.prompt or typed not in ("", reference.text.strip()):
-        return dataclasses.replace(form, reference_of=YOURS.of if typed else "")
+    reference_text = form.reference.strip()
+    if not reference.prompt or reference_text not in ("", reference.text.strip()):
+        return dataclasses.replace(form, reference_of=YOURS.of if reference_text else "")
     if prompt_key(form) != reference.prompt or not reference.text:
         return dataclasses.replace(form, reference="", reference_of="")
     return dataclasses.replace(form, reference=reference.text, reference_of=reference.of)

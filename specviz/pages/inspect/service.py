@@ -32,7 +32,7 @@ class Inspect(Service):
         return self.desk.kept_at(owner, method_state, {"owner": owner})
 
     @post("empty")
-    def empty(self, asked: EmptyRequest, owner: Owner) -> list[str]:
+    def empty(self, request: EmptyRequest, owner: Owner) -> list[str]:
         """Drop what a method keeps of the user's runs with the model in use; a run under way ends with what it had."""
         self.desk.target()
-        return self.desk.kept_at(owner, method_state, {"owner": owner, "empty": asked.method}).get("dropped", [])
+        return self.desk.kept_at(owner, method_state, {"owner": owner, "empty": request.method}).get("dropped", [])

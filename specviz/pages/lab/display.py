@@ -27,15 +27,15 @@ SHOWN_FAILURES = 5  # the latest
 
 def recipe_card(experiment: Experiment, info: Mapping[str, Any], available: set[str]) -> dict[str, Any]:
     """A recipe with what is missing for it; ``info`` is the target's."""
-    needed = {line.method for line in experiment.lines if line.trains is None}
-    missing = sorted(needed - available)
-    described = experiment.describe(info)
-    del described["papers"]
+    methods = {line.method for line in experiment.lines if line.trains is None}
+    missing = sorted(methods - available)
+    description = experiment.describe(info)
+    del description["papers"]
     return {
-        **described,
-        "axes": [{**axis, "values": [text_of(v) for v in axis["values"]]} for axis in described["axes"]],
+        **description,
+        "axes": [{**axis, "values": [text_of(v) for v in axis["values"]]} for axis in description["axes"]],
         "papers": sorted({f"{series.where} ({series.model})" for series in experiment.papers}),
-        "missing": missing if len(missing) == len(needed) and needed else [],
+        "missing": missing if len(missing) == len(methods) and methods else [],
     }
 
 
@@ -54,9 +54,9 @@ def progress_shown(progress: Standing | None) -> dict[str, Any] | None:
     """The progress of an experiment."""
     if progress is None:
         return None
-    now = time.monotonic()
+    current_time = time.monotonic()
     workers = [
-        {"name": w.name, "state": w.state, "seconds": now - w.since, "done": w.done, "losses": w.losses}
+        {"name": w.name, "state": w.state, "seconds": current_time - w.since, "done": w.done, "losses": w.losses}
         for w in progress.workers
     ]
     return {
@@ -66,63 +66,66 @@ def progress_shown(progress: Standing | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def draw(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
-    """Charts, points and columns of the metrics that are ``wanted``; of a batch its tables."""
+def draw(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
+    """Charts, points and columns of the metrics that are ``metric_keys``; of a batch its tables."""
     about = results.about
-    measured = results.columns
-    keys = [k for k in QUANTITIES if k in measured or any(c.startswith(f"{k}:") for c in measured)]
+    columns = results.columns
+    keys = [k for k in QUANTITIES if k in columns or any(c.startswith(f"{k}:") for c in columns)]
     if about.get("repeats"):
-        return {"measured": keys, **_draw_batch(results, wanted)}
-    profiles = [q for m in wanted if isinstance(q := results.quantity(m), Profile)]
-    shown = list(points(results, wanted))
-    write_texts(results, wanted, shown)
+        return {"measured": keys, **_draw_batch(results, metric_keys)}
+    profiles = [q for m in metric_keys if isinstance(q := results.quantity(m), Profile)]
+    drawn_points = list(points(results, metric_keys))
+    write_texts(results, metric_keys, drawn_points)
     return {
         "measured": keys,
         "charts": [
             {"title": chart.title, "paper": chart.paper, "figure": chart.figure.to_json()}
-            for chart in charts(results, wanted)
+            for chart in charts(results, metric_keys)
         ],
-        "points": shown,
+        "points": drawn_points,
         "columns": [
-            {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, wanted)
+            {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, metric_keys)
         ],
         "profiles": [profile_table(results, profile).to_json() for profile in profiles]
-        + ([table.to_json() for table in line_tables(results, wanted)] if about["chart"] in TABLED else [])
-        + [table.to_json() for table in test_tables(results, wanted)],
+        + ([table.to_json() for table in line_tables(results, metric_keys)] if about["chart"] in TABLED else [])
+        + [table.to_json() for table in test_tables(results, metric_keys)],
         "caption": caption(results),
-        **_below(results, wanted),
+        **_below(results, metric_keys),
     }  # fmt: skip
 
 
-def _below(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
+def _below(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
     """The notes below charts and tables alike."""
     return {
-        "formulas": [{"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)],
+        "formulas": [
+            {"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, metric_keys)
+        ],
         "names": NAMES,
         "errors": results.reasons,
         "failed": results.failures,
     }
 
 
-def _draw_batch(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
+def _draw_batch(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
     """A batch as a page shows it; of several tasks also in the field's form, as ``profiles``."""
     several = len({row["category"] for row in results.rows}) > 1
     return {
         "charts": [], "points": [], "columns": [], "caption": "",
-        "profiles": [table.to_json() for table in field_tables(results, wanted)] if several else [],
-        "tables": [table.to_json() for table in tables(results, wanted)],
+        "profiles": [table.to_json() for table in field_tables(results, metric_keys)] if several else [],
+        "tables": [table.to_json() for table in tables(results, metric_keys)],
         "checks": [{**asdict(check), "text": check.text} for check in checks(results)],
-        "warnings": warnings(results), "remarks": [*notes(results), *field_notes(results)], **_below(results, wanted),
+        "warnings": warnings(results), "remarks": [*notes(results), *field_notes(results)],
+        **_below(results, metric_keys),
     }  # fmt: skip
 
 
-def latest_rows(path: Path, saved: int) -> list[dict[str, Any]]:
-    """Rows behind the first ``saved``; the last line of a process that was killed may be half."""
+def latest_rows(path: Path, row_count: int) -> list[dict[str, Any]]:
+    """Rows behind the first ``row_count``; the last line of a process that was killed may be half."""
     rows = []
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text(encoding="utf-8").splitlines():
             place, row = json.loads(line)
-            if place == saved + len(rows):
+            if place == row_count + len(rows):
                 rows.append(row)
     return rows
 
@@ -138,7 +141,7 @@ def listed_card(about: Mapping[str, Any]) -> dict[str, Any]:
     return {key: about.get(key) for key in keys} | {"model": about["model"].get("name")}
 
 
-def recorded_cards(shipped: Path) -> list[dict[str, Any]]:
+def recorded_cards(shipped_folder: Path) -> list[dict[str, Any]]:
     """Results that come along, as a list shows them: the one with its runs first, then those of recipes."""
-    abouts = [read_about(path) for path in sorted(shipped.glob(f"*/{ABOUT}"))]
-    return [listed_card(about) for about in [*abouts, *comes_along(shipped).values()]]
+    abouts = [read_about(path) for path in sorted(shipped_folder.glob(f"*/{ABOUT}"))]
+    return [listed_card(about) for about in [*abouts, *comes_along(shipped_folder).values()]]

@@ -120,51 +120,53 @@ def worker_kinds(rules: Rules) -> list[str]:
     return [kind for kind, module in PAGE_KINDS.items() if not module or find_spec(module) is not None]
 
 
-def workers_of(asked: ExperimentRequest, rules: Rules) -> Workers | None:
+def workers_of(request: ExperimentRequest, rules: Rules) -> Workers | None:
     """The workers that are asked for; None: the app's own model does it. Raises UserError."""
-    if asked.workers is None and not asked.on:
+    if request.workers is None and not request.on:
         return None
-    kinds, kind = worker_kinds(rules), asked.on or "processes"
+    kinds, kind = worker_kinds(rules), request.on or "processes"
     if not kinds:
         raise UserError("workers can be had on a server of one's own only: leave them out")
     if kind not in kinds:
         raise UserError(f"there are no workers of the kind {kind[:20]!r} here: choose one of {', '.join(kinds)}")
-    return Workers(asked.workers or 1, kind)
+    return Workers(request.workers or 1, kind)
 
 
-def experiment_of(asked: ExperimentRequest, methods: Mapping[str, Any]) -> Experiment:
+def experiment_of(request: ExperimentRequest, methods: Mapping[str, Any]) -> Experiment:
     """The experiment that is asked for. Raises UserError with a sentence."""
-    if asked.batch is not None:
-        lines = [(line.method, dict(line.params or {})) for line in asked.batch.lines]
+    if request.batch is not None:
+        lines = [(line.method, dict(line.params or {})) for line in request.batch.lines]
         for method, params in lines:
             _no_files(methods, method, params)
-        experiment = batch(lines, asked.batch.repeats or 3, asked.metrics or METRICS, registry=methods)
-    elif asked.free is not None:
-        fixed, swept = dict(asked.free.fixed or {}), {}
-        for method in asked.free.methods:
+        experiment = batch(lines, request.batch.repeats or 3, request.metrics or METRICS, registry=methods)
+    elif request.free is not None:
+        fixed, sweep_values = dict(request.free.fixed or {}), {}
+        for method in request.free.methods:
             _no_files(methods, method, fixed)
-        for axis in asked.free.vary or ():
-            if axis.param in swept:
+        for axis in request.free.vary or ():
+            if axis.param in sweep_values:
                 raise UserError(f"{axis.param} is varied twice: choose another second parameter")
-            swept[axis.param] = axis.values
-        experiment = free(asked.free.methods, fixed, swept, asked.metrics or ("tokens_per_step",), registry=methods)
+            sweep_values[axis.param] = axis.values
+        experiment = free(
+            request.free.methods, fixed, sweep_values, request.metrics or ("tokens_per_step",), registry=methods
+        )
     else:
-        experiment = find_recipe(asked.recipe)
-    prompts = asked.prompts
+        experiment = find_recipe(request.recipe)
+    prompts = request.prompts
     if isinstance(prompts, Source):
         prompts = short_name(prompts.file.name) if prompts.file is not None else "the prompt of a recorded run"
     return experiment.changing(
-        count=asked.count, max_new_tokens=asked.max_new_tokens, training_steps=asked.training_steps,
-        metrics=tuple(asked.metrics or ()) or None, prompts=prompts or None, temperature=asked.temperature,
-        length=asked.length,
+        count=request.count, max_new_tokens=request.max_new_tokens, training_steps=request.training_steps,
+        metrics=tuple(request.metrics or ()) or None, prompts=prompts or None, temperature=request.temperature,
+        length=request.length,
     )  # fmt: skip
 
 
-def cases_of(asked: ExperimentRequest, experiment: Experiment, desk: Desk, target: Any) -> list[Case]:
+def cases_of(request: ExperimentRequest, experiment: Experiment, desk: Desk, target: Any) -> list[Case]:
     """The prompts that an experiment runs on, for a model. Raises UserError."""
     if experiment.measure is not None:
         return []
-    source = asked.prompts
+    source = request.prompts
     if isinstance(source, Source) and source.trace is not None:
         try:
             trace = desk.store.get(source.trace)

@@ -97,7 +97,7 @@ class Lab(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._tasks = Tasks[Active]("experiments", "this experiment is over", most=0)
+        self._tasks = Tasks[Active]("experiments", "this experiment is over", limit=0)
         self._unsaved: FIFOCache[str, SavedResults] = FIFOCache(MAX_UNSAVED)
         self._owners: dict[str, str] = {}
         self._change = threading.Lock()
@@ -139,9 +139,9 @@ class Lab(Service):
         self._save_unsaved()
         live = [active.results.about for active in self._tasks.all() if active.owner == owner]
         with self._change:
-            unsaved = [saved.results.about for saved in self._unsaved.values() if saved.owner == owner]
-        live += [about for about in unsaved if about not in live]
-        kept = []
+            unsaved_abouts = [entry.results.about for entry in self._unsaved.values() if entry.owner == owner]
+        live += [about for about in unsaved_abouts if about not in live]
+        saved_cards = []
         for path in self.folder.glob(f"*/{ABOUT}") if self.folder.is_dir() else ():
             key = path.parent.name
             if any(about["id"] == key for about in live) or not path.is_file():
@@ -149,8 +149,8 @@ class Lab(Service):
             if self._owner(key) in (EVERYBODY, owner):
                 with contextlib.suppress(UserError):
                     about = read_about(path)
-                    kept.append({**about, "id": key, "state": end_state(about)})
-        return sorted(map(listed_card, [*live, *kept]), key=lambda about: str(about["created"]), reverse=True)
+                    saved_cards.append({**about, "id": key, "state": end_state(about)})
+        return sorted(map(listed_card, [*live, *saved_cards]), key=lambda about: str(about["created"]), reverse=True)
 
     def _place(self, key: str) -> Path | None:
         """The folder or file of kept results, own ones or such that come along; None where there are none."""
@@ -167,55 +167,55 @@ class Lab(Service):
 
     # --- what may be asked ---
 
-    def plan(self, asked: ExperimentRequest, target: Any) -> Plan:
+    def plan(self, request: ExperimentRequest, target: Any) -> Plan:
         """The experiment that a page describes, checked for a model. Raises UserError with a sentence."""
         methods = self.desk.methods()
-        experiment = experiment_of(asked, methods)
+        experiment = experiment_of(request, methods)
         experiment.check(methods, target.info)
-        return plan(target, experiment, cases_of(asked, experiment, self.desk, target), methods)
+        return plan(target, experiment, cases_of(request, experiment, self.desk, target), methods)
 
-    def check(self, planned: Plan, mine: int) -> None:
-        """Raises Refusal where an experiment is too much for a shared server; ``mine`` go on."""
+    def check(self, run_plan: Plan, own_count: int) -> None:
+        """Raises Refusal where an experiment is too much for a shared server; ``own_count`` go on."""
         rules = self.desk.rules
         if not rules.is_shared:
             return
-        self.desk.check_size("", planned.experiment.max_new_tokens)
-        if mine >= MAX_EXPERIMENTS:
-            raise Refusal("queue", f"{mine} of your experiments wait or go on: wait until one is over.", 30)
-        if rules.public and planned.variants:
+        self.desk.check_size("", run_plan.experiment.max_new_tokens)
+        if own_count >= MAX_EXPERIMENTS:
+            raise Refusal("queue", f"{own_count} of your experiments wait or go on: wait until one is over.", 30)
+        if rules.public and run_plan.variants:
             raise Refusal("method", "Nothing is trained on a public server: run this experiment on one of your own.")
-        if rules.public and planned.runs > MAX_PUBLIC_RUNS:
+        if rules.public and run_plan.runs > MAX_PUBLIC_RUNS:
             raise Refusal(
                 "method",
-                f"This is {planned.runs:,} runs, and an experiment on a public server has at most {MAX_PUBLIC_RUNS}: "
+                f"This is {run_plan.runs:,} runs, and an experiment on a public server has at most {MAX_PUBLIC_RUNS}: "
                 "take fewer prompts or values.",
             )
 
     @post("estimate")
-    def estimate(self, asked: ExperimentRequest) -> dict[str, Any]:
+    def estimate(self, request: ExperimentRequest) -> dict[str, Any]:
         """Count the runs and estimate their time; "asks" is the question to be answered before it is started."""
         target = self.desk.target()
-        planned = self.plan(asked, target)
+        run_plan = self.plan(request, target)
         per_token = self._pace or pace(target)
         return {
-            "runs": planned.runs, "seconds": planned.seconds(per_token), "cases": len(planned.cases),
-            "text": planned.text(per_token),
-            "asks": planned.asks(per_token), "notes": list(planned.notes),
+            "runs": run_plan.runs, "seconds": run_plan.seconds(per_token), "cases": len(run_plan.cases),
+            "text": run_plan.text(per_token),
+            "asks": run_plan.asks(per_token), "notes": list(run_plan.notes),
         }  # fmt: skip
 
     @post("start")
-    def start(self, asked: ExperimentRequest, owner: Owner = "") -> dict[str, Any]:
+    def start(self, request: ExperimentRequest, owner: Owner = "") -> dict[str, Any]:
         """Queue an experiment: {"id"}, or {"asks": question} where it is long and "yes" was not said."""
         target = self.desk.target()
-        planned = self.plan(asked, target)
-        self.check(planned, sum(active.owner == owner for active in self._tasks.all()))
-        question = planned.asks(self._pace or pace(target))
-        if question and not asked.yes:
+        run_plan = self.plan(request, target)
+        self.check(run_plan, sum(active.owner == owner for active in self._tasks.all()))
+        question = run_plan.asks(self._pace or pace(target))
+        if question and not request.yes:
             return {"asks": question}
-        results = begin(planned, target)
+        results = begin(run_plan, target)
         results.about["state"] = "queued"
         active = Active(
-            id=results.id, owner=owner, planned=planned, results=results, workers=workers_of(asked, self.desk.rules),
+            id=results.id, owner=owner, planned=run_plan, results=results, workers=workers_of(request, self.desk.rules),
             saved=SavedResults(results, self.folder / results.id, owner),
         )  # fmt: skip
         self._owners[results.id] = owner
@@ -235,9 +235,9 @@ class Lab(Service):
     def remove(self, id: Id, owner: Owner) -> bool:
         """Delete kept results with their runs. Whether they were there and may be deleted by ``owner``."""
         with self._change:
-            mine = self._owner(id) in (EVERYBODY, owner)
-            there = is_id(id) and (id in self._unsaved or (self.folder / id / ABOUT).is_file())
-            if self._tasks.get(id) is not None or not mine or not there:
+            is_owner = self._owner(id) in (EVERYBODY, owner)
+            exists = is_id(id) and (id in self._unsaved or (self.folder / id / ABOUT).is_file())
+            if self._tasks.get(id) is not None or not is_owner or not exists:
                 return False
             self._unsaved.pop(id, None)
         shutil.rmtree(self.folder / id, ignore_errors=True)
@@ -257,8 +257,8 @@ class Lab(Service):
             arrange = active.planned.experiment.arrange
             return Results(dict(active.results.about), arrange(rows) if arrange is not None and rows else rows)
         with self._change:
-            if (unsaved := self._unsaved.get(key)) is not None:
-                return Results(dict(unsaved.results.about), list(unsaved.results.rows))
+            if (entry := self._unsaved.get(key)) is not None:
+                return Results(dict(entry.results.about), list(entry.results.rows))
         place = self._place(key)
         if place is None:
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
@@ -272,13 +272,13 @@ class Lab(Service):
         """Results as a page draws them; without charts where it ``have`` so many rows already. Raises Missing."""
         results = self.results(key)
         active = self._tasks.get(key)
-        waiting = (place for place, one in enumerate(self._tasks.all()) if one.id == key and one.state == "queued")
-        shown = {
+        waiting = (place for place, task in enumerate(self._tasks.all()) if task.id == key and task.state == "queued")
+        document = {
             "id": key, "state": results.about["state"], "rows": len(results.rows), "about": results.about,
             "ahead": next(waiting, 0), "progress": progress_shown(active.progress if active is not None else None),
             "total": results.about["runs"],
         }  # fmt: skip
-        return shown if len(results.rows) == have else shown | draw(results, metrics or results.about["metrics"])
+        return document if len(results.rows) == have else document | draw(results, metrics or results.about["metrics"])
 
     @get("results/{key}/download")
     def download(self, key: str, format: str = "csv", metrics: Listed = (), table: str = "tasks") -> Response:
@@ -287,14 +287,14 @@ class Lab(Service):
             raise UserError(f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         results = self.results(key)
         suffix, media = KINDS[format]
-        made: dict[str, Callable[[], str | bytes]] = {
+        makers: dict[str, Callable[[], str | bytes]] = {
             "csv": results.to_csv,
             "json": lambda: json.dumps(describe(results), ensure_ascii=False),
             "zip": results.to_zip,
             "parquet": results.to_parquet,
         }
-        if format in made:
-            data = made[format]()
+        if format in makers:
+            data = makers[format]()
         else:
             data = to_file_text(results, TABLES[format], metrics or None, field=table == "field")
         return attachment(data, media, f"{results.about['name']}-{key}.{suffix}")
@@ -302,10 +302,10 @@ class Lab(Service):
     def bring(self, trace: str) -> bool:
         """Put a run of an experiment into the store, so that Inspect can open it. Whether there is such a run."""
         try:
-            opened = self.read_run(trace)
+            run_trace = self.read_run(trace)
         except UnknownTrace:
             return False
-        self.desk.store.put(opened, kind="opened", owner="")
+        self.desk.store.put(run_trace, kind="opened", owner="")
         return True
 
     def read_run(self, trace: str) -> Trace:
@@ -314,12 +314,12 @@ class Lab(Service):
         if file is None:
             raise UnknownTrace(trace)
         try:
-            opened = tracefile.load(file)
+            run_trace = tracefile.load(file)
         except tracefile.TraceError as problem:
             log.warning("%s", problem)
             raise UnknownTrace(trace) from problem
-        opened.run["id"] = trace
-        return opened
+        run_trace.run["id"] = trace
+        return run_trace
 
     # --- the worker ---
 
@@ -337,9 +337,9 @@ class Lab(Service):
         return True
 
     def _run(self, active: Active, target: Any) -> None:
-        results, planned = active.results, active.planned
+        results, run_plan = active.results, active.planned
         folder = self.folder / results.id
-        experiment = planned.experiment
+        experiment = run_plan.experiment
         results.about["state"] = "running"
         self._save(active)
 
@@ -372,44 +372,44 @@ class Lab(Service):
             if active.workers is not None:
                 opening = Opening(self.desk.loader.model, weights=self.desk.loader.weights)
                 spread(
-                    target, planned, active.workers, opening, str(folder), results=results, progress=report,
+                    target, run_plan, active.workers, opening, str(folder), results=results, progress=report,
                     cancel=active.cancel,
                 ).run(report, active.cancel)  # fmt: skip
             else:
                 run_experiment(
-                    target, planned, results, progress=report, cancel=active.cancel, keep=keep, make=make,
+                    target, run_plan, results, progress=report, cancel=active.cancel, keep=keep, make=make,
                     on_device=on_worker,
                 )  # fmt: skip
         if results.about["state"] == "running":
             results.about["state"] = "cancelled"
         clock = results.about["seconds"] - results.about["trained_s"]
         runs = active.progress.done if active.progress is not None and not active.progress.trains else 0
-        if planned.cases and runs >= 8 and active.workers is None and target is self.desk.loader.target:
+        if run_plan.cases and runs >= 8 and active.workers is None and target is self.desk.loader.target:
             self._pace = max(1e-5, (clock / runs - 0.1) / experiment.max_new_tokens)
         self._save(active)
 
     def _save(self, active: Active) -> None:
         """Write what there is by now; where the disk refuses, the results stay in memory and say so."""
-        started = time.monotonic()
-        saved = active.saved.save(self.desk.store)
+        start_time = time.monotonic()
+        is_saved = active.saved.save(self.desk.store)
         with self._change:
-            if saved:
+            if is_saved:
                 self._unsaved.pop(active.id, None)
             else:
                 self._unsaved[active.id] = active.saved
-        now = time.monotonic()
-        active.save_again = now + (now - started) / SAVE_SHARE
+        current_time = time.monotonic()
+        active.save_again = current_time + (current_time - start_time) / SAVE_SHARE
 
     def _save_unsaved(self) -> None:
         """Write the results that only the memory has, where the disk takes them by now."""
         with self._change:
-            over = {key: saved for key, saved in self._unsaved.items() if self._tasks.get(key) is None}
-        for key, saved in over.items():
-            if saved.save(self.desk.store):
+            over = {key: entry for key, entry in self._unsaved.items() if self._tasks.get(key) is None}
+        for key, entry in over.items():
+            if entry.save(self.desk.store):
                 with self._change:
                     self._unsaved.pop(key, None)
 
 
 def _check_room(going: Sequence[Active]) -> None:
-    if (waiting := sum(one.state == "queued" for one in going)) >= MAX_WAITING:
+    if (waiting := sum(task.state == "queued" for task in going)) >= MAX_WAITING:
         raise UserError(f"{waiting} experiments are waiting already: try again when one is over")

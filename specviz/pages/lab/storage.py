@@ -98,21 +98,21 @@ class SavedResults:
         self.results.about["notes"] = [*notes, self.note]
 
 
-def find_run(trace: str, folder: Path, shipped: Path) -> Path | bytes | None:
+def find_run(trace: str, folder: Path, shipped_folder: Path) -> Path | bytes | None:
     """An experiment's run: among the lab's results and those shipped, else where listed results lie; or None."""
-    folders = [place for place in (folder, shipped) if place.is_dir()]
+    folders = [place for place in (folder, shipped_folder) if place.is_dir()]
     path = next((path for place in folders for path in place.glob(f"*/{TRACES}/{trace}{SUFFIX}")), None)
     return path or run_file(folder, trace)
 
 
-def place_of(key: str, folder: Path, shipped: Path) -> Path | None:
+def place_of(key: str, folder: Path, shipped_folder: Path) -> Path | None:
     """Folders of results: the lab's own in a folder, those that come along in a folder or a zip file."""
-    folders = [place / key for place in (folder, shipped) if (place / key / ABOUT).is_file()]
-    files = [file for file in [shipped / f"{key}.zip"] if file.is_file()]
+    folders = [place / key for place in (folder, shipped_folder) if (place / key / ABOUT).is_file()]
+    files = [file for file in [shipped_folder / f"{key}.zip"] if file.is_file()]
     return next(iter(folders + files), None)
 
 
-def trim(folder: Path, newest: Collection[str], most: int = MAX_RESULTS, most_bytes: int = MAX_BYTES) -> None:
+def trim(folder: Path, newest: Collection[str], max_results: int = MAX_RESULTS, most_bytes: int = MAX_BYTES) -> None:
     """Remove the oldest results beyond the limits; ``newest`` (ids) are the newest, whatever the clock says."""
     size = 0
     paths = sorted(
@@ -120,5 +120,5 @@ def trim(folder: Path, newest: Collection[str], most: int = MAX_RESULTS, most_by
     )
     for place, path in enumerate(paths):
         size += sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
-        if place and (place >= most or size > most_bytes):
+        if place and (place >= max_results or size > most_bytes):
             shutil.rmtree(path.parent, ignore_errors=True)

@@ -78,9 +78,9 @@ class Filler:
     def stop(self, stop: Stop, view: View) -> dict[str, Any]:
         for line in stop.holds:
             try:
-                left, test, right = self.sides(line.text, view)
-                if not _holds(left, test, right):
-                    says = f"found {left.shown} and {right.shown}"
+                left_value, test, right = self.sides(line.text, view)
+                if not _holds(left_value, test, right):
+                    says = f"found {left_value.shown} and {right.shown}"
                     self.fault(line.number, f"the run says otherwise: {line.text} does not hold ({says})")
             except Unknown as error:
                 self.fault(line.number, str(error))
@@ -102,15 +102,15 @@ class Filler:
         for mark in _MARKS.finditer(line.text):
             pieces.append(["text", line.text[end : mark.start()]])
             end = mark.end()
-            escaped, emphasis, code, name = mark.groups()
-            if escaped is not None:
-                pieces.append(["text", escaped])
+            escape, emphasis, code, name = mark.groups()
+            if escape is not None:
+                pieces.append(["text", escape])
             elif name is not None:
                 pieces.append(self.value(name, line.number, view).run())
             else:
                 look_up = lambda match: self.value(match[1], line.number, view).shown  # noqa: E731
-                inside = re.sub(r"\{([^{}\n]*)\}", look_up, emphasis or code)
-                pieces.append(["em" if emphasis else "code", inside])
+                content = re.sub(r"\{([^{}\n]*)\}", look_up, emphasis or code)
+                pieces.append(["em" if emphasis else "code", content])
         pieces.append(["text", line.text[end:]])
         runs: list[Words] = []
         for kind, words in pieces:
@@ -130,14 +130,14 @@ class Filler:
     def read(self, expression: str, view: View) -> Value:
         """The value of ``name``, ``name of node refused of step 3 of run pld``, ``accepted|token``. Raises Unknown."""
         expression, _, noun = expression.partition("|")
-        name, *where = (part.strip() for part in expression.strip().split(" of "))
+        name, *place_parts = (part.strip() for part in expression.strip().split(" of "))
         place: dict[str, str] = {}
-        for part in where:
-            kind, _, which = part.partition(" ")
-            if kind not in ("node", "candidate", "rule", "step", "run") or not which.strip():
-                allowed = "of node, of candidate, of rule, of step and of run"
-                raise Unknown(f"found of {shown_as(part)}; allowed are {allowed}")
-            place[kind] = which.strip()
+        for part in place_parts:
+            kind, _, label = part.partition(" ")
+            if kind not in ("node", "candidate", "rule", "step", "run") or not label.strip():
+                scopes = "of node, of candidate, of rule, of step and of run"
+                raise Unknown(f"found of {shown_as(part)}; allowed are {scopes}")
+            place[kind] = label.strip()
         if "run" in place or "step" in place:
             trace = self.trace(place["run"]) if "run" in place else view.trace
             view = _at(trace, place.get("step", "1" if "run" in place else str(view.step + 1)), "the run")
@@ -162,42 +162,42 @@ class Filler:
         parts = re.fullmatch(r"(.+?)\s*(<=|>=|!=|=|<|>)\s*(.+)", condition.strip())
         if parts is None:
             raise Unknown(f"found the condition {shown_as(condition)}; write NAME = VALUE (or !=, <, <=, >, >=)")
-        left, test, right = parts.groups()
+        left_text, test, right = parts.groups()
         if re.fullmatch(r"-?\d+(\.\d+)?", right):
-            other = plain(float(right))
+            right_value = plain(float(right))
         elif re.fullmatch(r'"[^"]*"', right):
-            other = plain(right[1:-1])
+            right_value = plain(right[1:-1])
         else:
-            other = self.read(right, view)
-        return self.read(left, view), test, other
+            right_value = self.read(right, view)
+        return self.read(left_text, view), test, right_value
 
     # places
 
     def show(self, line: Line | None, view: View) -> list[dict[str, Any]]:
         """The highlighted things: panels, nodes, candidate rows, tokens, metrics."""
-        shown: list[dict[str, Any]] = []
+        highlights: list[dict[str, Any]] = []
         for part in line.text.split(",") if line else ():
             name = part.strip()
-            kind, _, which = name.partition(" ")
+            kind, _, label = name.partition(" ")
             try:
                 if name in PANELS:
-                    shown.append({"kind": "panel", "name": name})
+                    highlights.append({"kind": "panel", "name": name})
                 elif name in SPANS:
-                    shown.append({"kind": "tokens", "at": self.span(name, view)})
-                elif kind == "node" and which:
-                    shown.append({"kind": "node", "node": view.node_number(which)})
-                elif kind == "candidate" and which:
-                    shown.append({"kind": "candidate", "row": view.candidates.index(view.candidate(which))})
-                elif kind == "metric" and which:
-                    self.read(which, view)
-                    shown.append({"kind": "metric", "key": which})
+                    highlights.append({"kind": "tokens", "at": self.span(name, view)})
+                elif kind == "node" and label:
+                    highlights.append({"kind": "node", "node": view.node_number(label)})
+                elif kind == "candidate" and label:
+                    highlights.append({"kind": "candidate", "row": view.candidates.index(view.candidate(label))})
+                elif kind == "metric" and label:
+                    self.read(label, view)
+                    highlights.append({"kind": "metric", "key": label})
                 else:
-                    allowed = ", ".join((*PANELS, *SPANS, "node N", "candidate N", "metric NAME"))
-                    raise Unknown(f"found {shown_as(name)} to show; allowed are {allowed}")
+                    targets = ", ".join((*PANELS, *SPANS, "node N", "candidate N", "metric NAME"))
+                    raise Unknown(f"found {shown_as(name)} to show; allowed are {targets}")
             except Unknown as error:
                 assert line is not None
                 self.fault(line.number, str(error))
-        return shown
+        return highlights
 
     def span(self, name: str, view: View) -> list[int]:
         start = view.steps["context"]
@@ -233,7 +233,7 @@ class Filler:
         """The writer's options, none where the run gives them."""
         if ask.options is None:
             return []
-        options = [one.strip() for one in ask.options.text.split(",") if one.strip()]
+        options = [option.strip() for option in ask.options.text.split(",") if option.strip()]
         if not 2 <= len(options) <= MOST_OPTIONS or len(set(options)) < len(options):
             raise Unknown(f"options has {len(options)} entries; 2 to {MOST_OPTIONS} different ones are allowed")
         return options
@@ -243,9 +243,9 @@ class Filler:
         if not drafted:
             raise Unknown(f"step {view.step + 1} drafted nothing, so nothing can be accepted; ask at another step")
         options = self.options(ask)
-        if options and not all(one.isdecimal() and int(one) <= depth for one in options):
+        if options and not all(option.isdecimal() and int(option) <= depth for option in options):
             raise Unknown(f"options is {shown_as(', '.join(options))}; whole numbers from 0 to {depth} are allowed")
-        numbers = sorted({int(one) for one in options} | {truth} if options else _around(truth, depth))
+        numbers = sorted({int(option) for option in options} | {truth} if options else _around(truth, depth))
         chain = depth == drafted
 
         def words(n: int) -> str:
@@ -260,16 +260,16 @@ class Filler:
         if len(first) < 2:
             tokens = plural(len(first), "token")
             raise Unknown(f"step {view.step + 1} has {tokens} after the root; ask where there are two")
-        won = next((k for k, node in enumerate(first) if node["status"] == "accepted"), -1)
-        kept = first[: MOST_OPTIONS - 1]
-        if won >= len(kept):
-            kept[-1], won = first[won], len(kept) - 1
+        winner = next((k for k, node in enumerate(first) if node["status"] == "accepted"), -1)
+        listed_nodes = first[: MOST_OPTIONS - 1]
+        if winner >= len(listed_nodes):
+            listed_nodes[-1], winner = first[winner], len(listed_nodes) - 1
         names = {"main": "the copy", "drafter": "the main chain"}
         options = [
             {"runs": [view.token(node["token"]).run(), ["text", f" ({names.get(node['origin'], node['origin'])})"]]}
-            for node in kept
+            for node in listed_nodes
         ]
-        return [*options, {"runs": [["text", "none of these"]]}], won if won >= 0 else len(options)
+        return [*options, {"runs": [["text", "none of these"]]}], winner if winner >= 0 else len(options)
 
     def ask_token(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
         bonus = view.steps["bonus"]
@@ -288,25 +288,31 @@ class Filler:
 
     def ask_best(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
         best = view.candidate("best")
-        most = [one for one in view.candidates if one["would_accept"] == best["would_accept"]]
-        if len(most) > 1:
-            where = f"{len(most)} candidates of step {view.step + 1} would have accepted most"
-            raise Unknown(f"{where}; ask where one does")
+        best_candidates = [
+            candidate for candidate in view.candidates if candidate["would_accept"] == best["would_accept"]
+        ]
+        if len(best_candidates) > 1:
+            problem = f"{len(best_candidates)} candidates of step {view.step + 1} would have accepted most"
+            raise Unknown(f"{problem}; ask where one does")
         return self.among(view, best)
 
     def among(self, view: View, answer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
         """Candidates in the order of the text, at most six, the chosen and the best among them."""
         if len(view.candidates) < 2:
-            ranked = plural(len(view.candidates), "candidate")
-            raise Unknown(f"step {view.step + 1} has {ranked}; ask where there are two")
+            count_text = plural(len(view.candidates), "candidate")
+            raise Unknown(f"step {view.step + 1} has {count_text}; ask where there are two")
         first = (answer, view.candidate("chosen"), view.candidate("best"), *view.candidates)
-        unique = {id(one): one for one in first}.values()
-        kept = sorted(list(unique)[:6], key=lambda one: (one["pool"], one["position"]))
+        unique = {id(candidate): candidate for candidate in first}.values()
+        listed_candidates = sorted(list(unique)[:6], key=lambda candidate: (candidate["pool"], candidate["position"]))
         options = [
-            {"runs": [view.token(view.offer(one), 34).run()], "position": one["position"], "pool": one["pool"]}
-            for one in kept
+            {
+                "runs": [view.token(view.offer(candidate), 34).run()],
+                "position": candidate["position"],
+                "pool": candidate["pool"],
+            }
+            for candidate in listed_candidates
         ]
-        return options, kept.index(answer)
+        return options, listed_candidates.index(answer)
 
     def ask_value(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
         if not ask.rest:
@@ -316,10 +322,10 @@ class Filler:
             raise Unknown("options is missing; write the values to choose from, with commas between them")
         if value.shown not in options:
             options = [*options[: MOST_OPTIONS - 1], value.shown]
-        if all(_leading(one) is not None for one in options):
-            options.sort(key=lambda one: _leading(one) or 0.0)
+        if all(_leading(option) is not None for option in options):
+            options.sort(key=lambda option: _leading(option) or 0.0)
         kind = "code" if value.code else "text"
-        return [{"runs": [[kind, one]]} for one in options], options.index(value.shown)
+        return [{"runs": [[kind, option]]} for option in options], options.index(value.shown)
 
     def ask_yes(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
         condition = ask.rest.removeprefix("if").strip()
@@ -328,10 +334,10 @@ class Filler:
         return [{"runs": [["text", word]]} for word in ("Yes", "No")], 0 if _holds(*self.sides(condition, view)) else 1
 
 
-def _holds(left: Value, test: str, right: Value) -> bool:
-    if isinstance(left.raw, str) != isinstance(right.raw, str):
+def _holds(left_value: Value, test: str, right: Value) -> bool:
+    if isinstance(left_value.raw, str) != isinstance(right.raw, str):
         return test == "!="
-    return TESTS[test](left.raw, right.raw)
+    return TESTS[test](left_value.raw, right.raw)
 
 
 def _leading(text: str) -> float | None:

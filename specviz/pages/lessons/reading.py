@@ -134,11 +134,11 @@ class _Reader:
         self.part, self.fresh = "place", True
 
     def setting(self, key: str, value: str, number: int) -> None:
-        allowed = HEAD if self.part == "head" else PLACE
-        if key not in allowed:
+        known_fields = HEAD if self.part == "head" else PLACE
+        if key not in known_fields:
             if self.part == "place":  # a paragraph such as "Remember: …" right below the title
                 return self.words(f"{key.capitalize()}: {value}", number)
-            return self.fault(number, f"found the field {shown_as(key)}; allowed are {_fields(allowed)}")
+            return self.fault(number, f"found the field {shown_as(key)}; allowed are {_fields(known_fields)}")
         if not value:
             return self.fault(number, f"{key}: is empty; write its value behind the colon")
         line = Line(value, number)
@@ -155,13 +155,13 @@ class _Reader:
 
     def question(self, value: str, number: int) -> None:
         stop = self.lesson.stops[-1]
-        kind, _, rest = value.partition(" ")
+        kind, _, argument = value.partition(" ")
         if kind not in KINDS:
-            listed = "; ".join(f"{name} ({what})" for name, what in KINDS.items())
-            return self.fault(number, f"found the question {shown_as(value)}; allowed are {listed}")
+            kinds_text = "; ".join(f"{name} ({meaning})" for name, meaning in KINDS.items())
+            return self.fault(number, f"found the question {shown_as(value)}; allowed are {kinds_text}")
         if stop.ask is not None:
             return self.fault(number, f"this stop asks twice, first on line {stop.ask.number}; begin another stop")
-        stop.ask = Ask(kind, rest.strip(), number)
+        stop.ask = Ask(kind, argument.strip(), number)
         self.part, self.fresh = "question", True
         return None
 

@@ -69,9 +69,9 @@ def lesson_key(path: Path) -> str:
 
 def card(lesson: dict[str, Any]) -> dict[str, Any]:
     """A filled lesson as it stands in the list."""
-    asked = sum(stop["ask"] is not None for stop in lesson["stops"])
-    shown = {name: lesson[name] for name in ("id", "own", "title", "about", "minutes", "learn")}
-    return {**shown, "stops": len(lesson["stops"]), "asked": asked}
+    question_count = sum(stop["ask"] is not None for stop in lesson["stops"])
+    fields = {name: lesson[name] for name in ("id", "own", "title", "about", "minutes", "learn")}
+    return {**fields, "stops": len(lesson["stops"]), "asked": question_count}
 
 
 class Lessons(Service):
@@ -126,10 +126,10 @@ class Lessons(Service):
             stamp = path.stat().st_mtime_ns
         except (KeyError, OSError):
             raise Missing(f"There is no lesson {key[:40]!r} here.") from None
-        kept = self._kept.get(path)
-        if kept is None or kept[0] != stamp:
-            kept = self._kept[path] = (stamp, load(path, self.runs()))
-        return {"id": key, "own": path.parent != LESSONS, **kept[1]}
+        cached_lesson = self._kept.get(path)
+        if cached_lesson is None or cached_lesson[0] != stamp:
+            cached_lesson = self._kept[path] = (stamp, load(path, self.runs()))
+        return {"id": key, "own": path.parent != LESSONS, **cached_lesson[1]}
 
 
 def _in_order(path: Path) -> tuple[int, str]:

@@ -40,9 +40,9 @@ class Runs:
         """Name → file. A gallery run has two names where the one without its number is no other run's."""
         places = [folder for folder in self.folders if folder.is_dir()]
         files = [path for folder in places for path in sorted(folder.glob(f"*{SUFFIX}")) if is_id(path.stem)]
-        named = {path.stem: path for path in reversed(files)}
+        named_files = {path.stem: path for path in reversed(files)}
         bare = group((re.sub(r"^\d+-", "", path.stem), path) for path in files)
-        return {**{name: paths[0] for name, paths in bare.items() if len(paths) == 1}, **named}
+        return {**{name: paths[0] for name, paths in bare.items() if len(paths) == 1}, **named_files}
 
     def find(self, name: str) -> tuple[str, Trace]:
         """The run's id and its trace. Raises KeyError where there is none, TraceError where it cannot be read."""
@@ -84,22 +84,22 @@ class View:
         self.steps = {name: column[step] for name, column in trace.tables["steps"].items()}
         self.nodes = rows_of(trace, "nodes", step)
         table = rows_of(trace, "candidates", step)
-        order = sorted(table, key=lambda one: (bool(one["excluded"]), one["rank"] if one["rank"] >= 0 else 10**6))
+        order = sorted(table, key=lambda row: (bool(row["excluded"]), row["rank"] if row["rank"] >= 0 else 10**6))
         self.candidates = order
 
     # tokens
 
-    def label(self, ids: list[int], most: int = 60) -> str:
+    def label(self, ids: list[int], limit: int = 60) -> str:
         """Tokens as the inspector writes them: spaces and line ends visible."""
         text = self.trace.text(ids).translate(str.maketrans(SIGNS))
         text = re.sub("␣{4,}", lambda match: f"␣×{len(match[0])}", text)
-        return text if len(text) <= most else text[: most - 1] + "…"
+        return text if len(text) <= limit else text[: limit - 1] + "…"
 
-    def token(self, ids: list[int] | int, most: int = 60) -> Value:
+    def token(self, ids: list[int] | int, limit: int = 60) -> Value:
         ids = [ids] if isinstance(ids, int) else ids
         if ids and ids[0] < 0:
             return Value("stop", "stop", True)
-        return Value(self.trace.text(ids), self.label(ids, most), True)
+        return Value(self.trace.text(ids), self.label(ids, limit), True)
 
     def anchor(self, candidate: Mapping[str, Any]) -> int:
         """The token that a candidate's offer follows."""
@@ -108,9 +108,9 @@ class View:
             return pool["id"][pool["position"].index(candidate["pool"])]
         return self.trace.tables["tokens"]["id"][candidate["position"]]
 
-    def offer(self, candidate: Mapping[str, Any], most: int = 8) -> list[int]:
+    def offer(self, candidate: Mapping[str, Any], limit: int = 8) -> list[int]:
         """The first tokens a candidate offers."""
-        count = min(candidate["length"], most)
+        count = min(candidate["length"], limit)
         if candidate["pool"] >= 0:
             pool = self.trace.tables["pool"]
             ids = dict(zip(pool["position"], pool["id"], strict=True))
@@ -131,11 +131,11 @@ class View:
     def node_number(self, name: str) -> int:
         """``name``: a number in the tree, or one of ``NODES``."""
         fell = (self.last, "rejected")
-        refused = (k for k, node in enumerate(self.nodes) if (node["parent"], node["status"]) == fell)
-        named = {"root": 0, "first": 1, "last": self.last, "refused": next(refused, -1)}
-        if name not in named and not name.isdecimal():
+        rejections = (k for k, node in enumerate(self.nodes) if (node["parent"], node["status"]) == fell)
+        numbers = {"root": 0, "first": 1, "last": self.last, "refused": next(rejections, -1)}
+        if name not in numbers and not name.isdecimal():
             raise Unknown(f"found the node {shown_as(name)}; allowed are a number, {', '.join(NODES)}")
-        number = named[name] if name in named else int(name)
+        number = numbers[name] if name in numbers else int(name)
         if not 0 <= number < len(self.nodes) and name != "root":
             drafted = plural(len(self.nodes) - 1, "token")
             raise Unknown(f"step {self.step + 1} has no node {name!r}: it drafted {drafted}")
@@ -146,10 +146,10 @@ class View:
         if not self.candidates:
             raise Unknown(f"step {self.step + 1} ranked no candidates")
         if name == "chosen":
-            matching = [one for one in self.candidates if one["chosen"]]
+            matching = [row for row in self.candidates if row["chosen"]]
         elif name == "best":
-            measured = [one for one in self.candidates if one["would_accept"] >= 0]
-            matching = sorted(measured, key=lambda one: -one["would_accept"])
+            measured_rows = [row for row in self.candidates if row["would_accept"] >= 0]
+            matching = sorted(measured_rows, key=lambda row: -row["would_accept"])
         elif name.isdecimal() and int(name) > 0:
             matching = self.candidates[int(name) - 1 : int(name)]
         else:
@@ -161,7 +161,7 @@ class View:
     def targets(self, node: int) -> list[tuple[int, float]]:
         """The target's first choices after a visited node."""
         rows = rows_of(self.trace, "targets", self.step)
-        return [(one["token"], one["prob"]) for one in rows if one["node"] == node]
+        return [(row["token"], row["prob"]) for row in rows if row["node"] == node]
 
     # names
 
@@ -185,14 +185,16 @@ class View:
         start, emitted, accepted = row["context"], row["emitted"], row["accepted"]
         kinds = [node["origin"] for node in self.nodes]
         origins = {"branches": "branch", "successors": "successor", "expansions": "expansion", "copied": "main"}
-        beside = ("branch", "successor", "expansion")  # the main chain
+        side_origins = ("branch", "successor", "expansion")  # the main chain
         return {
             "step": lambda: plain(self.step + 1),
             "root": lambda: self.token(tokens[start - 1]),
             "bonus": lambda: self.token(row["bonus"]),
             "written": lambda: self.token(tokens[start : start + emitted]),
             "kept": lambda: self.token(tokens[start : start + accepted]),
-            "draft": lambda: self.token([node["token"] for node in self.nodes[1:] if node["origin"] not in beside]),
+            "draft": lambda: self.token(
+                [node["token"] for node in self.nodes[1:] if node["origin"] not in side_origins]
+            ),
             "candidates": lambda: plain(len(self.candidates)),
             "regret": lambda: plain(self.candidate("best")["would_accept"] - self.candidate("chosen")["would_accept"]),
             **_columns({name: kinds.count(origin) for name, origin in origins.items()}),
@@ -207,7 +209,7 @@ class View:
             "prob": lambda: _probability(node["prob"]),
             "draft_prob": lambda: _probability(node["draft_prob"]),
             "rank": lambda: plain(node["rank"] + 1),
-            "siblings": lambda: plain(sum(one["parent"] == node["parent"] for one in self.nodes)),
+            "siblings": lambda: plain(sum(sibling["parent"] == node["parent"] for sibling in self.nodes)),
             "wanted": lambda: self.token(self._target_choice(node["parent"])[0]),
             "wanted_prob": lambda: _probability(self._target_choice(node["parent"])[1]),
             "next": lambda: self.token(self._target_choice(number)[0]),
@@ -241,24 +243,24 @@ class View:
             raise Unknown(str(problem)) from None
         if not steps:
             raise Unknown(f"step {self.step + 1} cannot be judged: it drafted nothing, or holds no p")
-        one = steps[0].rules[name]
-        fell = one.status.index("rejected") if "rejected" in one.status else 0
-        first = next((node for node, status in enumerate(one.status) if status == "accepted"), fell)
+        verdict = steps[0].rules[name]
+        fell = verdict.status.index("rejected") if "rejected" in verdict.status else 0
+        first = next((node for node, status in enumerate(verdict.status) if status == "accepted"), fell)
         return {
-            "accepted": lambda: plain(one.accepted),
-            "expected": lambda: _range(one.expected),
-            "other": lambda: _range(one.other),
-            "bonus": lambda: self.token([] if one.bonus is None else one.bonus),
-            "why": lambda: plain(one.reasons[first if one.accepted else fell]),
+            "accepted": lambda: plain(verdict.accepted),
+            "expected": lambda: _range(verdict.expected),
+            "other": lambda: _range(verdict.other),
+            "bonus": lambda: self.token([] if verdict.bonus is None else verdict.bonus),
+            "why": lambda: plain(verdict.reasons[first if verdict.accepted else fell]),
         }
 
 
-def _range(both: tuple[float, float] | None) -> Value:
+def _range(bounds: tuple[float, float] | None) -> Value:
     """A number, or two where the record leaves a range; it is compared by the lower one."""
-    if both is None:
+    if bounds is None:
         raise Unknown("the rule does not say it")
-    low, high = (f"{one:.2g}" for one in both)
-    return Value(both[0], low if low == high else f"{low} to {high}")
+    low, high = (f"{bound:.2g}" for bound in bounds)
+    return Value(bounds[0], low if low == high else f"{low} to {high}")
 
 
 def _columns(row: Mapping[str, Any], *names: str) -> Names:
@@ -298,5 +300,5 @@ def _probability(value: float | None) -> Value:
     """A probability; the ends are said in words, as rounding would claim too much."""
     if value is None:
         raise Unknown("its value was not recorded")
-    shown = "less than 0.001" if value < 0.001 else "more than 0.999" if value > 0.999 else f"{value:.3g}"
-    return Value(value, shown)
+    text = "less than 0.001" if value < 0.001 else "more than 0.999" if value > 0.999 else f"{value:.3g}"
+    return Value(value, text)

@@ -50,13 +50,13 @@ class Models(Service):
         if reason := self._forbidden(user):
             return problem(403, reason)
         desk, loader = self.desk, self.desk.loader
-        shown = weights or loader.weights
-        here = list_models(dtype=desk.dtype, device=desk.device, weights=shown, engine=desk.engine)
-        models = [*here, *absent()]
+        shown_weights = weights or loader.weights
+        local_models = list_models(dtype=desk.dtype, device=desk.device, weights=shown_weights, engine=desk.engine)
+        models = [*local_models, *absent()]
         return {
             **loader.info(),
-            "models": [dataclasses.asdict(one) for one in models],
-            "used": next((one.model for one in models if same_place(one.model, loader.model)), loader.model),
+            "models": [dataclasses.asdict(entry) for entry in models],
+            "used": next((entry.model for entry in models if same_place(entry.model, loader.model)), loader.model),
             "refused": loader.refused,
             "weights": loader.weights,
             "choices": self._choices(),
@@ -71,15 +71,17 @@ class Models(Service):
         run = self.desk.trace(key).run  # before torch is imported: the run may be deleted meanwhile
         from decoders.study.look.run_settings import other_model
 
-        made = run.get("model") or {}
-        source = source_of_key(str(made.get("key") or "")) if loader.pick and not self._forbidden(user) else ""
-        same = "name" not in made or other_model(target, run) is None
-        beside = not same and loader.beside(run)
-        name = str(made.get("name") or "another model")
-        return {"same": same, "name": name, "loaded": target.name, "model": source, "beside": beside}
+        recorded_model = run.get("model") or {}
+        source = (
+            source_of_key(str(recorded_model.get("key") or "")) if loader.pick and not self._forbidden(user) else ""
+        )
+        is_same = "name" not in recorded_model or other_model(target, run) is None
+        fits_beside = not is_same and loader.beside(run)
+        name = str(recorded_model.get("name") or "another model")
+        return {"same": is_same, "name": name, "loaded": target.name, "model": source, "beside": fits_beside}
 
     @post("choose")
-    def choose(self, asked: Choice, user: User) -> dict[str, Any] | Response:
+    def choose(self, choice: Choice, user: User) -> dict[str, Any] | Response:
         """Load a model in the background, in place of the one in use.
 
         Raises UserError where it is not there, damaged, or larger than the memory that is free, and Taken while
@@ -87,14 +89,14 @@ class Models(Service):
         """
         if reason := self._forbidden(user):
             return problem(403, reason)
-        loader, model = self.desk.loader, checked_source(asked.model)
+        loader, model = self.desk.loader, checked_source(choice.model)
         if same_place(model, loader.model):
             model = loader.model
-        weights = asked.weights or loader.weights
+        weights = choice.weights or loader.weights
         check = partial(self._check_fits, model, weights)
-        checked = loader.choose(model, model_name(model), user, check, weights)
+        check_future = loader.choose(model, model_name(model), user, check, weights)
         with contextlib.suppress(NotYet):
-            checked.result(CHECK_S)
+            check_future.result(CHECK_S)
         return loader.info()
 
     def _forbidden(self, user: str) -> str:
@@ -114,8 +116,8 @@ class Models(Service):
         from decoders.model.engines.rounding import weights_for
         from decoders.model.target_model.load import chosen_device, chosen_dtype
 
-        where = device(chosen_device(self.desk.device))
-        return list(weights_for(where, chosen_dtype(self.desk.dtype, where)))
+        target_device = device(chosen_device(self.desk.device))
+        return list(weights_for(target_device, chosen_dtype(self.desk.dtype, target_device)))
 
     def _check_fits(self, model: str, weights: str) -> None:
         from decoders.model.target_model.size import check_room

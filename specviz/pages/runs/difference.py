@@ -49,37 +49,40 @@ def difference(a: Trace, b: Trace) -> dict[str, Any]:
     """
     if asked_prompt(a) != asked_prompt(b):
         raise UserError("these runs are of different prompts: choose two runs of one prompt")
-    agreed = first_difference(a.output_ids, b.output_ids)
+    agreement = first_difference(a.output_ids, b.output_ids)
     return {
-        "agreed": agreed,
+        "agreed": agreement,
         "tokens": [len(a.output_ids), len(b.output_ids)],
-        "gains": [[asdict(gain) for gain in _gains(*pair, agreed)] for pair in ((a, b), (b, a))],
+        "gains": [[asdict(gain) for gain in _gains(*pair, agreement)] for pair in ((a, b), (b, a))],
     }
 
 
-def _gains(one: Trace, other: Trace, agreed: int) -> Iterator[Gain]:
-    first = one.run["prompt_length"]
-    kinds, steps_of = (np.asarray(one.tables["tokens"][name][first:]) for name in ("kind", "step"))
-    behind = other.run["prompt_length"]
-    theirs, their_steps = (np.asarray(other.tables["tokens"][name][behind:]) for name in ("kind", "step"))
-    accepted = (kinds[:agreed] == "accepted").nonzero()[0]
+def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
+    first = trace.run["prompt_length"]
+    kinds, steps_of = (np.asarray(trace.tables["tokens"][name][first:]) for name in ("kind", "step"))
+    other_start = other_trace.run["prompt_length"]
+    other_kinds, their_steps = (
+        np.asarray(other_trace.tables["tokens"][name][other_start:]) for name in ("kind", "step")
+    )
+    accepted = (kinds[:agreement] == "accepted").nonzero()[0]
     for step in np.unique(steps_of[accepted]):
         places = accepted[steps_of[accepted] == step]
-        missed = places[theirs[places] != "accepted"]
-        if not len(missed):
+        misses = places[other_kinds[places] != "accepted"]
+        if not len(misses):
             continue
         start, stop = int(places[0]), int(places[-1]) + 1
-        text = one.text(one.output_ids[start:stop])
-        at = int(their_steps[missed[0]])
-        table = other.tables["steps"]
+        text = trace.text(trace.output_ids[start:stop])
+        at = int(their_steps[misses[0]])
+        table = other_trace.tables["steps"]
         yield Gain(
-            int(step), start, stop, text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…", len(missed), at,
-            len(np.unique(their_steps[missed])), table["drafted"][at], table["accepted"][at],
-            _rejected_tokens(other, at), other.text([other.output_ids[int(missed[0])]]), table["reason"][at],
+            int(step), start, stop, text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…", len(misses), at,
+            len(np.unique(their_steps[misses])), table["drafted"][at], table["accepted"][at],
+            _rejected_tokens(other_trace, at), other_trace.text([other_trace.output_ids[int(misses[0])]]),
+            table["reason"][at],
         )  # fmt: skip
 
 
 def _rejected_tokens(trace: Trace, step: int) -> tuple[str, ...]:
     """The first tokens that were rejected in a step, in tree order: those that stood where the run left its draft."""
-    rejected = [node["token"] for node in rows_of(trace, "nodes", step) if node["status"] == "rejected"]
-    return tuple(trace.text([token]) for token in rejected[:MOST_OFFERS])
+    rejected_tokens = [node["token"] for node in rows_of(trace, "nodes", step) if node["status"] == "rejected"]
+    return tuple(trace.text([token]) for token in rejected_tokens[:MOST_OFFERS])

@@ -51,11 +51,15 @@ class Runs(Service):
 
     def room(self, runs: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """The store's room: of ``count`` runs ``others`` are not among a user's; and the disk's fault, if any."""
-        library, taken = self.desk.library, self.desk.store.usage()
+        library, usage = self.desk.library, self.desk.store.usage()
         if library is not None:
             library.save_unsaved()
-        listed = sum(row["kind"] not in ("gallery", "live") for row in runs)
-        return {**taken, "others": taken["count"] - listed, "problem": library.problem if library is not None else ""}
+        listed_runs = sum(row["kind"] not in ("gallery", "live") for row in runs)
+        return {
+            **usage,
+            "others": usage["count"] - listed_runs,
+            "problem": library.problem if library is not None else "",
+        }
 
     def may_change(self, key: str, owner: str) -> bool:
         """True for a run that is ``owner``'s; what belongs to everybody may be changed on a server of one's own."""
@@ -65,38 +69,42 @@ class Runs(Service):
         return entry.owner == (owner or None) or (entry.owner == EVERYBODY and not self.desk.rules.is_shared)
 
     @post("change")
-    def change(self, asked: Change, owner: Owner) -> list[str]:
+    def change(self, request: Change, owner: Owner) -> list[str]:
         """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises UserError."""
-        store, library, title = self.desk.store, self.desk.library, asked.title
-        added = [checked_tag(tag) for tag in asked.add or ()]
+        store, library, title = self.desk.store, self.desk.library, request.title
+        new_tags = [checked_tag(tag) for tag in request.add or ()]
         if title is not None:
             title = " ".join(title.split())
             if not 0 < len(title) <= MAX_TITLE:
                 raise Refusal(
                     "library", f"The title has {len(title)} characters: 1 to {MAX_TITLE} are needed, give another one."
                 )
-        done = []
-        for key in asked.ids:
+        changed_ids = []
+        for key in request.ids:
             entry = store.entry(key)
             if entry is None or not self.may_change(key, owner):
                 continue
-            tags = [tag for tag in dict.fromkeys((*entry.tags, *added)) if tag not in (asked.drop or ())]
+            tags = [tag for tag in dict.fromkeys((*entry.tags, *new_tags)) if tag not in (request.drop or ())]
             if len(tags) > MAX_TAGS:
                 raise Refusal(
                     "library", f"A run has at most {MAX_TAGS} tags, and this would make {len(tags)}: remove one first."
                 )
             try:
-                changed = store.change(key, title=title, tags=tags, keep=asked.keep)
+                changed_entry = store.change(key, title=title, tags=tags, keep=request.keep)
             except UnknownTrace:  # trimmed in the meantime
                 continue
             if library is not None:
-                if key not in library and (changed.keep or changed.tags or title is not None):
+                if key not in library and (changed_entry.keep or changed_entry.tags or title is not None):
                     library.finish(store.get(key))
-                about = {"title": changed.summary["title"], "tags": list(changed.tags), "keep": changed.keep}
+                about = {
+                    "title": changed_entry.summary["title"],
+                    "tags": list(changed_entry.tags),
+                    "keep": changed_entry.keep,
+                }
                 if key in library or key in library.unsaved:
                     library.describe(key, **about, **({"owner": owner} if owner else {}))
-            done.append(key)
-        return done
+            changed_ids.append(key)
+        return changed_ids
 
     @get("difference")
     def difference(self, runs: Listed) -> dict[str, Any]:
@@ -108,15 +116,15 @@ class Runs(Service):
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> list[str]:
         """End those of the runs that wait or go on and are ``owner``'s; returns them."""
-        mine = self.desk.runner.jobs_of_owner(ids, owner)
-        for job in mine:
+        jobs = self.desk.runner.jobs_of_owner(ids, owner)
+        for job in jobs:
             self.desk.runner.cancel(job)
-        return [job.id for job in mine]
+        return [job.id for job in jobs]
 
     @post("delete")
     def delete(self, ids: Ids, owner: Owner) -> list[str]:
         """Delete runs of ``owner``, their files too; returns those that are gone. Raises Refusal."""
-        gone = []
+        deleted_ids = []
         for key in ids:
             if self.may_change(key, owner):
                 try:
@@ -125,5 +133,5 @@ class Runs(Service):
                 except OSError as problem:
                     raise Refusal("library", f"A run's file cannot be deleted: {why(problem)}.") from None
                 if self.desk.store.remove(key):
-                    gone.append(key)
-        return gone
+                    deleted_ids.append(key)
+        return deleted_ids

@@ -99,14 +99,14 @@ class Connection(Task):
         with contextlib.suppress(UserError):
             self.seen = self.look().since(self.before)
 
-    def show(self, after: int = 0) -> dict[str, Any]:
-        """For the page: the text behind ``after`` characters, and the numbers that ``specviz watch`` shows."""
-        seen = self.seen
+    def show(self, offset: int = 0) -> dict[str, Any]:
+        """For the page: the text behind ``offset`` characters, and the numbers that ``specviz watch`` shows."""
+        acceptance = self.seen
         names = (*COUNTS, "mean_length", "rate", "by_position", "per_second")
-        what = f"{self.server.kind}: {Path(self.server.model).name}" if self.server else "the recorder's folder"
+        source = f"{self.server.kind}: {Path(self.server.model).name}" if self.server else "the recorder's folder"
         return {
-            "id": self.id, "server": what, "text": self.text[after:], "length": len(self.text),
-            "acceptance": {name: getattr(seen, name) for name in names}, "traces": self.traces, "note": self.note,
+            "id": self.id, "server": source, "text": self.text[offset:], "length": len(self.text),
+            "acceptance": {name: getattr(acceptance, name) for name in names}, "traces": self.traces, "note": self.note,
             "problem": self.problem, "done": not self.goes_on,
         }  # fmt: skip
 
@@ -119,11 +119,11 @@ class Servers(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._tasks = Tasks[Connection]("ask a server", GONE, at_once=AT_ONCE, most=MOST_KEPT)
+        self._tasks = Tasks[Connection]("ask a server", GONE, at_once=AT_ONCE, limit=MOST_KEPT)
 
     def close(self) -> None:
-        for one in self._tasks.all():
-            one.stop()
+        for connection in self._tasks.all():
+            connection.stop()
 
     @get("of/{key}")
     def of(self, key: str, owner: Owner, after: int = 0) -> dict[str, Any]:
@@ -133,140 +133,141 @@ class Servers(Service):
     @post("stop")
     def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
         """End a connection; what arrived becomes a run. Raises Missing."""
-        one = self._tasks.find(id, owner)
-        one.stop()
-        return one.show()
+        connection = self._tasks.find(id, owner)
+        connection.stop()
+        return connection.show()
 
     @post("ask")
-    def ask(self, asked: PromptRequest, owner: Owner) -> dict[str, Any] | Response:
+    def ask(self, request: PromptRequest, owner: Owner) -> dict[str, Any] | Response:
         """Ask a server, or watch a folder where no address is given. Raises Refusal; UserError without an answer."""
         if self.desk.rules.is_shared:
             return problem(403, SHARED)
-        folder = Folder(typed_path(asked.folder.strip())) if asked.folder.strip() else None
-        if folder is None and not asked.address.strip():
+        folder = Folder(typed_path(request.folder.strip())) if request.folder.strip() else None
+        if folder is None and not request.address.strip():
             raise Refusal("file", "Give a server's address, a recorder's folder, or both.")
-        _check_room([one for one in self._tasks.all() if one.goes_on])
-        one = Connection(id=new_id(), owner=owner, title="a recorder's folder", folder=folder)
-        if asked.address.strip():
-            form = PromptForm(asked.mode, asked.instruction, asked.context, asked.question, asked.text)
-            self.desk.check_size(form, asked.max_new_tokens)
-            prompt, one.title = form.messages(), form.title
-            one.server = find_server(asked.address, asked.key.strip())
-            length, heat = asked.max_new_tokens, asked.temperature
-            one.stream = Stream(one.server, prompt, max_tokens=length, temperature=heat)
-        one.look = self._source(one)
+        _check_room([connection for connection in self._tasks.all() if connection.goes_on])
+        connection = Connection(id=new_id(), owner=owner, title="a recorder's folder", folder=folder)
+        if request.address.strip():
+            form = PromptForm(request.mode, request.instruction, request.context, request.question, request.text)
+            self.desk.check_size(form, request.max_new_tokens)
+            prompt, connection.title = form.messages(), form.title
+            connection.server = find_server(request.address, request.key.strip())
+            length, heat = request.max_new_tokens, request.temperature
+            connection.stream = Stream(connection.server, prompt, max_tokens=length, temperature=heat)
+        connection.look = self._source(connection)
         with contextlib.suppress(UserError):
-            one.before = one.look().since(Acceptance())  # a copy: a folder counts on in what it gave
-        self._tasks.begin(one, self._follow, _check_room)
-        return one.show()
+            connection.before = connection.look().since(Acceptance())  # a copy: a folder counts on in what it gave
+        self._tasks.begin(connection, self._follow, _check_room)
+        return connection.show()
 
-    def _source(self, one: Connection) -> Callable[[], Acceptance]:
+    def _source(self, connection: Connection) -> Callable[[], Acceptance]:
         """The source of its numbers: the recorder, the chunks (llama.cpp tells drafts in them), the metrics."""
-        if one.folder is not None:
-            return one.folder.look
-        assert one.server is not None and one.stream is not None
-        if one.server.kind == "llama.cpp":
-            return one.stream.look
-        metrics = Metrics(one.server.address)
+        if connection.folder is not None:
+            return connection.folder.look
+        assert connection.server is not None and connection.stream is not None
+        if connection.server.kind == "llama.cpp":
+            return connection.stream.look
+        metrics = Metrics(connection.server.address)
         try:
             metrics.look()
         except UserError as fault:
-            one.note = f"Its acceptance is not shown, since {fault}."
-            return one.stream.look
+            connection.note = f"Its acceptance is not shown, since {fault}."
+            return connection.stream.look
         return metrics.look
 
     # --- while it goes on ---
 
-    def _follow(self, one: Connection) -> bool:
+    def _follow(self, connection: Connection) -> bool:
         """The connection's work: reads, looks, and puts the runs among the owner's."""
         begun = time.time()
-        watcher = threading.Thread(target=self._watch, args=(one, begun), name="watch a server", daemon=True)
+        watcher = threading.Thread(target=self._watch, args=(connection, begun), name="watch a server", daemon=True)
         watcher.start()
         try:
-            if one.stream is not None:
-                self._read(one, begun)
+            if connection.stream is not None:
+                self._read(connection, begun)
             else:
-                one.cancel.wait()
+                connection.cancel.wait()
         except Exception:
             log.exception("following a server failed")
-            one.problem = "Something went wrong here; the server's log says what."
+            connection.problem = "Something went wrong here; the server's log says what."
         finally:
-            one.cancel.set()
+            connection.cancel.set()
             watcher.join()
-            if one.stream is None and one.folder is not None:
-                self._arrive(one, begun)
-            one.refresh()
+            if connection.stream is None and connection.folder is not None:
+                self._arrive(connection, begun)
+            connection.refresh()
         return True
 
-    def _watch(self, one: Connection, begun: float) -> None:
-        while not one.cancel.wait(LOOK_S):
-            one.refresh()
-            if one.stream is None:
-                self._arrive(one, begun)
+    def _watch(self, connection: Connection, begun: float) -> None:
+        while not connection.cancel.wait(LOOK_S):
+            connection.refresh()
+            if connection.stream is None:
+                self._arrive(connection, begun)
 
-    def _read(self, one: Connection, begun: float) -> None:
+    def _read(self, connection: Connection, begun: float) -> None:
         """Read the stream to its end, then take the run: from the recorder where it wrote one, else from the stream."""
-        assert one.stream is not None
+        assert connection.stream is not None
         try:
-            for piece in one.stream:
-                if len(one.text) < MOST_TEXT:
-                    one.text += piece
+            for piece in connection.stream:
+                if len(connection.text) < MOST_TEXT:
+                    connection.text += piece
         except ServerFault as fault:
-            one.problem = sentence(fault)
-        if one.folder is not None and one.stream.key:
-            name = re.sub(r"[^A-Za-z0-9._-]", "_", one.stream.key)[:80]
+            connection.problem = sentence(fault)
+        if connection.folder is not None and connection.stream.key:
+            name = re.sub(r"[^A-Za-z0-9._-]", "_", connection.stream.key)[:80]
             until = time.monotonic() + RECORDER_S
-            while not (paths := self._files(one, begun, name)) and time.monotonic() < until:
+            while not (paths := self._files(connection, begun, name)) and time.monotonic() < until:
                 time.sleep(LOOK_S / 2)
             if paths:
-                return self._keep(one, paths[0])
-            one.note = (
-                f"The recorder wrote no file of this request into {one.folder.folder.name} within {RECORDER_S:.0f} s "
+                return self._keep(connection, paths[0])
+            connection.note = (
+                f"The recorder wrote no file of this request into {connection.folder.folder.name} within "
+                f"{RECORDER_S:.0f} s "
                 "(does the server's SPECVIZ_RECORD name that folder?): the run is what the stream tells."
             )
-        if one.stream.lines:
-            self._keep(one, one.stream.file)
-        elif not one.problem:
-            one.problem = "The server answered with nothing." if not one.stream.closed else ""
+        if connection.stream.lines:
+            self._keep(connection, connection.stream.file)
+        elif not connection.problem:
+            connection.problem = "The server answered with nothing." if not connection.stream.closed else ""
 
-    def _arrive(self, one: Connection, begun: float) -> None:
+    def _arrive(self, connection: Connection, begun: float) -> None:
         """Runs that a watched recorder has written since the watching began."""
-        assert one.folder is not None
-        for path in self._files(one, begun):
-            if len(one.traces) < MOST_RUNS:
-                self._keep(one, path)
+        assert connection.folder is not None
+        for path in self._files(connection, begun):
+            if len(connection.traces) < MOST_RUNS:
+                self._keep(connection, path)
 
-    def _files(self, one: Connection, begun: float, name: str = "") -> Sequence[Path]:
+    def _files(self, connection: Connection, begun: float, name: str = "") -> Sequence[Path]:
         """The recorder's new files, those of a request alone where it is named; each is given once."""
-        assert one.folder is not None
+        assert connection.folder is not None
         new = []
-        for path in sorted(one.folder.folder.glob(f"*{SUFFIX}")):
+        for path in sorted(connection.folder.folder.glob(f"*{SUFFIX}")):
             with contextlib.suppress(OSError):
-                if path.stat().st_mtime >= begun - 1 and f"-{name}" in path.name and path.name not in one.taken:
+                if path.stat().st_mtime >= begun - 1 and f"-{name}" in path.name and path.name not in connection.taken:
                     new.append(path)
-        one.taken.update(path.name for path in new)
+        connection.taken.update(path.name for path in new)
         return new
 
-    def _keep(self, one: Connection, source: Path | bytes) -> None:
+    def _keep(self, connection: Connection, source: Path | bytes) -> None:
         """A run among the owner's, on disk too: no file of theirs has it."""
         try:
             trace = (
                 load(source) if isinstance(source, Path) else import_runs(source, ServerFault("it cannot be read"))[0]
             )
         except ValueError as fault:  # a trace's fault, too
-            one.problem = " ".join(filter(None, (one.problem, sentence(fault))))
+            connection.problem = " ".join(filter(None, (connection.problem, sentence(fault))))
             return
         trace.run.update(id=new_id(), complete=True)
-        if one.stream is not None:
-            trace.run["title"] = clean(one.title)
-        if one.problem and "imported" in trace.run:
-            trace.run["imported"]["notes"].append(clean(one.problem))
-        key = self.desk.store.put(trace, kind="opened", owner=one.owner)
+        if connection.stream is not None:
+            trace.run["title"] = clean(connection.title)
+        if connection.problem and "imported" in trace.run:
+            trace.run["imported"]["notes"].append(clean(connection.problem))
+        key = self.desk.store.put(trace, kind="opened", owner=connection.owner)
         if (library := self.desk.library) is not None:
             library.finish(trace)
-            if one.owner:
-                library.describe(key, owner=one.owner)
-        one.traces.append(key)
+            if connection.owner:
+                library.describe(key, owner=connection.owner)
+        connection.traces.append(key)
 
 
 def _check_room(going: Sequence[Connection]) -> None:

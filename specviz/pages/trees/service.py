@@ -90,8 +90,8 @@ class Trees(Service):
             for m in range(1, len(design.table) + 1):
                 answer["budgets"][m] = _compare(design.table[:m], design.ensemble, design.kept, latency)
             if design.place is not None and not design.problem:
-                used = trees_for(design.place, len(design.table), None, latency, design.ensemble)
-                answer["in_use"] = {"rows": used.size, "tokens_per_step": used.tokens_per_step}
+                active_design = trees_for(design.place, len(design.table), None, latency, design.ensemble)
+                answer["in_use"] = {"rows": active_design.size, "tokens_per_step": active_design.tokens_per_step}
         except UserError as problem:
             answer["problem"] = answer["problem"] or sentence(problem)
         return answer
@@ -133,8 +133,8 @@ class Trees(Service):
 
         runner = self.desk.runner
 
-        def report(done: int, total: int) -> None:
-            self._progress = done, total
+        def report(count: int, total: int) -> None:
+            self._progress = count, total
             if self._closing.is_set() or runner.is_wanted():
                 raise _RunFirst
 
@@ -173,11 +173,11 @@ def source(target: Any) -> Source:
     problem = ""
     if (place / FILE).is_file():
         try:
-            kept = load_trees(place / FILE)
-            if kept.m >= m:
+            saved_trees = load_trees(place / FILE)
+            if saved_trees.m >= m:
                 text = "measured with these prompt tokens, by `specviz tree design`"
-                return Source(kept.acceptance[:m], ensemble, place, kept.size, True, text)
-            problem = f"The kept trees have {kept.m} of {m} prompt tokens: `specviz tree design` makes new ones."
+                return Source(saved_trees.acceptance[:m], ensemble, place, saved_trees.size, True, text)
+            problem = f"The kept trees have {saved_trees.m} of {m} prompt tokens: `specviz tree design` makes new ones."
         except UserError as error:
             problem = sentence(error)
     if not problem and (table := trained_acceptance(place, m)):
@@ -203,20 +203,22 @@ def _compare(table: Table, ensemble: int, kept: int, latency: Latency | None) ->
     from decoders.prompt_tokens.trees import MOST_ROWS, least_size
 
     m = len(table)
-    least = least_size(m, ensemble)
-    most = min(latency.largest, SHOWN_UP_TO) if latency is not None else MEASURED_UP_TO
-    most = min(MOST_ROWS, max(most, 2 * least))
-    sizes = {*sizes_up_to(most, m, ensemble), *([kept] if least <= kept <= most else [])}
+    min_size = least_size(m, ensemble)
+    max_size = min(latency.largest, SHOWN_UP_TO) if latency is not None else MEASURED_UP_TO
+    max_size = min(MOST_ROWS, max(max_size, 2 * min_size))
+    sizes = {*sizes_up_to(max_size, m, ensemble), *([kept] if min_size <= kept <= max_size else [])}
     points = compare_sizes(table, sorted(sizes), ensemble, latency)
     best = None
     if latency is not None and any(point.ms is not None for point in points):
         best = best_size({point.size: point.trees for point in points}, latency)
-    chosen = best or kept or DEFAULT_SIZE
-    shown = [(point.to_json(), point.trees.to_json()) for point in points]
+    target_size = best or kept or DEFAULT_SIZE
+    pairs = [(point.to_json(), point.trees.to_json()) for point in points]
     return {
-        "points": [{**one, **{name: trees[name] for name in ("states", "transitions")}} for one, trees in shown],
+        "points": [
+            {**point_json, **{name: trees[name] for name in ("states", "transitions")}} for point_json, trees in pairs
+        ],
         "best": best,
-        "chosen": min((point.size for point in points), key=lambda size: abs(size - chosen)),
+        "chosen": min((point.size for point in points), key=lambda size: abs(size - target_size)),
     }
 
 

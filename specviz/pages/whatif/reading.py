@@ -31,25 +31,26 @@ def to_text(trace: Trace) -> str:
     return base64.b64encode(tracefile.save(trace, None) or b"").decode()
 
 
-def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+def redraft(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """A ``step`` of the run ``key`` drafted again: by a ``method`` with ``params`` (both None: the run's own), or on
     from a ``candidate``. The step as a trace of its own, how it compares with the recorded one, and its draft under
     every verifier (``judged``: the verifiers' cards and ``judging.step_json``; None where nothing was drafted).
     """
     from decoders.drafters import find_method
 
-    if (trace := _trace(holder, asked)) is None:
+    if (trace := _trace(holder, request)) is None:
         return LACKS
-    name, params, candidate = asked["method"], asked["params"], asked["candidate"]
-    own = params if params is not None else own_of(trace)
-    chosen = find_method(name if name is not None else str(trace.run["method"]["name"]))
-    run, read_ms = _ready(holder, asked["key"], trace, _needs(holder.target, chosen, own))
-    again = run.redraft(asked["step"], name, own if candidate is None else None, candidate=candidate)
+    name, params, candidate = request["method"], request["params"], request["candidate"]
+    method_params = params if params is not None else own_of(trace)
+    method = find_method(name if name is not None else str(trace.run["method"]["name"]))
+    run, read_ms = _ready(holder, request["key"], trace, _needs(holder.target, method, method_params))
+    outcome = run.redraft(request["step"], name, method_params if candidate is None else None, candidate=candidate)
     return {
-        "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
-        "more": again.accepted - again.recorded, "emitted": list(map(int, again.emitted)), "same": again.same,
-        "read_ms": round(read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
-        "judged": _under_every_verifier(again.trace, trace, asked["step"]),
+        "trace": payload(outcome.trace), "step": outcome.step, "recorded": outcome.recorded,
+        "accepted": outcome.accepted,
+        "more": outcome.accepted - outcome.recorded, "emitted": list(map(int, outcome.emitted)), "same": outcome.same,
+        "read_ms": round(read_ms, 1), "ms": round(outcome.ms, 1), "notes": list(outcome.notes),
+        "judged": _under_every_verifier(outcome.trace, trace, request["step"]),
     }  # fmt: skip
 
 
@@ -61,21 +62,21 @@ def _under_every_verifier(again: Trace, trace: Trace, step: int) -> dict[str, An
 
     if fault(again):
         return None
-    before = 0 if sampling_of(trace.run).greedy else drawn_before(trace)[step]
-    for one in judge_steps(again, before=before):
-        return {"rules": verifier_cards([*one.rules]), "step": step_json(one)}
+    draw_count = 0 if sampling_of(trace.run).greedy else drawn_before(trace)[step]
+    for judged_step in judge_steps(again, before=draw_count):
+        return {"rules": verifier_cards([*judged_step.rules]), "step": step_json(judged_step)}
     return None
 
 
-def lens(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+def lens(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """The first choices of every layer of the target at a drafted ``node`` of a ``step`` of the run ``key``."""
     from decoders.draft.needs import Needs
     from decoders.study.look import lens as study
 
-    if (trace := _trace(holder, asked)) is None:
+    if (trace := _trace(holder, request)) is None:
         return LACKS
-    run, read_ms = _ready(holder, asked["key"], trace, Needs())
-    return {**study.lens(run, asked["step"], asked["node"]).to_json(), "read_ms": round(read_ms, 1)}
+    run, read_ms = _ready(holder, request["key"], trace, Needs())
+    return {**study.lens(run, request["step"], request["node"]).to_json(), "read_ms": round(read_ms, 1)}
 
 
 def own_of(trace: Trace) -> dict[str, Any]:
@@ -83,10 +84,10 @@ def own_of(trace: Trace) -> dict[str, Any]:
     from decoders import methods
     from decoders.study.look.run_settings import own_params
 
-    name, known = str(trace.run["method"]["name"]), methods()
-    if name not in known:
+    name, registry = str(trace.run["method"]["name"]), methods()
+    if name not in registry:
         raise UserError(f"This run's method {name[:40]!r} is not known here: choose another one.")
-    return own_params(trace, known[name])
+    return own_params(trace, registry[name])
 
 
 def forget(holder: Holder, key: str) -> None:
@@ -98,14 +99,14 @@ def _read(holder: Holder) -> OrderedDict[str, ReadRun]:
     return holder.memory.setdefault(MEMORY, OrderedDict())
 
 
-def _trace(holder: Holder, asked: Mapping[str, Any]) -> Trace | None:
+def _trace(holder: Holder, request: Mapping[str, Any]) -> Trace | None:
     """The run's trace: as it comes, else that of the run as it was read; None where there is neither."""
-    sent = asked.get("trace")
-    if isinstance(sent, Trace):
-        return sent
-    if sent is not None:
-        return tracefile.load(base64.b64decode(sent))
-    read = _read(holder).get(asked["key"])
+    sent_trace = request.get("trace")
+    if isinstance(sent_trace, Trace):
+        return sent_trace
+    if sent_trace is not None:
+        return tracefile.load(base64.b64decode(sent_trace))
+    read = _read(holder).get(request["key"])
     return None if read is None else read.trace
 
 
@@ -130,6 +131,6 @@ def _ready(holder: Holder, key: str, trace: Trace, needs: Needs) -> tuple[ReadRu
         run = ReadRun(holder.target, trace, needs)
         took = run.ms
     read[key] = run
-    while len(read) > 1 and (len(read) > MOST_READ or sum(one.bytes for one in read.values()) > MOST_BYTES):
+    while len(read) > 1 and (len(read) > MOST_READ or sum(entry.bytes for entry in read.values()) > MOST_BYTES):
         read.popitem(last=False)
     return run, took

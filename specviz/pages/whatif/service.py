@@ -112,53 +112,53 @@ class WhatIfs(Service):
         return self._reasons[key]
 
     @post("{key}/draft")
-    def redraft(self, key: str, asked: Redraft) -> dict[str, Any]:
+    def redraft(self, key: str, request: Redraft) -> dict[str, Any]:
         """One step (from 0) drafted again: the step as a trace of its own, and how it compares with the recorded one.
 
         By ``method`` with its ``params``, or on from a ``candidate`` of the step; without either as it was recorded.
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
         self._check(key)
-        again = self._again(key, asked)
-        return {**again, "emitted": len(again["emitted"])}
+        result = self._again(key, request)
+        return {**result, "emitted": len(result["emitted"])}
 
-    def _again(self, key: str, asked: Redraft) -> dict[str, Any]:
+    def _again(self, key: str, request: Redraft) -> dict[str, Any]:
         """A step of a run that may be asked, drafted again: ``reading.redraft``."""
         target = self.desk.target_of(self.desk.trace(key).run)
         name, params = None, None
-        if asked.candidate is None:
-            chosen, params = self._method(asked.method, asked.params, target)
-            name = None if chosen is None else chosen.name
-        told = {"step": asked.step, "method": name, "params": params, "candidate": asked.candidate}
-        return self._do(key, target, reading.redraft, told)
+        if request.candidate is None:
+            method, params = self._method(request.method, request.params, target)
+            name = None if method is None else method.name
+        question = {"step": request.step, "method": name, "params": params, "candidate": request.candidate}
+        return self._do(key, target, reading.redraft, question)
 
-    def _do(self, key: str, target: Any, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _do(self, key: str, target: Any, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Something done with a run by whoever has read it, or reads it now."""
         if not self.desk.uses_backends(target):
-            made = self._in_turn(lambda: self.desk.work_on(
-                target, work, {**asked, "key": key, "trace": self.desk.trace(key)}, key
+            answer = self._in_turn(lambda: self.desk.work_on(
+                target, work, {**question, "key": key, "trace": self.desk.trace(key)}, key
             ))  # fmt: skip
             if not self.desk.loader.is_open(target):  # it was exchanged meanwhile, and is to go
                 reading.forget(Holder(target, self.desk.memory), key)
-            return made
-        made = self._in_turn(lambda: self.desk.work_on(target, work, {**asked, "key": key}, key))
-        if made == reading.LACKS:
-            whole = {**asked, "key": key, "trace": reading.to_text(self.desk.trace(key))}
-            made = self._in_turn(lambda: self.desk.work_on(target, work, whole, key))
-        return made
+            return answer
+        answer = self._in_turn(lambda: self.desk.work_on(target, work, {**question, "key": key}, key))
+        if answer == reading.LACKS:
+            whole = {**question, "key": key, "trace": reading.to_text(self.desk.trace(key))}
+            answer = self._in_turn(lambda: self.desk.work_on(target, work, whole, key))
+        return answer
 
     @post("{key}/lens")
-    def lens(self, key: str, asked: Place) -> dict[str, Any]:
+    def lens(self, key: str, place: Place) -> dict[str, Any]:
         """Each layer's first choices at a drafted node's place: ``decoders.study.look.lens.Lens``, computed now.
 
         Raises UserError with a sentence, also for a model that cannot be read so; UnknownTrace.
         """
         self._check(key)
         target = self.desk.target_of(self.desk.trace(key).run)
-        return self._do(key, target, reading.lens, {"step": asked.step, "node": asked.node})
+        return self._do(key, target, reading.lens, {"step": place.step, "node": place.node})
 
     @post("{key}/read")
-    def read(self, key: str, asked: Reading, owner: Owner) -> dict[str, str]:
+    def read(self, key: str, request: Reading, owner: Owner) -> dict[str, str]:
         """An imported run read by the model in use, a new run among the owner's (``decoders.study.look.imported_run``).
 
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
@@ -168,23 +168,23 @@ class WhatIfs(Service):
             raise UserError("this run was recorded here: there is nothing that a server left out")
         if trace.run.get("recomputed") and trace.run["model"].get("key") != target.key:
             raise UserError("another model read this run already: open the server's file again")
-        if asked.method is not None and trace.rows("steps") > MOST_REDRAFTED:
+        if request.method is not None and trace.rows("steps") > MOST_REDRAFTED:
             raise UserError(
                 f"this run has {trace.rows('steps'):,} steps and at most {MOST_REDRAFTED:,} are drafted again here: "
                 "specviz import FILE --target MODEL --methods NAME takes any number"
             )
-        chosen, params = self._method(asked.method, asked.params, target)
+        method, params = self._method(request.method, request.params, target)
 
         def work() -> Trace:
             from decoders.study.look.imported_run import read_again, redraft
 
-            again = trace if trace.run.get("recomputed") else read_again(target, trace)
-            return again if chosen is None else redraft(target, again, chosen.name, params)
+            reread_trace = trace if trace.run.get("recomputed") else read_again(target, trace)
+            return reread_trace if method is None else redraft(target, reread_trace, method.name, params)
 
-        made: Trace = self._in_turn(lambda: self.desk.on_worker(work))
-        drafts = "" if chosen is None else f", drafted again with {chosen.title}"
-        made.run.update(id=new_id(), title=f"{trace.run.get('title', '')}, read again{drafts}"[:200])
-        return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
+        new_run: Trace = self._in_turn(lambda: self.desk.on_worker(work))
+        drafts = "" if method is None else f", drafted again with {method.title}"
+        new_run.run.update(id=new_id(), title=f"{trace.run.get('title', '')}, read again{drafts}"[:200])
+        return {"id": self.desk.store.put(new_run, kind="opened", owner=owner)}
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
         """The result of ``work`` once it is done. Raises Refusal where too many questions wait."""
@@ -198,7 +198,7 @@ class WhatIfs(Service):
             self._waiting.release()
 
     @post("{key}/continue")
-    def go_on(self, key: str, asked: Continuation, owner: Owner) -> dict[str, str]:
+    def go_on(self, key: str, request: Continuation, owner: Owner) -> dict[str, str]:
         """A new run that starts where a step began: what was written before it is prompt. With a ``candidate`` what
         that place gives is prompt too, and the run's own method goes on; else ``method`` does.
 
@@ -210,19 +210,19 @@ class WhatIfs(Service):
         trace = self.desk.trace(key)
         target = self.desk.target_of(trace.run)
         place, emitted = "", ()
-        if asked.candidate is None:
-            if asked.method is None:
+        if request.candidate is None:
+            if request.method is None:
                 raise UserError("name the method that goes on, or a candidate")
-            chosen, own = self._method(asked.method, asked.params, target)
+            method, method_params = self._method(request.method, request.params, target)
         else:
-            emitted = self._again(key, asked)["emitted"]
-            own = reading.own_of(trace)
-            chosen, own = self._method(str(trace.run["method"]["name"]), own, target)
+            emitted = self._again(key, request)["emitted"]
+            method_params = reading.own_of(trace)
+            method, method_params = self._method(str(trace.run["method"]["name"]), method_params, target)
             place = " after a place picked by hand,"
-        run = go_on(target, trace, asked.step, chosen, own, emitted=emitted)
+        run = go_on(target, trace, request.step, method, method_params, emitted=emitted)
         self.desk.check_size("", run["max_new_tokens"])
         name = trace.run.get("title") or "Untitled run"
-        title = f"{name}, from step {asked.step + 1}{place} with {chosen.title}"[:200]
+        title = f"{name}, from step {request.step + 1}{place} with {method.title}"[:200]
 
         def build(cancel: threading.Event) -> Any:
             from decoders import Run
@@ -231,18 +231,18 @@ class WhatIfs(Service):
 
         if self.desk.uses_backends(target):
             prompt, stops = run.pop("prompt"), run["stop_ids"]
-            options = {**run, "method": chosen.name, "params": dataclasses.asdict(run["params"]), "title": title}
+            options = {**run, "method": method.name, "params": dataclasses.asdict(run["params"]), "title": title}
             options["stop_ids"] = None if stops is None else list(map(int, stops))
-            job = self.desk.queue_away(chosen, prompt, options, owner=owner, session=asked.session or "")
+            job = self.desk.queue_away(method, prompt, options, owner=owner, session=request.session or "")
         else:
-            job = self.desk.queue(build, title=title, owner=owner, session=asked.session or "")
+            job = self.desk.queue(build, title=title, owner=owner, session=request.session or "")
         return {"id": job.id, "title": job.title}
 
     # --- runs that were read ---
 
     def _check(self, key: str) -> None:
-        if why := self.reason(key):
-            raise UserError(why)
+        if reason := self.reason(key):
+            raise UserError(reason)
 
     def _method(
         self, name: str | None, params: Mapping[str, Any] | None, target: Any
@@ -250,5 +250,5 @@ class WhatIfs(Service):
         """A method and its parameters for a model; (None, None) for the run's own."""
         if name is None:
             return None, None
-        method, checked = self.desk.params_of(name, params or {}, target)
-        return method, dataclasses.asdict(checked)
+        method, checked_params = self.desk.params_of(name, params or {}, target)
+        return method, dataclasses.asdict(checked_params)

@@ -23,8 +23,8 @@ def _names(cast: Cast, *names: str) -> list[str]:
 
 
 def _rename(cast: Cast, code: str, wish: str, old: str, new: str) -> Edit:
-    before, after = _names(cast, old, new)
-    return cast.say(wish, old=before, new=after), code, swap_word(code, old, new)
+    old_phrase, new_phrase = _names(cast, old, new)
+    return cast.say(wish, old=old_phrase, new=new_phrase), code, swap_word(code, old, new)
 
 
 def rename_variable(cast: Cast, code: str, part: Snippet) -> Edit:
@@ -64,11 +64,11 @@ def fix_syntax(cast: Cast, code: str, part: Snippet) -> Edit:
     if cast.chance(0.5):
         lines = code.split("\n")
         places = [i for i, line in enumerate(lines) if line.endswith(":")]
-        broken = set(cast.rng.sample(places, min(len(places), cast.rng.choice((1, 1, 2)))))
-        before = "\n".join(line[:-1] if i in broken else line for i, line in enumerate(lines))
+        broken_lines = set(cast.rng.sample(places, min(len(places), cast.rng.choice((1, 1, 2)))))
+        broken_code = "\n".join(line[:-1] if i in broken_lines else line for i, line in enumerate(lines))
     else:
-        before = code.replace(*cast.rng.choice(_MISSPELT), 1)
-    return cast.say("syntax"), before, code
+        broken_code = code.replace(*cast.rng.choice(_MISSPELT), 1)
+    return cast.say("syntax"), broken_code, code
 
 
 def _begun_with(code: str, function: str, *lines: str) -> str:
@@ -91,12 +91,12 @@ def add_type_hints(cast: Cast, code: str, part: Snippet) -> Edit | None:
     if not part.parameters:
         return None
     hints = " and ".join(f"{_names(cast, name)[0]} is {with_article(f'a {kind}')}" for name, kind in part.parameters)
-    hinted = ", ".join(f"{name}: {kind}" for name, kind in part.parameters)
+    hint_text = ", ".join(f"{name}: {kind}" for name, kind in part.parameters)
     plain = ", ".join(name for name, _ in part.parameters)
     return (
         f"Add type hints: {hints}.",
         code,
-        re.sub(rf"({part.function}\((self, )?){plain}\)", rf"\g<1>{hinted})", code),
+        re.sub(rf"({part.function}\((self, )?){plain}\)", rf"\g<1>{hint_text})", code),
     )
 
 
@@ -126,8 +126,8 @@ def _everywhere(wish: str, change: Callable[[str], str]) -> Editor:
     """The edit that changes whatever it can in any code."""
 
     def edit(cast: Cast, code: str, part: Snippet) -> Edit | None:
-        after = change(code)
-        return None if after == code else (cast.say(wish), code, after)
+        new_code = change(code)
+        return None if new_code == code else (cast.say(wish), code, new_code)
 
     return edit
 
@@ -154,8 +154,8 @@ def code_edit(rng: random.Random) -> Example:
         edit = rng.choices(list(EDITS), list(EDITS.values()))[0]
         cast = Cast(rng)
         parts = [snippet(cast) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
-        made = edit(cast, "\n\n".join(p.code for p in parts), rng.choice(parts))
-        if made is not None and made[1] != made[2]:
-            wish, before, after = made
+        result = edit(cast, "\n\n".join(p.code for p in parts), rng.choice(parts))
+        if result is not None and result[1] != result[2]:
+            wish, old_code, new_code = result
             language = "javascript" if edit is to_javascript else "python"
-            return Example("code_edit", cast.lead_in(wish), (fence(before),), "", fence(after, language))
+            return Example("code_edit", cast.lead_in(wish), (fence(old_code),), "", fence(new_code, language))

@@ -23,11 +23,11 @@ def lookup(rng: random.Random) -> list[Message]:
 def _questions(cast: Cast) -> list[Message]:
     rng = cast.rng
     items = facts(cast, rng.randint(2, 6))
-    quoted = cast.chance(0.5)
-    answered = [(q.text, f'"{item.text}"' if quoted else q.answer) for item in items for q in item.questions]
-    instruction = "Copy the sentence that answers the question." if quoted else "Answer briefly."
-    chosen = rng.sample(answered, min(len(answered), rng.randint(3, 6)))
-    return _chat(instruction, tuple(item.text for item in items), chosen)
+    in_quotes = cast.chance(0.5)
+    qa_pairs = [(q.text, f'"{item.text}"' if in_quotes else q.answer) for item in items for q in item.questions]
+    instruction = "Copy the sentence that answers the question." if in_quotes else "Answer briefly."
+    picks = rng.sample(qa_pairs, min(len(qa_pairs), rng.randint(3, 6)))
+    return _chat(instruction, tuple(item.text for item in items), picks)
 
 
 def _word(cast: Cast) -> str:
@@ -51,8 +51,8 @@ def _replacements(cast: Cast) -> list[Message]:
     return _chat(wish, (joint.join(words),), [("", joint.join(new if name == old else name for name in words))])
 
 
-def _chat(instruction: str, passages: tuple[str, ...], answered: list[tuple[str, str]]) -> list[Message]:
+def _chat(instruction: str, passages: tuple[str, ...], qa_pairs: list[tuple[str, str]]) -> list[Message]:
     """A conversation of (question, answer) pairs; the first question comes with instruction and passages."""
-    (first, answer), *later = answered
-    pairs = [(user_message(instruction, passages, first), answer), *later]
+    (first, answer), *tail = qa_pairs
+    pairs = [(user_message(instruction, passages, first), answer), *tail]
     return [message for pair in pairs for message in turns(*pair)]

@@ -26,12 +26,12 @@ def number(sentences: list[str]) -> str:
 def summary(rng: random.Random) -> Example:
     """A text of facts, asides and filler; the summary keeps the bare facts."""
     cast = Cast(rng)
-    kept = facts(cast, rng.choice((1, 2, 2, 3, 3, 4, 5, 6)))
+    items = facts(cast, rng.choice((1, 2, 2, 3, 3, 4, 5, 6)))
     body: list[str] = []
-    for number, item in enumerate(kept):
+    for number, item in enumerate(items):
         body.append(item.text_with_aside if cast.chance(0.6) else item.text)
         body += rng.sample(FILLERS, rng.choice((0, 1, 1, 2)) if number else rng.choice((1, 1, 2)))
-    bare = [item.text for item in kept]
+    bare = [item.text for item in items]
     text = " ".join(bare)
     wish, reference = (("list", bullets(bare)), ("sentence", bare[0]), ("text", text), ("text", text))[rng.randrange(4)]
     return Example("summary", cast.lead_in(cast.say(f"summary_{wish}")), (" ".join(body),), "", reference)
@@ -47,15 +47,15 @@ def quote(rng: random.Random) -> Example:
     items = facts(cast, rng.choice((2, 3, 3, 4, 5, 6)))
     passages: list[str] = []
     for item in items:
-        before = rng.choice(FILLERS) + " " if cast.chance(0.15) else ""
-        after = " " + rng.choice(FILLERS) if cast.chance(0.25) else ""
-        passages.append(before + item.text + after)
-    where = rng.randrange(len(items))
-    sentence, question = items[where].text, rng.choice(items[where].questions)
-    start = passages[where].index(sentence) + sentence.index(question.answer)
-    span = QuoteSpan(where, start, start + len(question.answer))
-    full, copied, brief = f'{question.answer}. The passage says: "{sentence}"', f'"{sentence}"', question.answer
-    wish, reference = rng.choice((*[("answer", full)] * 3, *[("sentence", copied)] * 2, ("brief", brief)))
+        prefix = rng.choice(FILLERS) + " " if cast.chance(0.15) else ""
+        suffix = " " + rng.choice(FILLERS) if cast.chance(0.25) else ""
+        passages.append(prefix + item.text + suffix)
+    index = rng.randrange(len(items))
+    sentence, question = items[index].text, rng.choice(items[index].questions)
+    start = passages[index].index(sentence) + sentence.index(question.answer)
+    span = QuoteSpan(index, start, start + len(question.answer))
+    full, quotation, brief = f'{question.answer}. The passage says: "{sentence}"', f'"{sentence}"', question.answer
+    wish, reference = rng.choice((*[("answer", full)] * 3, *[("sentence", quotation)] * 2, ("brief", brief)))
     instruction = cast.lead_in(cast.say(f"quote_{wish}"))
     return Example("quote", instruction, tuple(passages), question.text, reference, span=span)
 
@@ -85,20 +85,20 @@ def _replace(cast: Cast, items: list[Fact]) -> Edit:
     text, names = _join(items), _names(items)
     olds = cast.rng.sample(names, 2) if len(names) > 2 and cast.chance(0.25) else [cast.rng.choice(names)]
     pairs = [(old, _other_name(old, cast)) for old in olds]
-    after = text
+    new_text = text
     for old, new in pairs:
-        after = swap_word(after, old, new)
+        new_text = swap_word(new_text, old, new)
     if len(pairs) == 1 and cast.chance(0.4):
-        return cast.say("change", old=pairs[0][0], new=pairs[0][1]), text, after
-    return cast.say("replace", pairs=" and ".join(f'"{old}" with "{new}"' for old, new in pairs)), text, after
+        return cast.say("change", old=pairs[0][0], new=pairs[0][1]), text, new_text
+    return cast.say("replace", pairs=" and ".join(f'"{old}" with "{new}"' for old, new in pairs)), text, new_text
 
 
 def _typos(cast: Cast, items: list[Fact]) -> Edit:
-    text = after = _join(items)
-    possible = [(good, bad) for good, bad in TABLE["typos"] if re.search(rf"\b{good}\b", after)]
+    text = new_text = _join(items)
+    possible = [(good, bad) for good, bad in TABLE["typos"] if re.search(rf"\b{good}\b", new_text)]
     for good, bad in cast.rng.sample(possible, min(len(possible), cast.rng.choice((1, 2, 3)))):
         text = re.sub(rf"\b{good}\b", bad, text, count=1)
-    return cast.say("spelling"), text, after
+    return cast.say("spelling"), text, new_text
 
 
 def _bullets(cast: Cast, items: list[Fact]) -> Edit:
@@ -111,15 +111,15 @@ def _bullets(cast: Cast, items: list[Fact]) -> Edit:
 
 
 def _cut(cast: Cast, items: list[Fact]) -> Edit:
-    wish, rest = ("cut_last", items[:-1]) if cast.chance(0.5) else ("cut_first", items[1:])
-    return cast.say(wish), _join(items), _join(rest)
+    wish, remainder = ("cut_last", items[:-1]) if cast.chance(0.5) else ("cut_first", items[1:])
+    return cast.say(wish), _join(items), _join(remainder)
 
 
 def _insert(cast: Cast, items: list[Fact]) -> Edit:
-    text, added = _join(items[:-1]), items[-1].text
+    text, sentence = _join(items[:-1]), items[-1].text
     if cast.chance(0.6):
-        return f"Add this sentence at the end: {added}", text, f"{text} {added}"
-    return f"Add this sentence at the beginning: {added}", text, f"{added} {text}"
+        return f"Add this sentence at the end: {sentence}", text, f"{text} {sentence}"
+    return f"Add this sentence at the beginning: {sentence}", text, f"{sentence} {text}"
 
 
 def _bold(cast: Cast, items: list[Fact]) -> Edit:
@@ -128,10 +128,10 @@ def _bold(cast: Cast, items: list[Fact]) -> Edit:
 
 
 def _hide_people(cast: Cast, items: list[Fact]) -> Edit:
-    text = after = _join(items)
+    text = new_text = _join(items)
     for person in (p for item in items for p in item.people):
-        after = swap_word(after, person, "[name]")
-    return cast.say("hide_people"), text, after
+        new_text = swap_word(new_text, person, "[name]")
+    return cast.say("hide_people"), text, new_text
 
 
 def _repeat(cast: Cast, items: list[Fact]) -> Edit:
@@ -160,7 +160,7 @@ def text_edit(rng: random.Random) -> Example:
         edit = rng.choices(list(_EDITS), list(_EDITS.values()))[0]
         cast = Cast(rng)
         smallest = 2 if edit in (_cut, _insert, _bullets) else 1
-        made = edit(cast, facts(cast, rng.choice((smallest, 2, 3, 3, 4, 5, 7))))
-        if made is not None and (made[1] != made[2] or edit in (_hide_people, _repeat)):
-            wish, text, after = made
-            return Example("text_edit", cast.lead_in(wish), (text,), "", after)
+        result = edit(cast, facts(cast, rng.choice((smallest, 2, 3, 3, 4, 5, 7))))
+        if result is not None and (result[1] != result[2] or edit in (_hide_people, _repeat)):
+            wish, text, new_text = result
+            return Example("text_edit", cast.lead_in(wish), (text,), "", new_text)

@@ -58,10 +58,10 @@ def with_comments(cast: Cast, code: str) -> str:
     possible = [
         i for i, line in enumerate(lines) if i and line.strip() and not line.strip().startswith(("else", "class"))
     ]
-    chosen = set(cast.rng.sample(possible, min(len(possible), cast.rng.choice((1, 2, 2, 3)))))
+    comment_lines = set(cast.rng.sample(possible, min(len(possible), cast.rng.choice((1, 2, 2, 3)))))
     out: list[str] = []
     for number, line in enumerate(lines):
-        if number in chosen:
+        if number in comment_lines:
             out.append(f"{indent(line)}# {cast.say('comments')}")
         out.append(line)
     return "\n".join(out)
@@ -100,7 +100,7 @@ def javascript(code: str) -> str:
     """
     out: list[str] = []
     open_blocks: list[str] = []  # their indents
-    declared: set[str] = set()
+    names: set[str] = set()
     in_class = False
     for line in filter(str.strip, code.split("\n")):
         body, margin = line.strip(), indent(line)
@@ -109,21 +109,23 @@ def javascript(code: str) -> str:
             if body != "else:" or closed != margin:
                 out.append(closed + "}")
         in_class |= body.startswith("class ")
-        said = body
-        for python, other in _EXPRESSIONS:
-            said = re.sub(python, other, said)
+        script = body
+        for python, replacement in _EXPRESSIONS:
+            script = re.sub(python, replacement, script)
         if body.endswith(":"):
             open_blocks.append(margin)
-            said = next(re.sub(start, other, said) for start, other in _BLOCKS if re.fullmatch(start, said))
+            script = next(
+                re.sub(start, replacement, script) for start, replacement in _BLOCKS if re.fullmatch(start, script)
+            )
         if body.startswith("def "):
-            declared = set(re.findall(r"\w+", body)[2:])
-            said = said if in_class else f"function {said}"
+            names = set(re.findall(r"\w+", body)[2:])
+            script = script if in_class else f"function {script}"
         elif not body.endswith(":"):
-            assigned = re.match(r"(\w+) = ", body)
-            if assigned and assigned[1] not in declared:
-                declared.add(assigned[1])
-                said = f"var {said}"
-            said += ";"
-        out.append(margin + said)
+            assignment = re.match(r"(\w+) = ", body)
+            if assignment and assignment[1] not in names:
+                names.add(assignment[1])
+                script = f"var {script}"
+            script += ";"
+        out.append(margin + script)
     out.extend(margin + "}" for margin in reversed(open_blocks))
     return "\n".join(out)

@@ -19,9 +19,9 @@ def _code_chat(cast: Cast) -> Example:
     first = f"{cast.rng.choice(('Show me', 'Print', 'Repeat'))} this code.\n\n{fence(part.code)}"
     while True:
         edits = (rename_variable, rename_variable, rename_function, change_constant, print_before_return)
-        made = cast.rng.choice(edits)(cast, part.code, part)
-        if made is not None and made[1] != made[2]:
-            return Example("chat", made[0], (), "", fence(made[2]), turns(first, fence(part.code)))
+        result = cast.rng.choice(edits)(cast, part.code, part)
+        if result is not None and result[1] != result[2]:
+            return Example("chat", result[0], (), "", fence(result[2]), turns(first, fence(part.code)))
 
 
 def _prose_chat(cast: Cast) -> Example:
@@ -41,25 +41,27 @@ def _prose_chat(cast: Cast) -> Example:
     if kind <= 1:
         old = rng.choice([name for item in items for name in item.names])
         new = cast.person() if " " in old else cast.town() if old[0].isupper() else f"new {old}"
-        wish, after = cast.say("chat_replace", old=old, new=new), swap_word(answer, old, new)
+        wish, new_answer = cast.say("chat_replace", old=old, new=new), swap_word(answer, old, new)
     elif kind <= 3 and letter:
-        other = cast.first()
-        wish = cast.say("chat_reader" if kind == 2 else "chat_writer", other=other)
-        after = (
-            answer.replace(f"Dear {reader},", f"Dear {other},") if kind == 2 else answer.removesuffix(writer) + other
+        new_name = cast.first()
+        wish = cast.say("chat_reader" if kind == 2 else "chat_writer", other=new_name)
+        new_answer = (
+            answer.replace(f"Dear {reader},", f"Dear {new_name},")
+            if kind == 2
+            else answer.removesuffix(writer) + new_name
         )
     elif kind == 2:
-        wish, after = cast.say("chat_list"), bullets(["Here is the news.", *sentences])
+        wish, new_answer = cast.say("chat_list"), bullets(["Here is the news.", *sentences])
     elif kind == 3:
-        wish, after = "Number the sentences.", number(["Here is the news.", *sentences])
+        wish, new_answer = "Number the sentences.", number(["Here is the news.", *sentences])
     elif kind == 4:
         title = f"News from {cast.town()}"
-        wish, after = cast.say("chat_title", title=title), f"# {title}\n\n{answer}"
+        wish, new_answer = cast.say("chat_title", title=title), f"# {title}\n\n{answer}"
     elif kind == 5:
-        wish, after = f"Add this after the last fact: {last.text}", answer.replace(notes, f"{notes} {last.text}")
+        wish, new_answer = f"Add this after the last fact: {last.text}", answer.replace(notes, f"{notes} {last.text}")
     else:
-        wish, after = cast.say("chat_shorter"), answer.replace(notes, " ".join(sentences[:-1]))
-    return Example("chat", wish, (), "", after, history)
+        wish, new_answer = cast.say("chat_shorter"), answer.replace(notes, " ".join(sentences[:-1]))
+    return Example("chat", wish, (), "", new_answer, history)
 
 
 def chat(rng: random.Random) -> Example:
@@ -85,9 +87,9 @@ def sums(rng: random.Random) -> Example:
         wish, text, question = "sums_steps", f"Start with {start}, {steps}.", ""
         end = f"The answer is {value}."
     else:
-        who, what = cast.first(), cast.word("plural")
-        steps = [f"{who} {cast.say('gain' if change > 0 else 'loss')} {abs(change)}." for change in changes]
-        wish, text = "sums_story", " ".join([f"{who} has {start} {what}.", *steps])
-        question, end = f"How many {what} does {who} have now?", f"{who} has {value} {what}."
+        person, thing = cast.first(), cast.word("plural")
+        steps = [f"{person} {cast.say('gain' if change > 0 else 'loss')} {abs(change)}." for change in changes]
+        wish, text = "sums_story", " ".join([f"{person} has {start} {thing}.", *steps])
+        question, end = f"How many {thing} does {person} have now?", f"{person} has {value} {thing}."
     instruction = cast.lead_in(cast.say(wish))
     return Example("sums", instruction, (text,), question, "\n".join([*working, end]))
