@@ -28,7 +28,7 @@ GUIDE = "docs/add-a-number.md"
 ROWS = 'rows.add("steps", 1, {\n'  # where the guide sends its reader
 
 
-def edited(module: ModuleType, *edits: tuple[str, str]) -> ModuleType:
+def edit(module: ModuleType, *edits: tuple[str, str]) -> ModuleType:
     """A module as it would be with each text in place of another, which stands in it once."""
     text = inspect.getsource(module)
     for before, after in edits:
@@ -45,7 +45,7 @@ def edited(module: ModuleType, *edits: tuple[str, str]) -> ModuleType:
 def test_a_number_of_a_method_is_a_declaration_and_its_value() -> None:
     scores = inspect.getsource(pld.PldDrafter.scores)
     terms = inspect.getsource(pld).partition("    terms=(\n")[2]
-    changed = edited(
+    changed = edit(
         pld,
         (scores, textwrap.indent(snippet("scores", GUIDE), "    ")),
         (terms, textwrap.indent(snippet("term", GUIDE), " " * 8) + terms),
@@ -69,7 +69,7 @@ def with_the_column(monkeypatch: pytest.MonkeyPatch) -> None:
     (column,) = read_tables(f"[steps]\n{snippet('column', GUIDE)}")["steps"]
     monkeypatch.setitem(TABLES, "steps", (*TABLES["steps"], column))
     value = textwrap.indent(snippet("value", GUIDE), " " * 12)
-    monkeypatch.setattr(recording, "Recording", edited(rows, (ROWS, ROWS + value)).Recording)
+    monkeypatch.setattr(recording, "Recording", edit(rows, (ROWS, ROWS + value)).Recording)
 
 
 @pytest.mark.usefixtures("with_the_column")
