@@ -256,7 +256,8 @@ def about(trace: Trace) -> dict[str, Any]:
     overview = summary(trace)
     return {
         **{
-            key: overview[key] for key in ("id", "title", "method", "model", "steps", "tokens", "tokens_per_step", "stop")
+            key: overview[key]
+            for key in ("id", "title", "method", "model", "steps", "tokens", "tokens_per_step", "stop")
         },
         **{key: metrics.get(key) for key in keys}, "text": trace.text(trace.output_ids),
     }  # fmt: skip

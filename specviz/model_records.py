@@ -13,7 +13,7 @@ from typing import Any
 from decoders.folders import settings_folder, write_json
 from decoders.model.files.catalog import NAMES, SMOLLM2, current_key, missing_smollm2, precision_of, shipped_key
 
-MOST = 20
+MAX_RECORDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ def remember(source: str | Path, target: Any) -> None:
     entry = ModelRecord(place, target.name, target.key, info["parameters"], precision_of(info), timestamp)
     other_records = [record for record in list_records() if record.source != place]
     with contextlib.suppress(OSError):
-        write_json(_file(), {"models": [asdict(record) for record in [entry, *other_records][:MOST]]}, private=True)
+        write_json(
+            _file(), {"models": [asdict(record) for record in [entry, *other_records][:MAX_RECORDS]]}, private=True
+        )
 
 
 def list_records() -> list[ModelRecord]:

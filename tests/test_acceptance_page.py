@@ -15,7 +15,7 @@ from decoders import generate
 from decoders.errors import UserError
 from decoders.model.target_model.target import Target
 from decoders.study.judge import two_outputs as judging
-from decoders.study.judge.two_outputs import NOT_GREEDY, SAME, two_outputs
+from decoders.study.judge.two_outputs import IDENTICAL, NOT_GREEDY, two_outputs
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.files import save
 from decoders.trace.load import Cell, Load
@@ -73,7 +73,7 @@ def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> No
 
 def test_what_is_kept_is_bounded(client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     page = desk.services["acceptance"]
-    assert page._kept.maxsize == service.KEPT
+    assert page._kept.maxsize == service.MAX_SUMS
     monkeypatch.setattr(page, "_kept", type(page._kept)(1))
     client.post("/api/acceptance/runs", json={"ids": [trace.run["id"] for trace in RUNS]})
     assert len(page._kept) == 1
@@ -218,7 +218,7 @@ def another(target: Target, plain: list[int], at: int, rank: int) -> list[int]:
 
 
 def test_equal_outputs_and_a_wrong_token(target: Target, plain: list[int]) -> None:
-    assert two_outputs(target, PROMPT, plain, list(plain)).verdict == SAME
+    assert two_outputs(target, PROMPT, plain, list(plain)).verdict == IDENTICAL
     wrong = two_outputs(target, PROMPT, plain, another(target, plain, 5, 60), dtype="float32")
     assert (wrong.at, wrong.verdict) == (5, "bug")
     assert wrong.drafted.below.index(wrong.drafted.worst) == 5 and wrong.drafted.worst > wrong.tolerance
@@ -303,7 +303,7 @@ def test_judging_waits_for_runs_and_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 def test_a_request_of_more_runs_than_are_kept_comes_to_an_end(desk: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run is read once, however often it is asked again; those beyond what is kept are left out, and counted."""
     busy, read, ids = threading.Event(), [], [trace.run["id"] for trace in RUNS]
-    monkeypatch.setattr(background, "KEPT", 2)
+    monkeypatch.setattr(background, "MAX_JUDGED", 2)
     monkeypatch.setattr(background, "WAIT_S", 0.01)
     monkeypatch.setattr(desk.runner, "busy", busy.is_set)
     trace = desk.trace

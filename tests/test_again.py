@@ -13,7 +13,7 @@ from decoders.trace import files
 from decoders.trace.trace import Trace
 from specviz.pages.inspect.again import form_of, missing_note
 from specviz.pages.inspect.form import choices
-from specviz.pages.inspect.reference import YOURS, Reference, apply, claim, describe, prompt_key
+from specviz.pages.inspect.reference import OWN_MACHINE, Reference, apply, claim, describe, prompt_key
 from specviz.server.forms import PromptForm
 from specviz.views.examples import examples, listed_examples
 from specviz.views.gallery import list_runs
@@ -123,11 +123,11 @@ def test_who_writes_a_reference_owns_it() -> None:
     form = PromptForm("text", text="The capital?", reference="Paris.")
     whose = Reference("Paris.", prompt_key(form), "the example's")
     assert claim(whose, form) is whose
-    assert claim(whose, replace(form, reference="Rome.")) is YOURS
-    assert claim(whose, replace(form, reference="")) is YOURS  # removed, and the prompt is as it was
+    assert claim(whose, replace(form, reference="Rome.")) is OWN_MACHINE
+    assert claim(whose, replace(form, reference="")) is OWN_MACHINE  # removed, and the prompt is as it was
     dropped = replace(form, text="The river?", reference="")
     assert claim(whose, dropped) is whose and apply(whose, form).reference == "Paris."  # undone, it is back
-    mine = apply(YOURS, replace(form, text="The river?", reference="The Seine."))
+    mine = apply(OWN_MACHINE, replace(form, text="The river?", reference="The Seine."))
     assert (mine.reference, mine.reference_of) == ("The Seine.", "your own")
 
 

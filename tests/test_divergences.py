@@ -14,9 +14,9 @@ from decoders.errors import UserError
 from decoders.model.target_model.target import Target
 from decoders.study.judge.divergences import (
     BUG,
-    DRAWN,
     LOSSY,
     NEAR_TIE,
+    SAMPLING,
     Divergence,
     divergence,
     recorded_divergence,
@@ -110,7 +110,7 @@ def test_lossy_and_drawn_outputs_are_called_so(target: Target, plain: list[int])
     trace = record(target, PROMPT, wrong, max_new_tokens=NEW)
     assert find(target, trace).verdict == LOSSY
     drawn = record(target, PROMPT, "pld", sampling=Sampling(1.0, seed=5), max_new_tokens=NEW)
-    assert find(target, drawn, plain=plain).verdict == DRAWN
+    assert find(target, drawn, plain=plain).verdict == SAMPLING
     short = find(target, plain[:5], prompt=PROMPT, plain=plain)
     assert (short.position, short.got, short.verdict) == (5, None, BUG)  # it ended where plain decoding went on
 

@@ -226,7 +226,7 @@ def test_the_report_is_a_page_of_text() -> None:
 def test_the_command_examines_and_fails_in_ci(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE", -1.0)  # a fault in any part
+    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE_SHARE", -1.0)  # a fault in any part
     more = ["--model", "bundled", "--part", "medusa", "--limit", "2", "--places", "6", "--max-new-tokens", "16"]
     page, data = tmp_path / "report.html", tmp_path / "report.json"
     assert main(["doctor", *more, "--html", str(page), "--out", str(data)]) == 1

@@ -171,7 +171,7 @@ def test_trees_of_drafts_run_through_stock_code(openings):
 
 
 def test_draft_forwards_that_differ_are_never_used(openings, monkeypatch, caplog):
-    monkeypatch.setattr(engines, "_said", set())
+    monkeypatch.setattr(engines, "_messages", set())
     right = Interpreter.run
     monkeypatch.setattr(Interpreter, "run", lambda self, tensors: [part + 0.1 for part in right(self, tensors)])
     target = tiny_target("llama")

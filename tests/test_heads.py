@@ -14,7 +14,7 @@ from decoders.draft.needs import Needs
 from decoders.engine.decoding import decode
 from decoders.errors import UserError
 from decoders.model.files.calibration import Calibration, fingerprint, load_calibration, rank_heads, save_calibration
-from decoders.model.files.catalog import BUNDLED, EARLIER, current_key, shipped_key
+from decoders.model.files.catalog import BUNDLED, EARLIER_KEYS, current_key, shipped_key
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.measure import calibrate as cal
@@ -225,7 +225,7 @@ def test_the_key_knows_the_function_not_where_it_lies_or_who_opened_it():
 
 
 def test_what_was_kept_under_an_earlier_key_still_belongs():
-    old, now = next((old, now) for old, now in EARLIER.items() if now == shipped_key(BUNDLED))
+    old, now = next((old, now) for old, now in EARLIER_KEYS.items() if now == shipped_key(BUNDLED))
     assert old != now == current_key(old) == current_key(now) and current_key("another") == "another"
     kept = Calibration(old, "m", (1.0, 2.0), 1, ((3, 4),), 5, 1, 20)
     assert Calibration.from_json(kept.to_json()).model_key == now

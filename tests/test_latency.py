@@ -16,12 +16,12 @@ from decoders.model.target_model.target import Session
 from decoders.prompt_tokens.design import best_size, design_sizes, sizes_up_to
 from decoders.prompt_tokens.latency import Latency, Setup, latency_folder, load_latency, save_latency
 from decoders.study.measure import latency as measuring
-from decoders.study.measure.latency import ATTEMPTS, BEFORE, ROUNDS, WARM_UP, latency_for, measure_latency
+from decoders.study.measure.latency import ATTEMPTS, ROUNDS, WARM_UP, WARMUP_STEPS, latency_for, measure_latency
 
 from .models import tiny_target
 
 torch.set_num_threads(1)
-VISIT = BEFORE + 1  # steps of a size one behind the other
+VISIT = WARMUP_STEPS + 1  # steps of a size one behind the other
 
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -13,14 +13,14 @@ from decoders import Prompt, Sampling, UserError, generate, load, record, save
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.params import controls
 from decoders.draft.pruning import pruned_draft
-from decoders.draft.survival import BINS, DEPTHS, LEAST, MOST, NO_SIGNAL, PROBABLE, Survival, count_match
+from decoders.draft.survival import BINS, DEPTHS, HIGHEST, LOWEST, NO_SIGNAL, PROBABLE, Survival, count_match
 from decoders.draft.survival import _of_candidate as of_candidate
 from decoders.draft.tree import DraftTree
 from decoders.draft.undrawn import Undrawn, without_draws
 from decoders.drafters import methods, select_method
 from decoders.drafters.sps import open_drafter
 from decoders.engine.decoding import Decoding
-from decoders.engine.length import REST, ROUTE, TRIAL, AutoLength, DraftingTime
+from decoders.engine.length import REST_STEPS, ROUTE, TRIAL, AutoLength, DraftingTime
 from decoders.engine.row_costs import Curve, RowCosts
 from decoders.method.drafter import Drafter
 from decoders.model.target_model.target import Session
@@ -185,8 +185,8 @@ def test_a_method_that_costs_more_than_it_brings_rests_and_is_tried_again() -> N
     length = AutoLength(RowCosts(curve, follows=False))
     steps = list(Decoding(target, prompt, drafter, max_new_tokens=100, stop_ids=(), length=length))
     resting = [step.draft.route == ROUTE for step in steps]
-    assert resting[:TRIAL] == [False] * TRIAL and all(resting[TRIAL : TRIAL + REST])
-    assert resting[TRIAL + REST] is False, "tried again"
+    assert resting[:TRIAL] == [False] * TRIAL and all(resting[TRIAL : TRIAL + REST_STEPS])
+    assert resting[TRIAL + REST_STEPS] is False, "tried again"
     assert drafter.calls == resting[:-1].count(False) < 30, "in the last step nothing may be drafted"
     assert "tried again" in steps[TRIAL].draft.reason
 
@@ -282,7 +282,7 @@ def by_numpy(fitted: Survival, draft: Draft, tokens: np.ndarray, state: int) -> 
     z += sum(block(name)[place] for name, place in of_candidate(draft))
     if copies:
         z += block("matched")[count_match(tokens, draft.sources[1] - 1)]
-    conditional = np.clip(1 / (1 + np.exp(-z)), LEAST, MOST)
+    conditional = np.clip(1 / (1 + np.exp(-z)), LOWEST, HIGHEST)
     conditional[0] = 1.0
     survival = conditional.copy()
     for node in range(1, len(parents)):

@@ -25,7 +25,7 @@ from decoders.model.files.catalog import (
 )
 from specviz import cli
 from specviz.app import open_desk
-from specviz.model_records import MOST, list_records, places_of, remember
+from specviz.model_records import MAX_RECORDS, list_records, places_of, remember
 from specviz.server.loader import Loader
 
 from .gguf_files import write_gguf
@@ -162,11 +162,11 @@ def test_the_command_says_what_is_missing(no_wheel, capsys):
 
 def test_what_was_opened_is_remembered_last_first(folder, home):
     target = tiny_target()
-    for number in range(MOST + 2):
+    for number in range(MAX_RECORDS + 2):
         remember(f"org/name-{number}", target)
     remember(folder, target)
-    assert [one.source for one in list_records()][:2] == [str(folder), f"org/name-{MOST + 1}"]
-    assert len(list_records()) == MOST and places_of(target.key) == [str(folder)]
+    assert [one.source for one in list_records()][:2] == [str(folder), f"org/name-{MAX_RECORDS + 1}"]
+    assert len(list_records()) == MAX_RECORDS and places_of(target.key) == [str(folder)]
     file = home / "home" / "models.json"
     assert os.name != "posix" or file.stat().st_mode & 0o077 == 0, "paths are its owner's alone"
     file.write_text('{"models": [{"source": 1}]}')

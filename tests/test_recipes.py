@@ -27,7 +27,7 @@ from specviz.experiments.quantities import Quantity
 from specviz.experiments.recipes import pldplus, ppd
 from specviz.experiments.sheets import sheets, texts
 from specviz.experiments.significance import compare_lines, paired_p
-from specviz.experiments.stages import BOTH, Epochs
+from specviz.experiments.stages import BOTH_STAGES, Epochs
 from specviz.experiments.variants import DraftVariant, training, variant_of
 
 from .drafts import save_tiny_part, saved_drafters
@@ -135,7 +135,7 @@ def test_a_draft_model_is_trained_in_two_stages(target: Any, files: tuple[str, s
     assert "each for 4 steps" in planned.notes[-1]
     results = run_experiment(target, planned)
     assert not results.failures and len(results.rows) == 3 and all(row["beta"] > 0 for row in results.rows)
-    two = DraftVariant("glide", 4, files, stages=BOTH)
+    two = DraftVariant("glide", 4, files, stages=BOTH_STAGES)
     first = two.before
     assert first is not None and first.log(target.key) and two.log(target.key)
     begun, ended = (one.folder(target.key) / "part" / WEIGHTS for one in (first, two))
@@ -188,7 +188,7 @@ def test_prompt_tokens_learn_in_epochs(target: Any, files: tuple[str, str], monk
 
 
 def test_earlier_trainings_are_found_under_their_names(target: Any) -> None:
-    plain, staged = DraftVariant("glide", 4), DraftVariant("glide", 4, stages=BOTH)
+    plain, staged = DraftVariant("glide", 4), DraftVariant("glide", 4, stages=BOTH_STAGES)
     own = {name: value for name, value in asdict(plain).items() if name != "stages"}
     recipe = {name: value for name, value in asdict(plain.recipe).items() if name != "bf16"}  # as parts in fp32
     named = hashlib.sha256(json.dumps([target.key, 0, own, recipe, [["demo"]]], sort_keys=True).encode())

@@ -7,7 +7,7 @@ import pytest
 
 from decoders.trace.files import load
 from decoders.trace.metrics import METRICS, compute, regrets
-from decoders.trace.report import DRAWN, payload, plain_columns, report
+from decoders.trace.report import ENGINE_COLUMNS, payload, plain_columns, report
 from decoders.trace.tables import REQUIRED, TABLES
 from decoders.trace.trace import Trace
 
@@ -61,7 +61,7 @@ def test_shares_and_lists_add_up(path: Path):
     last = [name for name in names if name in ("mismatch", "none")]
     assert names[len(names) - len(last) :] == last
     shown = {(table, column["name"]) for table, columns in told["columns"].items() for column in columns}
-    assert shown == LATER - {(table, name) for table, names in DRAWN.items() for name in names}
+    assert shown == LATER - {(table, name) for table, names in ENGINE_COLUMNS.items() for name in names}
 
 
 def test_a_report_is_made_anew_and_never_read(tree: Trace):
@@ -81,7 +81,7 @@ def test_a_speedup_above_the_tokens_per_step_is_doubted(tree: Trace):
 
 
 def test_views_draw_no_column_that_is_gone():
-    assert {(table, name) for table, names in DRAWN.items() for name in names} <= LATER
+    assert {(table, name) for table, names in ENGINE_COLUMNS.items() for name in names} <= LATER
 
 
 def test_columns_that_no_view_draws_are_told(tree: Trace):

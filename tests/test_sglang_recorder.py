@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from decoders.servers import sglang as plugin
 from decoders.servers.recorder import TOP
-from decoders.servers.sglang import NONE, parents_of, reachable
+from decoders.servers.sglang import NO_TOKEN, parents_of, reachable
 from decoders.trace.files import load
 
 VOCAB = 40
@@ -31,10 +31,10 @@ needs_package = pytest.mark.skipif(
 
 def links(parents):
     """Each node's first child and next sibling, as SGLang stores a tree (-1: none)."""
-    below, beside = [NONE] * len(parents), [NONE] * len(parents)
+    below, beside = [NO_TOKEN] * len(parents), [NO_TOKEN] * len(parents)
     last: dict[int, int] = {}
     for node, parent in enumerate(parents):
-        if parent == NONE:
+        if parent == NO_TOKEN:
             continue
         if parent in last:
             beside[last[parent]] = node
@@ -47,7 +47,7 @@ def links(parents):
 @given(st.lists(st.lists(st.integers(-1, 8), min_size=12, max_size=12), min_size=1, max_size=3))
 @settings(max_examples=60, deadline=None)
 def test_parents_come_out_of_children_and_siblings(rows):
-    trees = [[NONE, *(min(parent, node) for node, parent in enumerate(row))] for row in rows]  # -1: not in the tree
+    trees = [[NO_TOKEN, *(min(parent, node) for node, parent in enumerate(row))] for row in rows]  # -1: not in the tree
     made = [links(parents) for parents in trees]
     below, beside = (torch.tensor([one[which] for one in made]) for which in (0, 1))
     assert parents_of(below, beside).tolist() == trees
@@ -86,14 +86,14 @@ def eagle_sample(verify_input, batch, logits_output, grammar_mask=None, *, water
             for t in (verify_input.draft_token, verify_input.retrieve_next_token, verify_input.retrieve_next_sibling)
         )
         path, at = [0], below[0]
-        while at != NONE:
+        while at != NO_TOKEN:
             if tokens[at] == best[place * nodes + path[-1]]:
                 path.append(at)
                 at = below[at]
             else:
                 at = beside[at]
-        index.append([place * nodes + node for node in path] + [NONE] * (4 - len(path)))
-    lens = torch.tensor([sum(one != NONE for one in line) for line in index], dtype=torch.int32)
+        index.append([place * nodes + node for node in path] + [NO_TOKEN] * (4 - len(path)))
+    lens = torch.tensor([sum(one != NO_TOKEN for one in line) for line in index], dtype=torch.int32)
     logits_output.next_token_logits.zero_()
     return torch.tensor(best, dtype=torch.int32), lens, torch.tensor(index, dtype=torch.int32)
 
@@ -313,9 +313,9 @@ def arguments(node):
 @needs_package
 def test_the_signatures_and_fields_are_those_of_the_package():
     sample = arguments(definition("speculative/eagle_utils.py", "eagle_sample"))
-    assert sample[:3] == list(plugin.KNOWN["eagle_sample"])
+    assert sample[:3] == list(plugin.VERSIONS["eagle_sample"])
     decoded = definition("managers/scheduler_components/batch_result_processor.py", plugin.DECODING)
-    assert arguments(decoded)[:3] == list(plugin.KNOWN[plugin.DECODING])
+    assert arguments(decoded)[:3] == list(plugin.VERSIONS[plugin.DECODING])
     read = {"draft_token", "draft_token_num", "retrieve_next_token", "retrieve_next_sibling", "positions"}
     eagle = definition("speculative/eagle_info.py", "EagleVerifyInput")
     fields = {one.target.id for one in eagle.body if isinstance(one, ast.AnnAssign)}

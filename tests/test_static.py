@@ -278,7 +278,7 @@ def test_what_is_not_there_yet_runs_eagerly():
 
 
 def test_a_family_that_cannot_be_compiled_stays_eager_and_says_so_once(caplog, monkeypatch):
-    monkeypatch.setattr(engines, "_said", set())
+    monkeypatch.setattr(engines, "_messages", set())
     for _ in range(2):
         target = Target(network("gpt2"), None, "tiny", engine="compiled")
     assert why_not(target) and [r.message for r in caplog.records] == [why_not(target)]
@@ -318,7 +318,7 @@ def wrong(tensors):
     ("compiled", "differ from its own by"), ("auto", "differ from its own by"), ("auto", "fail (illegal instruction)"),
 ])  # fmt: skip
 def test_forwards_that_differ_or_fail_are_never_used(engine, said, caplog, monkeypatch):
-    monkeypatch.setattr(engines, "_said", set())
+    monkeypatch.setattr(engines, "_messages", set())
     target = target_of()
     expected = generate(target, PROMPT, max_new_tokens=6)
     target.engines = made = interpret_unchecked(target)
@@ -539,7 +539,7 @@ def no_compiler(workshop, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(engines, "WORKSHOP", workshop)
-    monkeypatch.setattr(engines, "_said", set())
+    monkeypatch.setattr(engines, "_messages", set())
 
 
 def test_without_a_compiler_it_stays_eager_and_says_why(no_compiler, caplog):

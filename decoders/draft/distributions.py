@@ -34,7 +34,7 @@ class DraftVocab:
         return cls(tokens.long(), places)
 
 
-OUTSIDE = Term(
+OUTSIDE_VOCAB = Term(
     "outside", "outside the draft vocabulary",
     "1 where the target's own token after the accepted path is not in the drafter's vocabulary: no draft can hold it.",
     0, 1,
@@ -42,7 +42,7 @@ OUTSIDE = Term(
 
 
 def note_outside(vocab: DraftVocab | None, verdict: Verdict) -> Learned | None:
-    """``OUTSIDE`` of a step, where the drafter cannot draft all tokens."""
+    """``OUTSIDE_VOCAB`` of a step, where the drafter cannot draft all tokens."""
     if vocab is None or verdict.bonus is None:
         return None
     return Learned(notes={"outside": float(vocab.places[verdict.bonus] < 0)})

@@ -25,7 +25,7 @@ from .draft import Draft, Verdict
 
 BINS = 16
 RATE = 0.25  # AdaGrad's step
-LEAST, MOST = 0.005, 0.995  # a conditional acceptance
+LOWEST, HIGHEST = 0.005, 0.995  # a conditional acceptance
 TREES = 512  # whose places are kept
 MATCHED = 12  # tokens back that a copied place is compared with the text's end
 # at first, in logits: by rank among siblings; of copies by depth and by the tokens that match before the place
@@ -121,8 +121,8 @@ class Survival:
         conditional, survival = [1.0], [1.0]
         for node in range(1, len(parents)):
             z = logits[node]
-            probability = 1 / (1 + exp(-z)) if z > -20 else LEAST
-            probability = LEAST if probability < LEAST else MOST if probability > MOST else probability
+            probability = 1 / (1 + exp(-z)) if z > -20 else LOWEST
+            probability = LOWEST if probability < LOWEST else HIGHEST if probability > HIGHEST else probability
             conditional.append(probability)
             survival.append(survival[parents[node]] * probability)
         return Estimate(conditional, survival, [*base, *numbers], common, shape)

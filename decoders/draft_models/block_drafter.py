@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions, note_outside
+from decoders.draft.distributions import OUTSIDE_VOCAB, DraftVocab, NodeDistributions, note_outside
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
@@ -35,7 +35,7 @@ STEP_TERMS = (
     Term("forward_ms", "block forward", "Milliseconds of reading the target's new states and of the block.", 0, 0),
     Term("walk_ms", "walk", "Milliseconds of choosing the block's tokens.", 0, 0),
     Term("draft_forwards", "draft forwards made", "One: a block is drafted at once.", 0, 0),
-    OUTSIDE,
+    OUTSIDE_VOCAB,
 )  # fmt: skip
 NOTHING_READ = "nothing was processed yet: a block reads the target's states before its root"
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions, note_outside
+from decoders.draft.distributions import OUTSIDE_VOCAB, DraftVocab, NodeDistributions, note_outside
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
@@ -37,7 +37,7 @@ NODE_TERMS = (
 )
 STEP_TERMS = (
     Term("forward_ms", "heads", "Milliseconds spent in the heads.", 0, 0),
-    OUTSIDE,
+    OUTSIDE_VOCAB,
 )  # fmt: skip
 NOTHING_READ = "nothing was processed yet: heads read the state before the last token"
 

@@ -24,7 +24,7 @@ from .fit import Fit, about_of
 from .mtp_head import MtpConfig, MtpHead
 from .published import CONFIG, Published
 
-OUTSIDE = {  # a tensor's name in a checkpoint → in the network, where it is not the decoder layer's
+OUTER_TENSORS = {  # a tensor's name in a checkpoint → in the network, where it is not the decoder layer's
     "fc.weight": "layers.0.eh_proj.weight", "pre_fc_norm_embedding.weight": "layers.0.enorm.weight",
     "pre_fc_norm_hidden.weight": "layers.0.hnorm.weight", "norm.weight": "layers.0.post_norm.weight",
 }  # fmt: skip
@@ -128,7 +128,7 @@ def _names_of(head: Published, target: Target) -> tuple[Names, dict[str, str], i
         for name in head.shapes:
             inner = name.removeprefix("mtp.")
             match = re.fullmatch(r"layers\.(\d+)\.(.+)", inner)
-            names[f"layers.{match[1]}.block.{match[2]}" if match else OUTSIDE.get(inner, inner)] = (name,)
+            names[f"layers.{match[1]}.block.{match[2]}" if match else OUTER_TENSORS.get(inner, inner)] = (name,)
         numbers = {int(match[1]) for name in names if (match := re.match(r"layers\.(\d+)\.block", name))}
         if len(numbers) > 1:
             raise UserError(
@@ -216,7 +216,7 @@ def _stored_name(head: Published, name: str, target: Target) -> str:
     """A tensor of the network by the name that the checkpoint would give it."""
     _, number, inner = name.split(".", 2)
     if head.format == "mtp":
-        stored_names = {inner_name: name for name, inner_name in OUTSIDE.items()}
+        stored_names = {inner_name: name for name, inner_name in OUTER_TENSORS.items()}
         return f"mtp.{stored_names.get(name) or f'layers.{number}.' + inner.removeprefix('block.')}"
     layer_names = {inner_name: name for name, inner_name in OF_LAYER.items()}
     return f"model.layers.{int(number) + target.shape.layers}.{layer_names.get(inner) or inner.removeprefix('block.')}"

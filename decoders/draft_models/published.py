@@ -31,7 +31,7 @@ MOST_JSON = 16 << 20  # bytes of a configuration or an index
 CONFIG = "config.json"
 PICKLES = (".bin", ".pt", ".pth")
 NO_WEIGHTS = re.compile(r"(training_args|optimizer|scheduler|rng_state|scaler)")  # what trainers leave beside them
-WANTED = ["*.json", "*.safetensors", *(f"*{suffix}" for suffix in PICKLES)]  # of a hub's repository
+FILE_PATTERNS = ["*.json", "*.safetensors", *(f"*{suffix}" for suffix in PICKLES)]  # of a hub's repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def _fetch(place: str) -> Path:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        return Path(hub.snapshot_download(place, allow_patterns=WANTED, local_files_only=True))
+        return Path(hub.snapshot_download(place, allow_patterns=FILE_PATTERNS, local_files_only=True))
     except (LocalEntryNotFoundError, OSError, ValueError):
         pass
     try:
@@ -301,7 +301,7 @@ def _fetch(place: str) -> Path:
         files = [file for file in siblings if file.rfilename.endswith((".safetensors", *PICKLES))]
         safe = [file for file in files if file.rfilename.endswith(".safetensors")]
         _check_room(place, sum(file.size or 0 for file in safe or files))
-        patterns = WANTED[:2] if safe else WANTED
+        patterns = FILE_PATTERNS[:2] if safe else FILE_PATTERNS
         return Path(hub.snapshot_download(place, allow_patterns=patterns))
     except UserError:
         raise

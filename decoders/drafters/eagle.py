@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.draft.distributions import OUTSIDE, DraftVocab, NodeDistributions
+from decoders.draft.distributions import OUTSIDE_VOCAB, DraftVocab, NodeDistributions
 from decoders.draft.draft import Draft, Learned, PrunedNodes, Scored, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
@@ -279,7 +279,7 @@ EAGLE = Method(
     **heads_of(KIND),
     origins=(DRAFTER, EXPANSION),
     node_terms=NODE_TERMS,
-    step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, COSINE, OUTSIDE),
+    step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, COSINE, OUTSIDE_VOCAB),
     verifier=verifier_by_rule,
     verifier_params=("rule",),
     order=43,
@@ -316,7 +316,7 @@ EAGLE3 = replace(
 """,
     summary="EAGLE-2's trees by a head that reads three of the target's states and need not imitate them.",
     **heads_of(THIRD),
-    step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, OUTSIDE),
+    step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, OUTSIDE_VOCAB),
     order=45,
 )
 METHODS = (EAGLE, EAGLE2, EAGLE3)

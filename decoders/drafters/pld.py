@@ -14,7 +14,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 
-FEW, SHORT = 4, 16  # of so few places the rest is compared whole, unless it is as short as this
+MAX_PLACES, MIN_TAIL = 4, 16  # of so few places the rest is compared whole, unless it is as short as this
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def suffix_lengths(
     ending = text if ending is None else ending
     last, lengths, alive, offset = len(ending) - 1, np.ones(len(ends), dtype=np.int64), np.arange(len(ends)), 1
     limit = len(ending) if longest is None else min(longest, len(ending))
-    small_count = FEW if limit > SHORT else 0
+    small_count = MAX_PLACES if limit > MIN_TAIL else 0
     while len(alive) > small_count and offset < limit:
         alive = alive[ends[alive] >= offset]
         alive = alive[text[ends[alive] - offset] == ending[last - offset]]

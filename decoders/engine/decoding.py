@@ -34,7 +34,7 @@ from decoders.verifiers.verifier import Verifier
 
 from .length import AutoLength, auto_length
 
-NOTHING = Needs()
+NO_NEEDS = Needs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Decoding:
         prompt: Prompt,
         drafter: Drafter,
         verifier: Verifier | None = None,
-        needs: Needs = NOTHING,
+        needs: Needs = NO_NEEDS,
         *,
         sampling: Sampling | None = None,
         max_new_tokens: int = 256,

@@ -40,7 +40,7 @@ from .row_costs import RowCosts
 ROUTE = "rests"
 TRIAL = 4  # steps that a method drafts before it is judged, at first and after each rest
 LOSS = 1.0  # tokens that its drafts may then cost more than they bring: what is copied stands in bursts
-REST, LONGEST_REST = 8, 64  # steps
+REST_STEPS, LONGEST_REST = 8, 64  # steps
 RECENT = 0.15  # weight of the last step in running means
 FREE = 0.02  # of a plain step: drafting that takes less is never worth leaving out, whatever is verified of it
 PATIENCE = 4  # drafts of which nothing was verified until a part of one is; twice as many each time nothing stands
@@ -121,7 +121,7 @@ class AutoLength:
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.balance = 0.0  # the sum since it was last positive
         self.judged = 0  # steps of the trial
-        self.rest, self.resting = REST, 0
+        self.rest, self.resting = REST_STEPS, 0
         self.unseen, self.patience = 0, PATIENCE  # drafts in a row of which nothing was verified
         self.deep: list[float] = []  # running mean of the best survival by depth, from 1
         self.longest = 0  # draft: the depth of its deepest node
@@ -313,7 +313,7 @@ class AutoLength:
         if self.judged < TRIAL:
             return
         if self.gain >= 0:
-            self.rest = REST
+            self.rest = REST_STEPS
         elif self.balance < -LOSS and self.rate * self.drafting.ms > FREE:
             self.resting, self.rest = self.rest, min(2 * self.rest, LONGEST_REST)
             self.judged, self.gain, self.balance = 0, 0.0, 0.0

@@ -19,7 +19,7 @@ from decoders.trace.tables import TraceError
 
 from .importer import Importer, ImportResult
 from .request import ImportFault, NotALog
-from .source import MOST, Source
+from .source import MAX_BYTES, Source
 
 __all__ = ["ImportFault", "ImportResult", "Importer", "NotALog", "check_size", "importers", "open_log"]
 
@@ -38,8 +38,10 @@ def importers() -> tuple[Importer, ...]:
 
 def check_size(size: int, name: str = "") -> None:
     """Raise ImportFault for a file of more bytes than are read."""
-    if size > MOST:
-        raise ImportFault(f"{name or 'the file'} has {size / (1 << 20):,.1f} MiB, and {MOST >> 20} are read: cut it")
+    if size > MAX_BYTES:
+        raise ImportFault(
+            f"{name or 'the file'} has {size / (1 << 20):,.1f} MiB, and {MAX_BYTES >> 20} are read: cut it"
+        )
 
 
 def open_log(data: bytes, name: str = "", kind: str | None = None) -> ImportResult:

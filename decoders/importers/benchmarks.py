@@ -54,7 +54,7 @@ TABLES = (
     Table("llama-speculative", _sign(r".{0,80}?\bn_accept[ \t]{0,20}="),
           {"n_predict": "tokens", "n_drafted": "drafted", "n_accept": "accepted"}, ("n_draft", "n_predict")),
 )  # fmt: skip
-SPOKEN = re.compile(
+ROLE_PREFIX = re.compile(
     r"accept|draft|specul|position|n_predict|output_tokens|requests|concurrency|generated tokens"
     r"|output token throughput|backend|request rate", re.IGNORECASE,
 )  # fmt: skip
@@ -89,7 +89,7 @@ def _read_rows(source: Source, table: Table, contents: Contents) -> None:
             if int(place[1]) < len(positions):
                 end()
             positions.append(rate)
-        elif (row := ROW.match(line)) is not None and SPOKEN.search(row["name"]):
+        elif (row := ROW.match(line)) is not None and ROLE_PREFIX.search(row["name"]):
             name, value = row["name"].strip(), row["value"].strip()
             if name in rows and (name in table.first or name in table.counts):
                 end()

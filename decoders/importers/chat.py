@@ -20,7 +20,10 @@ from .source import Document
 from .values import dicts, from_log, number, numbers, whole
 
 TOKEN_ID = re.compile(r"token_id:(\d+)")
-THOUGHT, SAID = ("reasoning_content", "reasoning", "thinking"), ("content", "text")  # each the same text by other names
+REASONING_FIELDS, ANSWER_FIELDS = (
+    ("reasoning_content", "reasoning", "thinking"),
+    ("content", "text"),
+)  # each the same text by other names
 ECHOED = "the answer began with its prompt (echo): that part is the prompt's, and no output"
 
 
@@ -153,7 +156,7 @@ def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
 
 def text_of(part: dict[str, Any]) -> str:
     """The text of a message, a chunk or a completion."""
-    return "".join(_first_text(part, names) for names in (THOUGHT, SAID))
+    return "".join(_first_text(part, names) for names in (REASONING_FIELDS, ANSWER_FIELDS))
 
 
 def _first_text(part: dict[str, Any], names: tuple[str, ...]) -> str:

@@ -23,7 +23,9 @@ LINE = re.compile(
     r"[ \t]+(?P<value>\d{1,18}(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)(?:[ \t]+-?\d{1,17}(?:\.\d{1,9})?)?(?:[ \t]+#.*)?\s*$"
 )
 SERVERS = ("vllm", "llamacpp", "trtllm")  # whose counters have these names
-WANTED = re.compile(r"spec_|draft|tokens_predicted|generation_tokens|skipped_tokens|generated_tokens|tokens_cached")
+METRIC_NAMES = re.compile(
+    r"spec_|draft|tokens_predicted|generation_tokens|skipped_tokens|generated_tokens|tokens_cached"
+)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 PLACE = re.compile(r"[0-9]{1,4}")
 
@@ -36,7 +38,7 @@ def samples(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, str], float]]
     """
     for line in lines:
         match = LINE.match(line.strip())
-        if match is not None and WANTED.search(match["name"]):
+        if match is not None and METRIC_NAMES.search(match["name"]):
             labels = dict(LABEL.findall(match["labels"] or ""))
             yield match["name"].replace("trtllm_", "trtllm:", 1).removesuffix("_total"), labels, float(match["value"])
 

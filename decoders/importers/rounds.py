@@ -16,7 +16,7 @@ from .request import ImportFault, Request, ServerStep, Token, check_tokens
 from .source import Source
 from .values import dicts, number, numbers, whole
 
-KNOWN = ("drafted", "accepted")
+COLUMNS = ("drafted", "accepted")
 
 
 def read(source: Source) -> Contents | None:
@@ -24,7 +24,7 @@ def read(source: Source) -> Contents | None:
     contents = Contents()
     for place, document in enumerate(source.documents):
         rounds = dicts(document.value.get("rounds"))
-        if rounds and any(name in entry for entry in rounds for name in KNOWN):
+        if rounds and any(name in entry for entry in rounds for name in COLUMNS):
             contents.requests.append(_request(document.value, rounds, f"run {place + 1}"))
     return contents if contents.requests else None
 

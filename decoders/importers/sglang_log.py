@@ -19,7 +19,7 @@ from .source import Source
 from .values import number
 
 DECODE = re.compile(r"Decode(?: \w{1,20}){0,2} batch(?:\s*\[\d{1,9}\])?[.,:]?\s*(?P<tail>.{0,4000})")
-WHEN = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?: (?:DP|TP|PP)\d+)*)|\[(\d\d:\d\d:\d\d[^\]]{0,20})\]")
+TIMESTAMP = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?: (?:DP|TP|PP)\d+)*)|\[(\d\d:\d\d:\d\d[^\]]{0,20})\]")
 LENGTH, RATE, RUNNING = ("accept len", "accept length", "avg accept len"), ("accept rate",), ("running-req",)
 
 
@@ -40,7 +40,7 @@ def read(source: Source) -> Contents | None:
             contents.unread += "accept" in match["tail"]
             plain += "accept" not in match["tail"]
             continue
-        time_match = WHEN.search(line)
+        time_match = TIMESTAMP.search(line)
         title = next(filter(None, time_match.groups()), "") if time_match else ""
         lines.append(Numbers(title.strip() or f"line {len(lines) + 1}", values))
     if lines:

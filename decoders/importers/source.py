@@ -17,7 +17,7 @@ from typing import Any
 
 from .values import number
 
-MOST = 64 << 20  # bytes of a file
+MAX_BYTES = 64 << 20  # bytes of a file
 MOST_LITERAL = 1 << 18  # characters of an object in Python's notation
 TIMES = ("t", "time", "timestamp", "received", "received_at", "arrival")
 INNER = ("data", "chunk", "event", "response", "body", "out")
@@ -31,7 +31,7 @@ COLLECTOR = re.compile(  # docker compose, Kubernetes and containers, journald
     r"|[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d \S{1,80} [\w./@-]{1,80}\[\d{1,9}\]: )",
     re.MULTILINE,
 )
-BEFORE = re.compile(r"[^{}\"']{0,160}?(?=(?:data:\s*)?\{\s*[\"'])")  # of a line, in front of its JSON
+LINE_PREFIX = re.compile(r"[^{}\"']{0,160}?(?=(?:data:\s*)?\{\s*[\"'])")  # of a line, in front of its JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def lines_of(text: str) -> tuple[list[Document], int]:
         if leading := re.match(r"\[?(\d+(?:\.\d+)?)\]?\s+(?=data:|\{)", line):
             stamp, line = number(float(leading[1])), line[leading.end() :]
         line = line.removeprefix("data:").strip()
-        if line and not line.startswith("{") and "{" in line[:320] and (prefix := BEFORE.match(line)):
+        if line and not line.startswith("{") and "{" in line[:320] and (prefix := LINE_PREFIX.match(line)):
             line = line[prefix.end() :].removeprefix("data:").strip()
         if "out={'" in line:
             line = line[line.index("out={'") + 4 :]

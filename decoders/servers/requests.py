@@ -14,7 +14,7 @@ from .recorder import TOP, Recorder, Recording
 
 log = logging.getLogger("specviz.recorder")
 
-FOLDER, ALL, ASKED = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "specviz"
+FOLDER, RECORD_ALL, RECORD_REQUEST = "SPECVIZ_RECORD", "SPECVIZ_RECORD_ALL", "specviz"
 CHOICES, MOST_CHOICES = "SPECVIZ_RECORD_TOP", 64
 
 
@@ -30,7 +30,7 @@ def start(install: Callable[[Path, bool], None]) -> None:
         place.mkdir(parents=True, exist_ok=True)
         if not os.access(place, os.W_OK):
             raise PermissionError(f"{place} cannot be written")
-        install(place, bool(os.environ.get(ALL)))
+        install(place, bool(os.environ.get(RECORD_ALL)))
     except Exception as error:  # whatever it is, the server starts
         log.error("specviz records nothing: %s", error)
 
@@ -85,7 +85,7 @@ class Requests:
 
     def asks(self, settings: Any) -> bool:
         """True where every request is recorded, or these settings of a request ask for it."""
-        return bool(self.everything or (settings or {}).get(ASKED))
+        return bool(self.everything or (settings or {}).get(RECORD_REQUEST))
 
     def end(self, keys: Sequence[str]) -> None:
         """Requests that the server is done with."""

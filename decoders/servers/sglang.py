@@ -43,13 +43,13 @@ SOURCE, TITLE = "sglang-recorder", "SGLang, recorded"
 SAMPLE = ("sglang.srt.speculative.eagle_utils", "eagle_sample")
 RESULT = ("sglang.srt.managers.scheduler_components.batch_result_processor", "SchedulerBatchResultProcessor")
 DECODING = "process_batch_result_decode"
-KNOWN = {
+VERSIONS = {
     SAMPLE[1]: ("verify_input", "batch", "logits_output"),  # its first parameters; what follows is passed on
     DECODING: ("self", "batch", "result"),
 }
 REFUSED = "specviz records nothing: {name} begins with ({found}) in this SGLang, and ({known}) is known"
 REMEMBERED = 4096  # requests that are over, of which a forward may still be under way
-NONE = -1
+NO_TOKEN = -1
 
 
 def register() -> None:
@@ -70,9 +70,9 @@ def install(registry: Any, sample: Any, decoded: Any, folder: Path, everything: 
     """Register both hooks; None, said in one line, where a signature is not the known one."""
     for function in (sample, decoded):
         name = function.__name__
-        parameters = tuple(inspect.signature(function).parameters)[: len(KNOWN[name])]
-        if parameters != KNOWN[name]:
-            log.error(REFUSED.format(name=name, found=", ".join(parameters), known=", ".join(KNOWN[name])))
+        parameters = tuple(inspect.signature(function).parameters)[: len(VERSIONS[name])]
+        if parameters != VERSIONS[name]:
+            log.error(REFUSED.format(name=name, found=", ".join(parameters), known=", ".join(VERSIONS[name])))
             return None
     taps, hook_type, hooks = TreeTaps(folder, everything), registry.HookType.AROUND, registry.HookRegistry
     hooks.register(".".join(SAMPLE), taps.sample, hook_type)
@@ -220,8 +220,8 @@ class TreeTaps(Requests):
         def finish(predict: Tensor, lens: Tensor, index: Tensor) -> None:
             rows, predictions = index[at].long(), predict.flatten()
             depth = torch.arange(index.shape[1], device=index.device) < lens[at, None]
-            path = torch.where(depth, rows - at[:, None] * nodes, NONE)
-            wrote = torch.where(depth, predictions[rows.clamp_min(0)].long(), NONE)
+            path = torch.where(depth, rows - at[:, None] * nodes, NO_TOKEN)
+            wrote = torch.where(depth, predictions[rows.clamp_min(0)].long(), NO_TOKEN)
             host, ready = to_host([*numbers, wrote, None, q, parents, places[:, 0], path])
             assert recorder is not None
             recorder.step(TreeBatch(
@@ -235,7 +235,7 @@ class TreeTaps(Requests):
 
 def _first_arguments(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The first three arguments of ``eagle_sample``, however they are passed."""
-    return [args[i] if i < len(args) else kwargs[name] for i, name in enumerate(KNOWN[SAMPLE[1]])]
+    return [args[i] if i < len(args) else kwargs[name] for i, name in enumerate(VERSIONS[SAMPLE[1]])]
 
 
 def _drafting(verify: Any, at: Tensor, tokens: Tensor) -> Tensor | None:
@@ -258,7 +258,7 @@ def parents_of(first_child: Tensor, next_sibling: Tensor) -> Tensor:
 
     def inverse(links: Tensor) -> Tensor:
         """The node that points at each; -1: none."""
-        pointers = links.new_full((count, nodes + 1), NONE)
+        pointers = links.new_full((count, nodes + 1), NO_TOKEN)
         return pointers.scatter_(1, torch.where(links < 0, nodes, links), node_ids)[:, :nodes]
 
     prior_sibling, parents = inverse(next_sibling), inverse(first_child)
@@ -276,7 +276,7 @@ def reachable(parents: Sequence[int]) -> list[int]:
     """
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(parents):
-        if node and parent != NONE:
+        if node and parent != NO_TOKEN:
             children.setdefault(parent, []).append(node)
     order = [0]
     for node in order:

@@ -25,7 +25,7 @@ from decoders.model.target_model.load import versions
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.measure.llama_cpp import PeerLost
-from decoders.study.measure.peers import BESIDE, Peer
+from decoders.study.measure.peers import PEER_PAIRS, Peer
 from decoders.verifiers.sampling import Sampling
 
 from .contenders import contenders_of
@@ -234,7 +234,7 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     """The ratios readers ask for, as far as their two sides took part."""
     decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
     ratios: list[tuple[str, Spread | None, str]] = []
-    for method, peer, label in BESIDE:
+    for method, peer, label in PEER_PAIRS:
         ratios.append((label, pair(samples, method, peer), decoding))
         ratios.append((f"{label}, end to end", pair(samples, method, peer, end_to_end=True), whole))
     for name in sorted({s.name.removesuffix(TRACED) for s in samples if s.name.endswith(TRACED)}):

@@ -15,7 +15,14 @@ from decoders.method.method import Method
 from decoders.model.files.catalog import format_of
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.study.judge.divergences import DRAWN, LOSSY, Divergence, first_difference, judge_difference, tolerance_of
+from decoders.study.judge.divergences import (
+    LOSSY,
+    SAMPLING,
+    Divergence,
+    first_difference,
+    judge_difference,
+    tolerance_of,
+)
 from decoders.study.judge.tool_calls import judged_calls
 from decoders.study.measure.peers import GENERATE
 from decoders.study.measure.stock import StockModel
@@ -123,7 +130,7 @@ class MethodCheck:
         at = first_difference(plain, output)
         if drawn:  # no fault, and no logits tell more
             expected_token, output_token = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
-            verdict = DRAWN if self.lossless else LOSSY
+            verdict = SAMPLING if self.lossless else LOSSY
             self.divergences.append(Divergence(at, expected_token, output_token, verdict, prompt=index))
             return
         divergence = judge_difference(

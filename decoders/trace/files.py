@@ -34,7 +34,7 @@ _MEMBERS = ("trace.json", *(f"{table}.json" for table in TABLES))
 _END = struct.Struct("<4s4H2LH")  # the zip's last record
 # what zipfile may raise on a container that was tampered with
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ArithmeticError, ValueError)
-_AGAIN = "open an undamaged copy or record the run again"
+_ADVICE = "open an undamaged copy or record the run again"
 
 
 def save(trace: Trace, path: str | os.PathLike[str] | None) -> bytes | None:
@@ -80,7 +80,7 @@ def load(source: str | os.PathLike[str] | bytes) -> Trace:
         with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as file:
             return _load(file, file.seek(0, os.SEEK_END))
     except TraceError as fault:
-        raise TraceError(f"{name} cannot be opened as a trace: {fault}; {_AGAIN}") from None
+        raise TraceError(f"{name} cannot be opened as a trace: {fault}; {_ADVICE}") from None
     except (OSError, ValueError) as fault:  # ValueError: a path with a NUL in it
         raise TraceError(f"{name} cannot be opened: {why(fault)}; check the path") from None
 

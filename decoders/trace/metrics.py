@@ -88,7 +88,8 @@ def doubts(values: Mapping[str, float | None]) -> dict[str, str]:
     if speedup is None or tokens_per_step is None or speedup <= tokens_per_step:
         return {}
     reason = (
-        f"above the {tokens_per_step:.2f} tokens per step, which cannot be: one of the runs was disturbed, run both again"
+        f"above the {tokens_per_step:.2f} tokens per step, which cannot be: one of the runs was disturbed, run both "
+        "again"
     )
     return {"speedup": reason}
 

@@ -78,7 +78,7 @@ def oracle_of(trace: Trace) -> dict[str, Any]:
 
 
 # of the columns added after the first version, those that views draw in a way of their own
-DRAWN = {"steps": {"engine", "engine_rows", "engine_keys", "decide_ms", "unlisted"}, "pruned": {"why"}}
+ENGINE_COLUMNS = {"steps": {"engine", "engine_rows", "engine_keys", "decide_ms", "unlisted"}, "pruned": {"why"}}
 
 
 def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
@@ -92,9 +92,9 @@ def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
     plain_tables: dict[str, list[dict[str, str]]] = {}
     for table, columns in trace.tables.items():
         table_columns = {column.name: column for column in TABLES.get(table, ())}
-        drawn_names = {name for name, column in table_columns.items() if column.default is REQUIRED} | DRAWN.get(
-            table, set()
-        )
+        drawn_names = {
+            name for name, column in table_columns.items() if column.default is REQUIRED
+        } | ENGINE_COLUMNS.get(table, set())
         drawn_names |= {
             name for name in columns_of(table, trace.run) if name not in table_columns
         }  # the method declared them

@@ -251,7 +251,8 @@ def _fitting(target: Target, gold: Sequence[QuotedAnswer], new: int) -> tuple[li
         raise UserError(f"no prompt leaves room for its answer in {target.name}'s context of {target.context_length}")
     lost_count = len(gold) - len(fitting_gold)
     note = (
-        f"{lost_count} of {len(gold)} prompts leave no room for their answer in {target.name}'s context and were left out"
+        f"{lost_count} of {len(gold)} prompts leave no room for their answer in {target.name}'s context and were left "
+        "out"
     )
     return fitting_gold, note if lost_count else ""
 

@@ -25,9 +25,9 @@ DESCRIPTION = (
     "timed; specviz bench measures in rounds."
 )
 METHODS = (QUICK, USUAL)
-MOST = 8  # methods or runs
+MAX_LINES = 8  # methods or runs
 WARM_UP = 8  # tokens that each method writes before it is timed
-SHOWN = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup", "draft_share")
+COLUMNS = ("tokens", "steps", "tokens_per_step", "tokens_per_s", "speedup", "draft_share")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -96,8 +96,8 @@ def _load_runs(args: argparse.Namespace) -> dict[str, Trace]:
         for path, runs in read
         for number, trace in enumerate(runs, 1)
     }
-    if not 2 <= len(traces) <= MOST + 1:
-        raise UserError(f"{plural(len(traces), 'run')} given: a comparison has 2 to {MOST + 1} of one prompt")
+    if not 2 <= len(traces) <= MAX_LINES + 1:
+        raise UserError(f"{plural(len(traces), 'run')} given: a comparison has 2 to {MAX_LINES + 1} of one prompt")
     first, *other_traces = traces.items()
     for path, trace in other_traces:
         if asked_prompt(trace) != asked_prompt(first[1]):
@@ -122,8 +122,8 @@ def _decode(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Targ
     names = args.methods or METHODS
     methods, missing = common.chosen_methods(target, names, args.set, [prompt], verifier=args.verifier)
     methods.pop(BASELINE, None)
-    if not 1 <= len(methods) <= MOST:
-        raise UserError(f"{plural(len(methods), 'method')} beside plain decoding: name 1 to {MOST} with --methods")
+    if not 1 <= len(methods) <= MAX_LINES:
+        raise UserError(f"{plural(len(methods), 'method')} beside plain decoding: name 1 to {MAX_LINES} with --methods")
     traces, contenders = {}, []
     for name, params in {BASELINE: None, **methods}.items():
         values = asdict(params) if params is not None else {}
@@ -160,7 +160,8 @@ def _by_title(stretch_rows: list[dict[str, Any]], lanes: Mapping[str, Mapping[st
     """Stretches with the lanes' titles; tokens counted from 1."""
     return [
         {"winner": lanes[stretch["run"]]["title"], "tokens": [stretch["from"] + 1, stretch["to"]],
-         "gain": stretch["gain"], "forwards": {lanes[key]["title"]: count for key, count in stretch["forwards"].items()}}
+         "gain": stretch["gain"],
+         "forwards": {lanes[key]["title"]: count for key, count in stretch["forwards"].items()}}
         for stretch in stretch_rows
     ]  # fmt: skip
 
@@ -178,7 +179,7 @@ def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> 
     columns["output"] = [
         "the reference" if lane["method"] == BASELINE else _check_words(lane["output"]) for lane in order
     ]
-    for key in SHOWN:
+    for key in COLUMNS:
         metric, values = by_key[key], [lane["metrics"].get(key) for lane in order]
         form, marks = column(metric.unit, values), [" ‡" if key in lane["doubts"] else "" for lane in order]
         unit = {"share": " (%)", "×": " (×)", "tokens/s": " (tokens/s)"}.get(metric.unit, "")

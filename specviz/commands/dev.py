@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from decoders.study.look.live import LiveDrafts, LiveRun
     from decoders.study.look.saves import Row
 
-SHOWN = 15  # steps listed, the worst first
+MAX_STEPS = 15  # steps listed, the worst first
 EXAMPLES = 3  # that are run where no run of the model is recorded
 
 DESCRIPTION = (
@@ -112,7 +112,7 @@ def _show(
     """The worst steps, and all of them in one line."""
     from decoders.study.look.saves import changes, mean
 
-    shown_rows = [row for row in all_rows if row.step.error or row.change][:SHOWN]
+    shown_rows = [row for row in all_rows if row.step.error or row.change][:MAX_STEPS]
     if shown_rows:
         heads = ("run", "step", "recorded", args.against or "–", "last save", "now", "±", "why")
         cells = [

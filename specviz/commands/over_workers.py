@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAMED = 6  # workers that a line tells of one by one; of more, how many do what
 RESUME = "go on with what that folder holds: do what is missing or failed"
-OWN = ("on", "results", "resume", "ray_address", "slurm")  # options that make no sense without workers
+WORKER_OPTIONS = ("on", "results", "resume", "ray_address", "slurm")  # options that make no sense without workers
 
 
 def add(
@@ -44,7 +44,7 @@ def worker_count(args: argparse.Namespace) -> int:
     """The number of workers asked for; 0 where none are. Raises UserError for options that contradict each other."""
     if args.resume and not args.results:
         raise UserError("--resume needs --results and the folder to go on with")
-    return workers_of(args).count if args.workers or any(getattr(args, name) for name in OWN) else 0
+    return workers_of(args).count if args.workers or any(getattr(args, name) for name in WORKER_OPTIONS) else 0
 
 
 def workers_of(args: argparse.Namespace) -> Workers:

@@ -21,7 +21,7 @@ DESCRIPTION = (
     "inspector, Compare, Attribution, the lessons, and a player for other pages. It opens from disk, and any static "
     "host serves it (docs/publish.md)."
 )
-MADE = "index.html", "run.html", "traces"  # what a folder holds that was made before, and may be replaced
+SITE_FILES = "index.html", "run.html", "traces"  # what a folder holds that was made before, and may be replaced
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
     from .push import trace_files
 
     out: Path = args.out
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or all((out / name).exists() for name in MADE))):
+    if out.exists() and not (
+        out.is_dir() and (not any(out.iterdir()) or all((out / name).exists() for name in SITE_FILES))
+    ):
         raise UserError(f"{out} is there and no site of ours: give a new folder, or remove it")
     entries, faults = _entries(trace_files(args.traces))
     keys = write_site(out, args.title, entries, with_lessons=not args.no_lessons)

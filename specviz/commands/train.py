@@ -19,7 +19,7 @@ from specviz.workers.work import Work
 from . import common, options, train_all, train_units
 
 OUT = Path("runs") / "demo"
-AGAIN = "Interrupted runs go on where they stopped when asked again."
+RESUME_HELP = "Interrupted runs go on where they stopped when asked again."
 DEMO_MINUTES = 240.0  # computing time by default
 DESCRIPTION = "Train models."
 FP32 = "matrix products in fp32 also where the processor multiplies bf16 (default there: bf16)"
@@ -55,7 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         adds[training.family](_add_part(parts, name, training.summary, training.about, training.minutes), kind)
     _add_several(parts)
     scope = "every part for a target, as far as the time goes"
-    train_all.add(parts.add_parser("all", help=scope, description=f"Train {scope}. {AGAIN}"))
+    train_all.add(parts.add_parser("all", help=scope, description=f"Train {scope}. {RESUME_HELP}"))
 
 
 def _of_others(kind: Kind) -> set[str]:
@@ -114,7 +114,7 @@ def open_trainings(about: Mapping[str, Any]) -> Work:
 
 def _add_part(parts: Any, kind: str, short: str, purpose: str, minutes: float = MINUTES) -> argparse.ArgumentParser:
     """The options that every trained part has."""
-    about = f"Train {purpose}. {AGAIN}"
+    about = f"Train {purpose}. {RESUME_HELP}"
     parser = parts.add_parser(kind, help=short, description=about)
     parser.add_argument(
         "--data", nargs="+", default=["demo"], metavar="FILE",

@@ -28,8 +28,8 @@ from . import common, options, over_workers
 
 RESULTS = Path("runs") / "trained"
 COMMON = ("data", "minutes", "steps", "distill", "fast", "fp32", "model", "device", "threads")  # of every part
-OWN = ("seeds", "workers", "on", "results", "ray_address", "slurm")
-NOT_TOLD = {*OWN, "run", "command", "part", "parts", "seed", "out", "apart"}  # of a unit's options
+WORKER_OPTIONS = ("seeds", "workers", "on", "results", "ray_address", "slurm")
+NOT_TOLD = {*WORKER_OPTIONS, "run", "command", "part", "parts", "seed", "out", "apart"}  # of a unit's options
 LOG, SAID, PART, TABLE = "log.jsonl", "said.txt", "part", "trained.csv"
 COLUMNS: tuple[str, ...] = ("part", "seed", "step", "seconds", "loss", "held_out_loss", "first_choice", "path", "error")
 
@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def wants_units(args: argparse.Namespace) -> bool:
     """True for a command that asks for units."""
-    return any(getattr(args, name) for name in OWN)
+    return any(getattr(args, name) for name in WORKER_OPTIONS)
 
 
 def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[Mapping[str, Any]], Work]) -> int:

@@ -15,13 +15,13 @@ from decoders.sweep.plan import PLAIN
 from decoders.sweep.timing import spot, timings
 from specviz.words import column
 
-from .prompts import ALL, benchmark_columns
+from .prompts import ALL_TASKS, benchmark_columns
 from .quantities import DEFINED
 from .result_table import Entry, ResultTable
 from .results import Results
 from .tables import Table, checks, columns_of, tables
 
-SAME = "same as plain"
+IDENTICAL = "same as plain"
 
 
 def field_tables(results: Results, metrics: Sequence[str] | None = None) -> list[ResultTable]:
@@ -32,7 +32,11 @@ def field_tables(results: Results, metrics: Sequence[str] | None = None) -> list
 
 def _transpose(results: Results, table: Table) -> ResultTable:
     check_by_name = {check.name: check for check in checks(results)}
-    heads = ("method", *(line.name.capitalize() if line.task == ALL else line.name for line in table.lines), SAME)
+    heads = (
+        "method",
+        *(line.name.capitalize() if line.task == ALL_TASKS else line.name for line in table.lines),
+        IDENTICAL,
+    )
     rows = [
         (
             Entry(name, lossy=check_by_name[name].lossy),

@@ -12,13 +12,13 @@ from dataclasses import replace
 from decoders.prompt.files import PromptRecord
 from decoders.prompt.templates import templates
 
-Made = Callable[[str, int], list[PromptRecord]]  # a task of the demo's and how many prompts → the prompts
+TaskPrompts = Callable[[str, int], list[PromptRecord]]  # a task of the demo's and how many prompts → the prompts
 QUOTED = " The passage says:"  # what follows an answer of the demo's
 SHOTS = 2  # examples before TriviaQA's question
 REPORTS = 3  # passages of Multi-News
 
 
-def fill_template(name: str, count: int, held_out: Made) -> list[PromptRecord]:
+def fill_template(name: str, count: int, held_out: TaskPrompts) -> list[PromptRecord]:
     """``count`` prompts in the template of the dataset ``name``."""
     if name in ("multi_news", "gov_report"):
         report_count = REPORTS if name == "multi_news" else 1

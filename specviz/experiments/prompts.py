@@ -39,12 +39,12 @@ SETS = {
     **{name: f"{title}, a sample" for name, title in SAMPLES.items()},
 }
 FIRST, SECOND = "turn 1", "turn 2"
-ALL = "all"  # the mean over all tasks, beside them
+ALL_TASKS = "all"  # the mean over all tasks, beside them
 DEMO = ("summary", "quote", "text_edit", "code_edit", "chat", "sums")  # the tasks of the held-out prompts
 NAMES = {
     "summary": "summary", "quote": "quote", "text_edit": "text edit", "code_edit": "code edit", "chat": "chat",
     "sums": "sums", "translation": "translation", "retrieval": "retrieval", "open": "little to copy",
-    **SAMPLES, FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
+    **SAMPLES, FIRST: "first turn", SECOND: "second turn", ALL_TASKS: "all", "": "all prompts",
     **{name: template.title for name, template in templates().items()},
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ SPEED_BENCH = {
     **{name: title for name, title in MT_BENCH.items() if name != "extraction"}, "multilingual": "Multilingual",
     "qa": "QA", "rag": "RAG", "summarization": "Summ.",
 }  # fmt: skip
-OTHERS = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mbpp": "MBPP"}
+TASK_TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mbpp": "MBPP"}
 
 
 def benchmark_columns(categories: Iterable[str]) -> dict[str, str]:
@@ -77,7 +77,7 @@ def benchmark_columns(categories: Iterable[str]) -> dict[str, str]:
     task_names = list(dict.fromkeys(categories))
     is_whole = all(name in MT_BENCH for name in task_names) or all(name in SPEED_BENCH for name in task_names)
     mt = MT_BENCH if is_whole else dict.fromkeys(MT_BENCH, "MT")
-    titles = {**NAMES, **SPEED_BENCH, **SPEC_BENCH, **OTHERS, **mt}
+    titles = {**NAMES, **SPEED_BENCH, **SPEC_BENCH, **TASK_TITLES, **mt}
     return {name: str(titles.get(name, name)) for name in task_names}
 
 

@@ -195,7 +195,7 @@ BREAKDOWNS: tuple[Breakdown, ...] = tuple(
 )
 
 RANKS = (("rank 1", 1), ("rank 2", 2), ("rank 3", 3), ("rank 4 to 8", 8))  # the last rank that belongs to it
-BEYOND = "beyond 8"
+LAST_CLASS = "beyond 8"
 STATE = "term:state"  # of a step: prompt tokens that the last accepted node had
 
 
@@ -209,8 +209,8 @@ def _confidence(trace: Trace) -> dict[str, dict[str, float]]:
 def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
     ranks: dict[str, dict[str, float]] = {}
     for (depth, rank), count in metrics.target_ranks(trace).items():
-        parts = ranks.setdefault(str(depth), {part: 0.0 for part in (*(name for name, _ in RANKS), BEYOND)})
-        parts[next((name for name, last in RANKS if rank < last), BEYOND)] += count
+        parts = ranks.setdefault(str(depth), {part: 0.0 for part in (*(name for name, _ in RANKS), LAST_CLASS)})
+        parts[next((name for name, last in RANKS if rank < last), LAST_CLASS)] += count
     return ranks
 
 
@@ -236,7 +236,7 @@ LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
 PROFILES: tuple[Profile, ...] = (
     Profile(key="confidence", **TEXTS["confidence"], of=_confidence, tenths=True),
     Profile(key="by_depth", **TEXTS["by_depth"], of=_by_depth, things="positions"),
-    Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), BEYOND)),
+    Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), LAST_CLASS)),
     Profile(key="tree_by_state", **TEXTS["tree_by_state"], of=lambda trace: _by_state(trace, _drafted(trace))),
     Profile(key="input_by_state", **TEXTS["input_by_state"], of=lambda trace: _by_state(trace, _rows_read(trace))),
     Profile(key=LEARNING, **TEXTS[LEARNING]),

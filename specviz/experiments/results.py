@@ -30,7 +30,7 @@ from specviz.markup import drop_guard, inert
 from specviz.words import column, numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
-from .prompts import ALL, NAMES
+from .prompts import ALL_TASKS, NAMES
 from .quantities import (
     COUNT,
     TOTAL,
@@ -257,10 +257,12 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
         is_level = x_name in order and series_rows[0]["series"] in level
         x_places = [""] if is_level else places(series_rows, x_name)
         if x_name == CATEGORY and len(x_places) > 1:
-            x_places.append(ALL)
+            x_places.append(ALL_TASKS)
         for x in x_places:
             x_rows = (
-                series_rows if is_level or x == ALL else [row for row in series_rows if (row.get(x_name) or "") == x]
+                series_rows
+                if is_level or x == ALL_TASKS
+                else [row for row in series_rows if (row.get(x_name) or "") == x]
             )
             for y in places(x_rows, y_name) if grid and not is_level else [""]:
                 rows = [row for row in x_rows if row.get(y_name) == y] if y else x_rows
@@ -327,7 +329,7 @@ def _number_of(text: str) -> tuple[float, str]:
 
 def profile_points(results: Results, drawn: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """The points that profiles are drawn of, with their index: of tasks that are not told apart, all together."""
-    pooled_points = [(n, p) for n, p in enumerate(drawn) if results.about["x"] == CATEGORY and p["x"] == ALL]
+    pooled_points = [(n, p) for n, p in enumerate(drawn) if results.about["x"] == CATEGORY and p["x"] == ALL_TASKS]
     return pooled_points or list(enumerate(drawn))
 
 

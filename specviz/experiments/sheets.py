@@ -20,7 +20,7 @@ from .prompts import NAMES
 from .quantities import Quantity
 from .results import Results
 
-OURS, THEIRS = "0,114,178", "138,138,138"  # red, green, blue of the cells
+OWN_COLOR, PAPER_COLOR = "0,114,178", "138,138,138"  # red, green, blue of the cells
 LONGEST_WORDS = 44  # of what would fill a row, in the figure
 
 
@@ -124,7 +124,7 @@ def sheet_charts(results: Results, quantity: Quantity, points: list[dict[str, An
 
 def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]], *, paper: bool) -> go.Figure:
     """Cells whose shade is their number and whose number stands in them, the highest of a column bold."""
-    figure, color = new_figure(quantity, sheet.about, paper=paper), THEIRS if paper else OURS
+    figure, color = new_figure(quantity, sheet.about, paper=paper), PAPER_COLOR if paper else OWN_COLOR
     _, rows = texts(sheet, quantity)
     across, down = list(range(len(sheet.columns))), list(range(len(sheet.rows)))
     index = [list(row) for row in sheet.points] if sheet.points else None

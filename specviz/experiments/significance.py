@@ -16,7 +16,7 @@ from specviz.groups import group
 from specviz.words import column
 
 from .experiment import Row
-from .prompts import ALL, NAMES
+from .prompts import ALL_TASKS, NAMES
 from .quantities import Quantity, number_of
 from .results import Results
 
@@ -63,8 +63,8 @@ def compare_lines(results: Results, metrics: Sequence[str]) -> tuple[str, list[t
 def _of(results: Results, name: str, key: str, rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     quantity = results.quantity(key)
     tasks = list(dict.fromkeys(row["category"] for row in rows))
-    for task in [*tasks, ALL] if len(tasks) > 1 else [ALL]:
-        task_rows = [row for row in rows if task in (ALL, row["category"]) and row.get(key) is not None]
+    for task in [*tasks, ALL_TASKS] if len(tasks) > 1 else [ALL_TASKS]:
+        task_rows = [row for row in rows if task in (ALL_TASKS, row["category"]) and row.get(key) is not None]
         lines = group((row["series"], row) for row in task_rows)
         line_values = {label: number_of(line_rows, key) or 0.0 for label, line_rows in lines.items() if label != name}
         if name not in lines or not line_values:

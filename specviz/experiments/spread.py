@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MOST_WORKERS = 1024
 PLACE = "place"  # of results that a lab lists and that lie elsewhere: the file that says where
-KEPT = ("id", "created")  # of an experiment that is gone on with
+IDENTITY = ("id", "created")  # of an experiment that is gone on with
 
 
 @dataclass
@@ -163,7 +163,7 @@ def _continue(results: Results, folder: Folder, resume: bool) -> None:
         raise UserError(
             f"the folder {folder.place} holds results of {name}, and this is {results.about['name']}: name another"
         )
-    results.about |= {key: about[key] for key in KEPT if key in about}
+    results.about |= {key: about[key] for key in IDENTITY if key in about}
     results.about["seconds"] = float(about.get("seconds") or 0.0)
 
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from decoders.training.batches import Document
     from decoders.training.data import Source
 
-PRETRAINED, FINETUNED, BOTH = "pretrained", "finetuned", "both"
-STAGES = ("", PRETRAINED, FINETUNED, BOTH)
+PRETRAINED, FINETUNED, BOTH_STAGES = "pretrained", "finetuned", "both"
+STAGES = ("", PRETRAINED, FINETUNED, BOTH_STAGES)
 CONVERSATIONS = (".jsonl", ".ndjson")  # files of them; all others are running text
 EPOCH = 96  # documents
 

@@ -22,7 +22,7 @@ from specviz.groups import group
 from specviz.words import column, plural, with_unit
 
 from .experiment import Row
-from .prompts import ALL, NAMES
+from .prompts import ALL_TASKS, NAMES
 from .quantities import DEFINED, Quantity, pool
 from .result_table import Entry
 from .results import SCHEMA, Results, openable_runs, points
@@ -263,7 +263,7 @@ def _table(results: Results, key: str, faulty_lines: set[str], titles: Mapping[s
     by = group(((str(titles.get(row["category"], row["category"])), row["series"]), row) for row in results.rows)
     groups = [(task, name, {c: by.get((name, c), []) for c in columns}) for name, task in tasks.items()]
     if len(tasks) > 1:
-        groups.append((ALL, OVERALL, {c: [r for r in results.rows if r["series"] == c] for c in columns}))
+        groups.append((ALL_TASKS, OVERALL, {c: [r for r in results.rows if r["series"] == c] for c in columns}))
     line_timings = timings(results.rows, key)
     means = {
         (task, name): _mean([line_timings[name, place] for place in dict.fromkeys(map(spot, rows))], pool(rows, key))

@@ -21,7 +21,7 @@ from decoders.method.part import PROMPT_TOKENS, kinds, training_of
 from specviz.places import home
 
 from .experiment import Experiment, Setting, trainable
-from .stages import BOTH, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, stage_files
+from .stages import BOTH_STAGES, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, stage_files
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 2048  # of a step, padding included: less than a part's own training takes
 POINTS = 256  # of a step, at most: insertion points of prompt tokens, whatever the rows of each
 DOCUMENTS = 64  # that are made, or answered, at a time
-LOOKS, APART = 6, 8  # validations along the way, and steps between two of them at least: each costs some steps
+LOOKS, MIN_STEPS = 6, 8  # validations along the way, and steps between two of them at least: each costs some steps
 HELD_OUT_TOKENS = 14_000  # read by each, about
 HELD_OUT = 12  # documents of them that prompt tokens are tried on: each of their positions takes rows of its own
 HELD_OUT_POINTS = 1_500  # in these, about
 EPOCH_BATCH = 4  # documents of a step, where epochs are counted, as in PPD's training
-LATER = ("stages", "epochs", "batch")  # settings that earlier trainings lack: unset, they change no folder's name
+LATER_SETTINGS = (
+    "stages",
+    "epochs",
+    "batch",
+)  # settings that earlier trainings lack: unset, they change no folder's name
 SEED = 0
 STATES, MOST_STATES = "states", 4 << 30  # of the target, of documents that variants share; bytes of them
 MOST_BYTES = 4 << 30  # kept trainings; beyond it the oldest go
@@ -72,7 +76,7 @@ class Variant:
     @property
     def looks(self) -> int:
         """Validations of its training."""
-        return -(-self.steps // max(APART, self.steps // LOOKS))
+        return -(-self.steps // max(MIN_STEPS, self.steps // LOOKS))
 
     @property
     def before(self) -> Variant | None:
@@ -85,7 +89,7 @@ class Variant:
 
     def folder(self, key: str) -> Path:
         """Its folder for the target with this fingerprint."""
-        fields = {name: value for name, value in asdict(self).items() if value or name not in LATER}
+        fields = {name: value for name, value in asdict(self).items() if value or name not in LATER_SETTINGS}
         recipe = {name: value for name, value in asdict(self.recipe).items() if name != "bf16"}  # the same in either
         settings = [key, SEED, fields, recipe, [_stamp(name) for name in self.data]]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
@@ -116,7 +120,7 @@ class DraftVariant(Variant):
 
     @property
     def before(self) -> Variant | None:
-        return replace(self, steps=self.steps // 2, stages=PRETRAINED) if self.stages == BOTH else None
+        return replace(self, steps=self.steps // 2, stages=PRETRAINED) if self.stages == BOTH_STAGES else None
 
     def source(self, source: Any) -> Any:
         return Stage(source, running=self.stages == PRETRAINED) if self.stages else source
@@ -127,7 +131,7 @@ class DraftVariant(Variant):
 
         return Recipe(
             layers=self.layers, hidden=self.width, kv_layer=self.kv_layer, batch_tokens=BATCH_TOKENS,
-            validate_steps=max(APART, self.steps // LOOKS),
+            validate_steps=max(MIN_STEPS, self.steps // LOOKS),
         )  # fmt: skip
 
     def config(self, target: Target) -> Any:
@@ -145,7 +149,7 @@ class DraftVariant(Variant):
         self.config(target)
         if self.stages not in STAGES:
             raise UserError(f"stages={self.stages!r} is not allowed: one of {', '.join(map(repr, STAGES))}")
-        if self.stages == BOTH and self.steps < 2:
+        if self.stages == BOTH_STAGES and self.steps < 2:
             raise UserError("two stages are to be trained in 1 step: give at least 2")
 
     def seconds(self, target: Target) -> float:
@@ -191,8 +195,8 @@ class PromptVariant(Variant):
     def recipe(self) -> Any:
         from decoders.training.prompt_tokens import Recipe
 
-        settings = {name: getattr(self, name) for name in training_of(self.kind).varies if name not in LATER}
-        rows, look = POINTS * self.tokens * self.vectors, max(APART, self.steps // LOOKS)
+        settings = {name: getattr(self, name) for name in training_of(self.kind).varies if name not in LATER_SETTINGS}
+        rows, look = POINTS * self.tokens * self.vectors, max(MIN_STEPS, self.steps // LOOKS)
         if self.epochs:  # as many insertion points of a document, whatever the others of its step
             rows = rows * (self.batch or EPOCH_BATCH) // EPOCH_BATCH
         tokens = 1 << 20 if self.epochs else BATCH_TOKENS  # a chunk of an epoch is one step
@@ -262,7 +266,7 @@ def check_variants(variants: Sequence[Variant], target: Target) -> None:
         if list(variant.data) == [DEMO]:
             DemoSource(target.tokenizer, SEED)
         elif isinstance(variant, DraftVariant) and variant.stages:
-            modes = {PRETRAINED: (True,), FINETUNED: (False,), BOTH: (True, False)}[variant.stages]
+            modes = {PRETRAINED: (True,), FINETUNED: (False,), BOTH_STAGES: (True, False)}[variant.stages]
             if not all(stage_files(variant.data, running) for running in modes):
                 raise UserError(
                     "two stages need two kinds of files: text (.txt, .md) for the first, conversations (.jsonl) for "

@@ -15,7 +15,7 @@ from .sheet import ACCEPTED, INK, PAPER, RULE, SMALL, SOFT, Sheet, shorten, widt
 
 LANE, GAP = 8.0, 5.0  # heights of a lane, and of the space below it
 FEWEST_FORWARDS = 0.35  # points: a thinner cell has no outline of its own
-MOST = 6
+MAX_LANES = 6
 
 
 def comparison_figure(traces: Sequence[Trace]) -> Sheet:
@@ -35,8 +35,8 @@ def comparison_figure(traces: Sequence[Trace]) -> Sheet:
 
 def check_comparable(traces: Sequence[Trace]) -> None:
     """Raise UserError unless these are a few finished runs of one model on one prompt."""
-    if not 2 <= len(traces) <= MOST:
-        raise UserError(f"a comparison has 2 to {MOST} runs, and {len(traces)} were given")
+    if not 2 <= len(traces) <= MAX_LANES:
+        raise UserError(f"a comparison has 2 to {MAX_LANES} runs, and {len(traces)} were given")
     if len({trace.prompt_key for trace in traces}) > 1:
         raise UserError("these runs are not of one model and prompt: choose runs that Compare would show together")
     if empty := [trace for trace in traces if not trace.output_ids]:

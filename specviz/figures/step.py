@@ -36,8 +36,8 @@ from .words import STOP, Pieces, part_of, rows_of, step_sentence
 
 ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
 DEEPEST = 7  # steps to the right, at most
-SHOWN = 3  # of the rejected siblings of one node; the rest are counted
-SOURCE_LINES, BEFORE, AFTER = 3, 14, 10  # of the text around a copied span: lines, tokens on both sides
+MAX_SIBLINGS = 3  # of the rejected siblings of one node; the rest are counted
+SOURCE_LINES, TOKENS_BEFORE, TOKENS_AFTER = 3, 14, 10  # of the text around a copied span: lines, tokens on both sides
 FOLDED = 3  # accepted tokens in a row without a branch, from here on: one row
 WORDS = {"root": "last token", "accepted": "accepted", "rejected": "rejected"}
 
@@ -97,7 +97,7 @@ def _span(sheet: Sheet, pieces: Pieces, ids: Any, copied: dict[int, str], span: 
     """A few lines of text around a span, its accepted tokens dark and the other copied ones light."""
     first, last = span
     positions = range(len(ids)) if isinstance(ids, list) else ids
-    places = [p for p in range(first - BEFORE, last + AFTER + 1) if p in positions]
+    places = [p for p in range(first - TOKENS_BEFORE, last + TOKENS_AFTER + 1) if p in positions]
     texts = [pieces.text(ids[p]).translate({9: " ", 13: None}) for p in places]
     lines = _set_in_lines(list(zip(places, texts, strict=True)), sheet.width)
     start = next(n for n, line in enumerate(lines) for p, *_ in line if p == first)
@@ -162,8 +162,10 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
         is_copy = max(node["source"], node["pool"]) >= 0
         rows.append(Row(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], is_copy))
         rejections = sorted(below(number, "rejected"), key=lambda c: nodes[c]["rank"])
-        next_rows: list[Row | tuple[int, int, int]] = [(child, right, row_number) for child in rejections[:SHOWN]]
-        for hidden, word in ((rejections[SHOWN:], "rejected"), (below(number, "unreached"), "not reached")):
+        next_rows: list[Row | tuple[int, int, int]] = [
+            (child, right, row_number) for child in rejections[:MAX_SIBLINGS]
+        ]
+        for hidden, word in ((rejections[MAX_SIBLINGS:], "rejected"), (below(number, "unreached"), "not reached")):
             if hidden:
                 next_rows.append(Row("more", f"+{sum(sizes[c] for c in hidden)} {word}", right, row_number))
         next_rows += [(child, column, row_number) for child in below(number, "accepted")]

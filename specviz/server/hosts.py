@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ALL_ADDRESSES = ("", "0.0.0.0", "::")  # of a machine: a server that listens on one of these listens on all
-ANY = "*"
+ANY_HOST = "*"
 HUB = "https://huggingface.co"  # shows a Space in a frame
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::(\d{1,5}))?", re.ASCII)
 MOST_NAME = 253  # characters, RFC 1035
@@ -82,7 +82,7 @@ evil.com if that is its name.
         return ""
 
     def _answers(self, name: str) -> bool:
-        return ANY in self.names or name in self.names or (self.addresses and _is_address(name))
+        return ANY_HOST in self.names or name in self.names or (self.addresses and _is_address(name))
 
 
 def is_foreign(headers: Headers, scheme: str) -> bool:
@@ -121,8 +121,8 @@ def _is_address(name: str) -> bool:
 
 def _name(host: str) -> str:
     """A name as requests give it. Raises ValueError where it is none."""
-    if host == ANY:
-        return ANY
+    if host == ANY_HOST:
+        return ANY_HOST
     name = host.strip().lower()
     name = f"[{name}]" if ":" in name and _is_address(name) else name
     parts = HOST.fullmatch(name)

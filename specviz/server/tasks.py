@@ -16,7 +16,7 @@ from .runner import QueueFull
 
 log = logging.getLogger(__name__)
 
-KEPT = 8  # tasks of a page, those that go on included
+MAX_TASKS = 8  # tasks of a page, those that go on included
 
 
 @dataclass(eq=False, kw_only=True)
@@ -42,7 +42,7 @@ class Tasks(Generic[T]):
     what the work is called in the log, ``gone`` says of a task that it is not kept any more.
     """
 
-    def __init__(self, name: str, end_message: str, *, at_once: int = 1, limit: int = KEPT) -> None:
+    def __init__(self, name: str, end_message: str, *, at_once: int = 1, limit: int = MAX_TASKS) -> None:
         self.name, self.gone, self.at_once, self.most = name, end_message, at_once, limit
         self._tasks: dict[str, T] = {}
         self._change, self._closing = threading.Condition(), False

@@ -16,7 +16,7 @@ from pathlib import Path
 from specviz.views import web
 from specviz.views.web import Asset
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 BASE = "web"
 FIRST, ENTRY = "specviz/shell/early.js", "specviz/app/main.js"
 
@@ -87,7 +87,8 @@ class _Tags(HTMLParser):
 
 
 def with_head(page: str, root: str = "") -> str:
-    """Gradio's page with ours in its head, and no mention of other sites; ``root`` is the path where a proxy shows it.
+    """Gradio's page with ours in its head, and no mention of other sites; ``root`` is the path where a proxy shows
+    it.
     """
     tags = _Tags()
     tags.feed(page)

@@ -23,7 +23,7 @@ def theme() -> Base:
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-SHOWN = '() => document.dispatchEvent(new CustomEvent("specviz:tab", { detail: "%s" }))'
+TAB_EVENT = '() => document.dispatchEvent(new CustomEvent("specviz:tab", { detail: "%s" }))'
 MAX_SESSIONS = 200  # open pages whose state Gradio holds
 
 
@@ -54,7 +54,7 @@ def build(desk: Desk) -> gr.Blocks:
                         page.form(desk)
                     else:
                         part(page.name, f"sv-{page.name}", page.module or f"{page.name}/page")
-                tab.select(None, None, None, js=SHOWN % page.name, queue=False, **QUIET)
+                tab.select(None, None, None, js=TAB_EVENT % page.name, queue=False, **QUIET)
         brand.go(lambda value: select(payload_of(value).get("tab")), brand, tabs, queue=False, **QUIET)
         blocks.load(open_tab, None, tabs, queue=False, **QUIET)
         api.build(desk)

@@ -16,7 +16,7 @@ from specviz.server.guard import SESSION, span
 from specviz.server.http import answer, cookie
 from specviz.server.users import Users
 
-from .assets import HERE
+from .assets import FOLDER
 
 Field = Annotated[str, Form()]
 
@@ -65,7 +65,7 @@ def _inside(target: str) -> str:
 def login_page(target: str = "", name: str = "", message: str = "") -> bytes:
     """The page where one signs in; it has no script. Everything that was given is escaped."""
     words = f'<p class="wrong" role="alert">{html.escape(message)}</p>' if message else "<p>Sign in to go on.</p>"
-    page = Template((HERE / "login.html").read_text(encoding="utf-8"))
+    page = Template((FOLDER / "login.html").read_text(encoding="utf-8"))
     return page.substitute(
         said=words, name=html.escape(name[:40]), next=html.escape(target),
         first="" if name else "autofocus", second="autofocus" if name else "",

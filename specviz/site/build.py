@@ -73,23 +73,23 @@ class Page:
         return BEGIN.format(packed=packed, name="style", take=STYLE, entry=self.entry) + "\n"
 
 
-AROUND = '<div id="around" class="svp"></div>'
+FRAME = '<div id="around" class="svp"></div>'
 PAGES = {
     "index": Page("specviz/site/index.js", '<main id="index" class="sv svp"></main>'),
     "run": Page(
         "specviz/site/run.js",
-        f'{AROUND}<main id="inspector" data-step="0"></main><script type="application/json" id="trace"></script>',
+        f'{FRAME}<main id="inspector" data-step="0"></main><script type="application/json" id="trace"></script>',
         ("specviz/inspect/standalone.js",),
     ),
     "compare": Page(
         "specviz/site/compare.js",
-        f'{AROUND}<main class="svp svp-compare"></main>',
+        f'{FRAME}<main class="svp svp-compare"></main>',
         sheets=("compare/page.css", "site/page.css"),
     ),
-    "attribution": Page("specviz/site/attribution.js", f"{AROUND}<main></main>"),
+    "attribution": Page("specviz/site/attribution.js", f"{FRAME}<main></main>"),
     "lessons": Page(
         "specviz/site/lessons.js",
-        f'{AROUND}<main class="svp svp-lessons"></main>',
+        f'{FRAME}<main class="svp svp-lessons"></main>',
         sheets=("lesson/page.css", "site/page.css"),
     ),
     "player": Page(

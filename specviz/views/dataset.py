@@ -32,7 +32,7 @@ from specviz.words import plural
 from .dataset_places import RUNS, Folder, Hub, is_hub
 from .frames import TOKENS
 
-TERMS, MORE = "terms", "more"
+TERMS, EXTRA_COLUMNS = "terms", "more"
 ARROW = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
 BEGIN, END = "<!-- specviz -->", "<!-- /specviz -->"  # around what a card says of its runs
 NUMBERS = ("tokens", "steps", "tokens_per_step", "acceptance_rate", "tokens_per_s")
@@ -48,13 +48,15 @@ _RUN = pa.schema(
 _TERM = pa.schema(
     [("run", pa.string()), ("table", pa.string()), ("key", pa.string()), ("row", pa.int64()), ("value", pa.float64())]
 )
-_MORE = pa.schema([("run", pa.string()), ("table", pa.string()), ("column", pa.string()), ("values", pa.string())])
+_EXTRA_SCHEMA = pa.schema(
+    [("run", pa.string()), ("table", pa.string()), ("column", pa.string()), ("values", pa.string())]
+)
 
 
 def schema_of(table: str) -> pa.Schema:
     """The columns of a config: of ``runs``, ``terms`` or ``more``, or of a table of traces."""
-    if table in (RUNS, TERMS, MORE):
-        return {RUNS: _RUN, TERMS: _TERM, MORE: _MORE}[table]
+    if table in (RUNS, TERMS, EXTRA_COLUMNS):
+        return {RUNS: _RUN, TERMS: _TERM, EXTRA_COLUMNS: _EXTRA_SCHEMA}[table]
     text = [("text", pa.string())] if table in TOKENS else []
     return pa.schema([("run", pa.string()), *((c.name, ARROW[c.type]) for c in TABLES[table]), *text])
 
@@ -66,7 +68,7 @@ class Shard:
     """Runs on their way into Parquet files of the same name, one per config."""
 
     def __init__(self) -> None:
-        self.parts: dict[str, list[pa.Table]] = {name: [] for name in (RUNS, TERMS, MORE, *TABLES)}
+        self.parts: dict[str, list[pa.Table]] = {name: [] for name in (RUNS, TERMS, EXTRA_COLUMNS, *TABLES)}
         self.digests: dict[str, str] = {}
 
     def add(self, trace: Trace) -> None:
@@ -106,7 +108,7 @@ class Shard:
                 self.parts[TERMS].append(pa.table(part, schema=_TERM))
             else:
                 extra_row = {"run": run, "table": table, "column": name, "values": json.dumps(values)}
-                self.parts[MORE].append(pa.Table.from_pylist([extra_row], schema=_MORE))
+                self.parts[EXTRA_COLUMNS].append(pa.Table.from_pylist([extra_row], schema=_EXTRA_SCHEMA))
         if table in TABLES and rows:
             if table in TOKENS:
                 texts = trace.texts()
@@ -135,7 +137,7 @@ def card(rows: Sequence[Mapping[str, Any]], old_card: str = "") -> str:
     front, body = _front_matter(old_card)
     front["configs"] = [
         {"config_name": name, "data_files": f"data/{name}/*.parquet", **({"default": True} if name == RUNS else {})}
-        for name in (RUNS, *TABLES, TERMS, MORE)
+        for name in (RUNS, *TABLES, TERMS, EXTRA_COLUMNS)
     ]
     front["tags"] = list(dict.fromkeys([*(front.get("tags") or []), *TAGS]))
     head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
@@ -212,7 +214,7 @@ def traces_in(folder: Path, is_requested: Callable[[Mapping[str, Any]], bool], r
             if not keys:
                 continue
             records = _table(path, _RUN, ["run", "record"]).to_pylist()
-            tables = {name: _by_run(folder, name, path.name, read) for name in (*TABLES, TERMS, MORE)}
+            tables = {name: _by_run(folder, name, path.name, read) for name in (*TABLES, TERMS, EXTRA_COLUMNS)}
         except UserError as fault:
             faults.append(fault)
             read.problems.append(f"the runs of {path.name} were left out: {fault}")
@@ -261,7 +263,7 @@ def _trace(run: dict[str, Any], parts: Mapping[str, pa.Table | None]) -> Trace:
     if (terms := parts.get(TERMS)) is not None:
         for row in terms.to_pylist():
             document[row["table"]][f"term:{row['key']}"][row["row"]] = row["value"]
-    if (extra_table := parts.get(MORE)) is not None:
+    if (extra_table := parts.get(EXTRA_COLUMNS)) is not None:
         for row in extra_table.to_pylist():
             document.setdefault(row["table"], {})[row["column"]] = json.loads(row["values"])
     return Trace.from_json(document)

@@ -35,7 +35,7 @@ TASKS = {
     "sums": "Little to copy",
     "open": "Little to copy",
 }
-MADE = ("Say it twice: the old lamp at the station. The old lamp at the", "a")  # much to copy; nothing to copy
+TEXTS = ("Say it twice: the old lamp at the station. The old lamp at the", "a")  # much to copy; nothing to copy
 SEPARATOR = "---"  # a line of its own between two passages of a context
 
 
@@ -114,7 +114,7 @@ def check_prompts(tokenizer: Any) -> list[Prompt]:
     from decoders.prompt.prompt import Prompt
 
     sample_prompts = [prompt for _, prompt in titled_prompts(tokenizer, 2, toy=True)]
-    return [*sample_prompts, *(Prompt.from_text(tokenizer, text) for text in MADE)]
+    return [*sample_prompts, *(Prompt.from_text(tokenizer, text) for text in TEXTS)]
 
 
 def passages(text: str) -> list[str]:

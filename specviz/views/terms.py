@@ -25,7 +25,7 @@ COMPUTED = {
 }
 
 # what decides a token drawn from a draft model; a run's record names the code of its own drafter and verifier
-DRAWN = "decoders/verifiers/residual.py ResidualVerifier.__call__"
+RESIDUAL_RULE = "decoders/verifiers/residual.py ResidualVerifier.__call__"
 
 
 def step_terms() -> dict[str, dict[str, str]]:
@@ -55,4 +55,4 @@ def table() -> dict[str, Any]:
         }
         for metric in METRICS
     }
-    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": DRAWN}, "visited": VISITED}
+    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": RESIDUAL_RULE}, "visited": VISITED}

@@ -39,7 +39,7 @@ VENDORED = MappingProxyType({
 STATIC = re.compile(
     r"(?:^|;)(?:import|export)\b[^;\"']*?\bfrom\s*[\"']([^\"']+)[\"']|^import\s+[\"']([^\"']+)[\"']", re.M
 )
-AFTER = re.compile(r'^@import "specviz/([^"]+)";\n', re.M)
+IMPORT_LINE = re.compile(r'^@import "specviz/([^"]+)";\n', re.M)
 # what a data: URL keeps as it is: printable ASCII but "%", which would be decoded, and "#", which would end it
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#")
 
@@ -140,7 +140,10 @@ def _sheets(names: Iterable[str]) -> dict[str, str]:
     def read(name: str) -> str:
         return (FOLDER / name).read_text(encoding="utf-8")
 
-    return {name: AFTER.sub("", read(name)) for name in _behind_imports(names, lambda name: AFTER.findall(read(name)))}
+    return {
+        name: IMPORT_LINE.sub("", read(name))
+        for name in _behind_imports(names, lambda name: IMPORT_LINE.findall(read(name)))
+    }
 
 
 def name_by_content(name: str, data: bytes) -> tuple[str, Asset]:

@@ -18,7 +18,9 @@ from decoders.errors import UserError, first_line
 from .backends import BEAT_S, Backend, BackendLost, Host, Hosting
 from .work import WorkerRefused, open_model
 
-TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
+MAX_CONCURRENCY = (
+    8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
+)
 JOINING = threading.Lock()
 STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: what is large goes to a folder, not through it
 ENDED = (RayError, SystemExit)  # a wait raises the second where Ray itself is ended meanwhile
@@ -83,7 +85,7 @@ class Actor(Backend):
 
     def _start(self, hosting: Hosting, life: object) -> None:
         self._mine = join_cluster(self._cores, self._address) or self._mine
-        resources: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
+        resources: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": MAX_CONCURRENCY}
         self._actor = actor = ray.remote(**resources)(_Actor).remote(hosting)
         try:
             refusal = ray.get(actor.open.remote())

@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 LOSSES = 3  # backends that a piece of work may cost, and times that one may fail to open in a row
 PAUSE_S = 0.5  # after a backend could not be opened; twice that after the next time
-STARTING, FREE, BUSY, LOST, FAILED = "starting", "free", "busy", "lost", "failed"
+STARTING, FREE, BUSY, LOST_STATE, FAILED = "starting", "free", "busy", "lost", "failed"
 
 
 @dataclass
 class Seat:
-    """A backend as it stands: ``state``, and why it was ``LOST`` or ``FAILED``. ``times`` counts its openings."""
+    """A backend as it stands: ``state``, and why it was ``LOST_STATE`` or ``FAILED``. ``times`` counts its openings."""
 
     backend: Backend
     state: str = STARTING
@@ -131,6 +131,6 @@ class Supervisor:
         with self._lock:
             if self._closing.is_set() or not seat.is_open:
                 return
-            seat.state, seat.reason = LOST, reason
+            seat.state, seat.reason = LOST_STATE, reason
         log.warning("%s was lost (%s) and is started again", seat.backend.name, reason)
         self.changed(seat.backend.name, reason)

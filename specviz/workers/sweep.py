@@ -80,11 +80,13 @@ class Standing:
         return " · ".join(parts)
 
 
-Told = Callable[[Standing, "str | None"], None]  # hears how far it is, and the key of a unit that is over (or None)
+OnProgress = Callable[
+    [Standing, "str | None"], None
+]  # hears how far it is, and the key of a unit that is over (or None)
 
 
 def sweep(
-    units: Sequence[Unit], pool: Pool, folder: Folder, *, told: Told = lambda standing, key: None,
+    units: Sequence[Unit], pool: Pool, folder: Folder, *, told: OnProgress = lambda standing, key: None,
     cancel: threading.Event | None = None,
 ) -> Standing:  # fmt: skip
     """Do the units that are not finished. Units of the same key are one.
@@ -127,7 +129,7 @@ class _Loop:
         pool: Pool,
         folder: Folder,
         standing: Standing,
-        on_progress: Told,
+        on_progress: OnProgress,
     ) -> None:
         self.units, self.left, self.pool, self.folder = units, open_keys, pool, folder
         self.standing, self.told = standing, on_progress

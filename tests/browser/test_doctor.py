@@ -42,7 +42,7 @@ def ends(line: Any) -> list[list[float]]:
 def test_a_part_is_examined_stopped_and_its_report_saved(
     page: Any, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE", -1.0)  # a fault in any part
+    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE_SHARE", -1.0)  # a fault in any part
     prompts = tmp_path / "mine.jsonl"
     prompts.write_text('{"turns": ["Who was <b>it</b>?"]}\n{"turns": ["Where was it?"]}\n', encoding="utf-8")
     gate, real = threading.Event(), examination.advance

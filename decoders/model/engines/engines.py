@@ -36,13 +36,13 @@ CHECKED_KEYS = 128  # of the forward by which static ones are compared with stoc
 TOLERANCE = 1e-3  # of the logits' spread, or 1: how far a static forward's may be from eager's
 LARGEST = 1_000_000_000  # parameters: beyond, a CPU's time goes to reading weights, and ``auto`` compiles nothing
 EAGER = Ran()
-_said: set[str] = set()
+_messages: set[str] = set()
 
 
 def say_once(sentence: str) -> None:
     """Tell the log a sentence, the first time."""
-    if sentence not in _said:
-        _said.add(sentence)
+    if sentence not in _messages:
+        _messages.add(sentence)
         log.warning("%s", sentence)
 
 

@@ -36,7 +36,7 @@ PACK_ROWS = 8  # rows the packed layout is tuned for: a short draft
 TRIED_ROWS = (1, 2, 3, 4, 8, 16)
 TRIED_BYTES = 32_000_000  # of weights, all copies together: more than the processor's own caches hold
 FEWEST_CALLS, MOST_CALLS, CLEAR = 16, 48, 1.2  # of each kind; a clear result is no closer than this ratio
-ALONE = 1.1  # of the plain layer's time at one row: what the packed one takes at most to be the only copy
+PACKED_ONLY = 1.1  # of the plain layer's time at one row: what the packed one takes at most to be the only copy
 NEVER = 1 << 30  # rows: the packed copy is not worth having
 NOTES = "packed.json"  # in the cache folder: what was tried
 FEW_ROWS = 64  # whose log-softmax is sooner made than their log-sum
@@ -210,7 +210,7 @@ def _packed_is_faster(layers: list[PackedLinear], x: Tensor) -> bool:
             plain.append(between - start_time)
         times = [sorted(calls)[len(calls) // 4] for calls in (plain, packed)]
         if len(plain) >= MOST_CALLS or (len(plain) >= FEWEST_CALLS and max(times) > CLEAR * min(times)):
-            return times[1] <= times[0] * (ALONE if x.shape[0] == 1 else 1)
+            return times[1] <= times[0] * (PACKED_ONLY if x.shape[0] == 1 else 1)
 
 
 @contextlib.contextmanager

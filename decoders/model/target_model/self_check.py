@@ -27,7 +27,7 @@ from ..files.shape import ModelShape, refusal, rotaries
 from .finite import not_finite
 
 WINDOW, SWITCH = 12, 20  # what a window and the length of short texts are made while the check runs
-WRITTEN = 6  # tokens after each text
+NEW_TOKENS = 6  # tokens after each text
 LENGTHS = (5, WINDOW - 3, 3 * WINDOW)  # of the texts: within the window, across its edge, past it
 ROWS_BEHIND, ROWS_ASIDE = 40, 12  # of a text, and of a draft behind it, where rows are compared with single ones
 SAME_ROW = 1e-5  # of logits, in units of their spread: the head alone computes in fp32
@@ -60,7 +60,7 @@ def check(target: Any) -> None:
     lengths = LENGTHS if shape.rotary_switch is None else LENGTHS + SWITCHING_LENGTHS
     with shorten(target):
         for length in lengths:
-            if length + WRITTEN < target.context_length:
+            if length + NEW_TOKENS < target.context_length:
                 try:
                     reason = _difference(target, length)
                 except Exception as error:
@@ -126,7 +126,7 @@ def _difference(target: Any, length: int) -> str | None:
     full = target.dtype in (torch.float32, torch.float64)
     tolerance = (1e-3 if full else 0.15) * max(1.0, float(logits.std()))
 
-    session = target.session(Needs(top_tokens=4), length + WRITTEN + 1)
+    session = target.session(Needs(top_tokens=4), length + NEW_TOKENS + 1)
     session.prefill(text)
     for number, row in enumerate(logits):
         scored = session.score(Draft.empty(session.context.root, "")).logits[0].double().cpu()
@@ -138,7 +138,7 @@ def _difference(target: Any, length: int) -> str | None:
             break  # a near tie: rounding decided
         session.commit(Verdict((0,), token, ("root",), ("",)))
 
-    session = target.session(Needs(top_tokens=4), length + WRITTEN + 1)
+    session = target.session(Needs(top_tokens=4), length + NEW_TOKENS + 1)
     session.prefill(text)
     chain = expected[: max(0, min(3, session.reach - 1))]  # the others stand one deeper
     tree = _among_others(text[-1], chain, target.shape.vocab)
@@ -171,7 +171,7 @@ def generate(target: Any, text: list[int]) -> tuple[list[int], Tensor]:
     ids = torch.as_tensor([text], device=target.device)
     model.generation_config = GenerationConfig()  # no penalties that the model's own settings may ask for
     generation = GenerationConfig(
-        max_new_tokens=WRITTEN, do_sample=False, pad_token_id=0, return_dict_in_generate=True, output_logits=True
+        max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0, return_dict_in_generate=True, output_logits=True
     )
     try:
         with target.by_own_attention():

@@ -36,7 +36,7 @@ from .server import ServerNumbers, compare
 SCHEMA = "specdoctor/1"
 GAIN, SURE = 0.1, 4.0  # nats, and standard errors
 FORM_GAIN = 0.03  # of β, where the prompt is written in another form
-OUTSIDE = 0.12  # share of the text's tokens that cannot be drafted
+OUTSIDE_SHARE = 0.12  # share of the text's tokens that cannot be drafted
 COLLAPSE = 0.5  # of the first position's acceptance, which later ones should keep behind the text's own tokens
 FLIPS = 0.005  # share of the target's first choices that change with the rows beside them
 LONG = 512  # tokens of context from which a decay is looked for
@@ -317,7 +317,7 @@ def _exact(
 
 def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
     miss_share = float(base.outside[:, 0].mean())
-    if miss_share > OUTSIDE:
+    if miss_share > OUTSIDE_SHARE:
         hit = float(base.hits[:, 0][~base.outside[:, 0]].mean()) if not base.outside[:, 0].all() else 0.0
         yield Finding(
             FAULT, "draft vocabulary", f"{miss_share:.0%} of the text's tokens cannot be drafted",

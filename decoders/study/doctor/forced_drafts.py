@@ -38,7 +38,7 @@ from decoders.model.target_model.target import Session, Target
 DEPTH = 5  # tokens of a draft
 PLACES = 240  # places of all texts together at which drafts are made
 UNREAD_LEFT = 4  # last tokens of a prompt that are there where it is not read
-LEAST = -12.0  # the lowest log-probability that counts: one in 160,000
+LOWEST_LOGPROB = -12.0  # the lowest log-probability that counts: one in 160,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +228,11 @@ class PlacedDrafts:
     drafter's own states.
 
     ``hits``: the drafter's first choice is the text's token. ``told``: the log-probability that the drafter gives that
-    token, ``later`` the one behind it, ``earlier`` the one before (at least ``LEAST``). ``outside``: the token cannot
-    be drafted. ``own`` ``[places]``: the first choice is the target's own one. ``greedy`` and ``drawn`` ``[places]``:
-    the chance that the first token stands where the target draws at a temperature, of the drafter's first choice (p of
-    it), and of one that is drawn (Σ min(p, q); Leviathan et al. 2023, theorem 3.5). ``lengths`` ``[places]``: tokens
-    before the draft.
+    token, ``later`` the one behind it, ``earlier`` the one before (at least ``LOWEST_LOGPROB``). ``outside``: the token
+    cannot be drafted. ``own`` ``[places]``: the first choice is the target's own one. ``greedy`` and ``drawn``
+    ``[places]``: the chance that the first token stands where the target draws at a temperature, of the drafter's first
+    choice (p of it), and of one that is drawn (Σ min(p, q); Leviathan et al. 2023, theorem 3.5). ``lengths``
+    ``[places]``: tokens before the draft.
     """
 
     hits: Bool[np.ndarray, "places depth"]
@@ -283,7 +283,8 @@ def drafts(drafting: Drafting, texts: Sequence[Text], temperature: float = 1.0) 
             acceptance = torch.minimum(p[: len(q)] if vocab is None else p[vocab.tokens.cpu()], q).sum()
             logs = log_probs.numpy()
             text_logs = [
-                np.where(ids < 0, LEAST, np.maximum(logs[range(depth), ids], LEAST)) for ids in (at, *shifted_ids)
+                np.where(ids < 0, LOWEST_LOGPROB, np.maximum(logs[range(depth), ids], LOWEST_LOGPROB))
+                for ids in (at, *shifted_ids)
             ]
             is_greedy = choice == text.choices[place]
             rows.append((first == at, *text_logs, at < 0, is_greedy, float(p[choice]), float(acceptance), place + 1))

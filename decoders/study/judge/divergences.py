@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # how far below the best logit a token may lie to pass as a near tie, by the dtype that the target runs in
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.5, "float16": 0.1, "int8": 1e-4, "int4": 1e-4}
-NEAR_TIE, LOSSY, DRAWN, BUG = "near tie", "lossy by design", "other draws", "bug"
+NEAR_TIE, LOSSY, SAMPLING, BUG = "near tie", "lossy by design", "other draws", "bug"
 CUT_SHORT = ("cancelled", "error", "")  # runs that ended so are compared as far as they came
 
 
@@ -81,7 +81,7 @@ def verdict_on(
     if not lossless:
         return LOSSY
     if drawn:
-        return DRAWN
+        return SAMPLING
     return NEAR_TIE if all(s is not None and s <= tolerance for s in shortfalls) else BUG
 
 

@@ -30,7 +30,7 @@ from ..look.rebuilt import Position, rebuilt
 from ..look.run_settings import drawn_before
 
 Range = tuple[float, float]
-AHEAD = 1000  # random numbers behind the last step's, where a rule takes more than the run's own
+EXTRA_DRAWS = 1000  # random numbers behind the last step's, where a rule takes more than the run's own
 SETTLED = 1e-4  # with less mass than this left out, nothing is left open
 
 
@@ -176,7 +176,7 @@ def judge_steps(
     greedy = not sampling.get("temperature") if sampled is None else not sampled
     seed = int(sampling.get("seed") or 0)
     draw_counts = [] if greedy or not sampling.get("temperature") else _numbers_taken(trace)
-    numbers = np.random.default_rng(seed).random(before + draw_counts[-1] + AHEAD if draw_counts else 0)[before:]
+    numbers = np.random.default_rng(seed).random(before + draw_counts[-1] + EXTRA_DRAWS if draw_counts else 0)[before:]
     stops = frozenset(trace.run.get("stop_ids", ()))
     for at in rebuilt(trace, steps):
         if at.missing:

@@ -28,7 +28,7 @@ CHANGED = (OTHER_CALL, LOST_CALL)  # what a program would do otherwise
 TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 FENCED = re.compile(r"```(?:json|tool_call|tool_code)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 LEADS = ("[TOOL_CALLS]", "<|python_tag|>")
-MOST = 200_000  # characters that are read of an output
+MAX_CHARACTERS = 200_000  # characters that are read of an output
 DEEPEST = 60  # levels of JSON
 
 
@@ -43,7 +43,7 @@ def calls_in(text: str) -> list[Any] | None:
     >>> calls_in("plain words"), calls_in('{"a": 1')
     (None, None)
     """
-    text = text[:MOST].strip()
+    text = text[:MAX_CHARACTERS].strip()
     for lead in LEADS:
         if lead in text:
             text = text.partition(lead)[2].strip()

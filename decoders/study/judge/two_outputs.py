@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from decoders.model.target_model.target import Target
 
-NOT_GREEDY, SAME = "not greedy", "same"
+NOT_GREEDY, IDENTICAL = "not greedy", "same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def two_outputs(
     at, tolerance = first_difference(plain, drafted), TOLERANCES[dtype]
     (first, next_logits), (second, _) = (_read(target, prompt, output, at) for output in (plain, drafted))
     if at == len(plain) == len(drafted):
-        return TwoOutputs(first, second, None, SAME, tolerance)
+        return TwoOutputs(first, second, None, IDENTICAL, tolerance)
     best, norm = next_logits.topk(2).values, float(next_logits.logsumexp(-1))
     chances = [math.exp(float(next_logits[ids[at]]) - norm) if at < len(ids) else None for ids in (plain, drafted)]
     verdict = NOT_GREEDY if first.worst > tolerance else verdict_on((0.0, second.worst), tolerance, lossless=lossless)

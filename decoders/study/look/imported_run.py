@@ -40,7 +40,9 @@ from .whatif import ReadRun, bounded_needs
 ROWS = 64  # tokens read at a time: their logits are there together
 RECOMPUTED = ("tokens.prob", "tokens.rank", "nodes.prob", "nodes.rank", "steps.entropy", "targets")
 FAR, SHARE = 0.1, 0.1  # the server's probabilities are another model's if so many of them are so far off
-OTHER = "the server's probabilities are far from this model's: another model, another prompt, or sampling settings"
+OTHER_MODEL = (
+    "the server's probabilities are far from this model's: another model, another prompt, or sampling settings"
+)
 
 
 def read_again(target: Target, trace: Trace) -> Trace:
@@ -68,7 +70,7 @@ def read_again(target: Target, trace: Trace) -> Trace:
         prob_pairs = zip(server_probs, trace.tables["tokens"]["prob"], strict=True)
         off = [abs(p - q) > FAR for p, q in prob_pairs if p is not None and q is not None]
         if sum(off) > SHARE * len(off):
-            source_record["notes"].append(OTHER)
+            source_record["notes"].append(OTHER_MODEL)
     run["metrics"] = metrics.compute(trace)
     check(trace)
     return trace

@@ -15,8 +15,8 @@ from decoders.trace.trace import Trace
 
 USUAL = 5  # first choices of the target that are recorded where the run does not say more
 ROUNDING = 1e-6  # of a recorded probability
-LEAST = 1e-12
-ABOVE = 1e-5  # by so much, in parts, a token is likelier than the next one: single precision tells them apart
+LOWEST_PROBABILITY = 1e-12
+RESOLUTION = 1e-5  # by so much, in parts, a token is likelier than the next one: single precision tells them apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class Position:
         for child in sorted(children, key=lambda sibling: self.ranks[sibling]):
             own_prob = self.own[child] or 0.0
             missing_count = max(0, self.ranks[child] - sum(p > own_prob for p, _ in token_probs.values()) - len(needs))
-            needs += [own_prob * (1 + ABOVE)] * missing_count
+            needs += [own_prob * (1 + RESOLUTION)] * missing_count
             caps += [ceiling] * missing_count
-            ceiling = min(ceiling, max(own_prob, LEAST))
+            ceiling = min(ceiling, max(own_prob, LOWEST_PROBABILITY))
         spare = max(0.0, remainder - sum(needs))
         room = max(1, self.vocab - len(token_probs) - len(needs))
         lift = max(0.0, spare - ceiling * room) if wide else spare  # the rest lies below the last child
@@ -138,7 +138,7 @@ class Position:
             needs[i], lift, spare = needs[i] + step, lift - step, spare - step
         if spare <= 0:
             return np.asarray(needs)
-        count = room if wide else min(room, max(1, math.ceil(spare / max(ceiling, LEAST) - 1e-9)))
+        count = room if wide else min(room, max(1, math.ceil(spare / max(ceiling, LOWEST_PROBABILITY) - 1e-9)))
         size = spare / count if wide or count == room else min(ceiling, spare)
         pieces = np.full(count, size)
         if not wide and count < room:

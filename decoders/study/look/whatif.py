@@ -53,7 +53,10 @@ from .run_settings import another, check_ids, check_model, check_step, drawn_bef
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
-APART, SHARE = 0.5, 0.1  # a run without a fingerprint is another model's if so many log-probabilities are so far apart
+MAX_GAP, SHARE = (
+    0.5,
+    0.1,
+)  # a run without a fingerprint is another model's if so many log-probabilities are so far apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +335,7 @@ class ReadRun:
                     row[place[0]] if len(place) else min(recorded_prob, row[-1])
                 )  # at most that of the last one kept
                 deviations.append(abs(float(np.log(max(new_prob, 1e-4)) - np.log(max(recorded_prob, 1e-4)))))
-        if deviations and float(np.mean(np.asarray(deviations) > APART)) > SHARE:
+        if deviations and float(np.mean(np.asarray(deviations) > MAX_GAP)) > SHARE:
             raise UserError(another(self.target, self.trace.run))
 
 

@@ -29,7 +29,7 @@ from decoders.trace.speedup import WIDEST
 POINTS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, MOST_ROWS)
 CONTEXT = 256  # tokens in the cache while it is measured
 ROUNDS, WARM_UP, ATTEMPTS = 9, 1, 3
-BEFORE = 4  # steps of the same size before a timed one: fewer leave its weights outside the processor's cache
+WARMUP_STEPS = 4  # steps of the same size before a timed one: fewer leave its weights outside the processor's cache
 ROOM = 12  # positions that a step may take behind the context
 
 
@@ -43,7 +43,7 @@ def measure_latency(
     progress: Callable[[int, int], None] | None = None,
 ) -> Latency:
     """L(n) for 1 to at least ``max_rows`` rows: steps of all sizes in turn, ``rounds`` times after a warm-up, each
-    behind ``BEFORE`` of its own size that are not timed, as in a run.
+    behind ``WARMUP_STEPS`` of its own size that are not timed, as in a run.
 
     While a size varies too much (IQR ÷ median above ``WIDEST``), all is measured again, up to three times; the
     quietest measurement is given, and its ``note`` says what remained. ``progress(done, total)`` is called after every
@@ -67,7 +67,7 @@ def measure_latency(
             shift = number % len(sizes)
             for n in sizes[shift:] + sizes[:shift]:
                 prepare, step = steps[n]
-                for _ in range(BEFORE):
+                for _ in range(WARMUP_STEPS):
                     prepare()
                     step()
                 prepare()

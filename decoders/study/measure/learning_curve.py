@@ -12,7 +12,7 @@ from math import log2, sqrt
 from statistics import linear_regression
 from typing import Any
 
-APART = 0.25  # doublings of tokens
+MIN_DOUBLINGS = 0.25  # doublings of tokens
 POSITIONS = 9300  # held-out positions of a validation, at least, where a log does not say how many
 
 
@@ -29,8 +29,8 @@ def first_acceptance(line: Mapping[str, Any]) -> float | None:
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
     """``points`` (tokens seen, acceptance), and what a ``doubling`` of tokens brings: the slope of the least squares'
-    line, and from ``low`` to ``high`` those between each point and the next that is ``APART`` from it (between nearer
-    ones chance is all), two standard errors of both shares further.
+    line, and from ``low`` to ``high`` those between each point and the next that is ``MIN_DOUBLINGS`` from it (between
+    nearer ones chance is all), two standard errors of both shares further.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -55,7 +55,7 @@ def learning_curve(log: Sequence[Mapping[str, Any]]) -> LearningCurve | None:
     neighbours = [
         (point, far[0])
         for point in log_points
-        if (far := [later_point for later_point in log_points if later_point[0] - point[0] >= APART])
+        if (far := [later_point for later_point in log_points if later_point[0] - point[0] >= MIN_DOUBLINGS])
     ]
     for (x, a), (y, b) in neighbours or [(log_points[0], log_points[-1])]:
         error = 2 * sqrt((a * (1 - a) + b * (1 - b)) / POSITIONS) / (y - x)

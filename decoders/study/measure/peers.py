@@ -29,7 +29,7 @@ GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
 ASSISTED, STATIC = "generate() assisted", "generate() static cache, compiled"
 LLAMA_CPP, LLAMA_NGRAM = "llama.cpp", "llama.cpp n-gram"
 NAMES = (GENERATE, LOOKUP, ASSISTED, STATIC, LLAMA_CPP, LLAMA_NGRAM)
-BESIDE = (  # our method, its peer, and what their ratio is called
+PEER_PAIRS = (  # our method, its peer, and what their ratio is called
     ("plain", GENERATE, "plain ÷ generate()"),
     ("pld", LOOKUP, "pld ÷ prompt lookup"),
     ("sps", ASSISTED, "sps ÷ assisted generation"),

@@ -34,7 +34,7 @@ from specviz.experiments import guesses, known_quotes, values
 from specviz.experiments.experiment import PAPERS, Axis, Experiment, Line, PaperSeries
 from specviz.experiments.quantities import Quantity, near
 
-DRAWN = "The figure's values are drawn in the paper, not printed."
+DRAWN_NOTE = "The figure's values are drawn in the paper, not printed."
 SHARED = {"guesses": guesses, "known_quotes": known_quotes, "values": values}
 
 
@@ -65,7 +65,7 @@ def _read(file: Path) -> Iterator[Experiment]:
         fields = {**common["usual"], **common.get(entry.pop("like", ""), {}), **entry}
         fields = {key: _plain(value) for key, value in fields.items()}
         if fields.pop("drawn", False):
-            fields["note"] = f"{DRAWN} {fields.get('note', '')}".strip()
+            fields["note"] = f"{DRAWN_NOTE} {fields.get('note', '')}".strip()
         fields["lines"] = tuple(
             Line(label, **(line if isinstance(line, dict) else {"method": line}))
             for label, line in fields["lines"].items()

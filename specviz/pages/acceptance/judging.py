@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KEPT = MOST_TEXTS  # runs: with fewer, one request's first runs would be judged anew each time it is asked again
+MAX_JUDGED = MOST_TEXTS  # runs: with fewer, one request's first runs would be judged anew each time it is asked again
 MOST_STEPS = 400  # with a draft, of one run
 WAIT_S = 2.0  # an answer that takes longer is asked for again
 PAUSE_S = 0.1  # between two looks whether a run is decoded
@@ -58,7 +58,7 @@ class Judging:
     def __init__(self, busy: Callable[[], bool]) -> None:
         self._busy, self._change, self._closing = busy, threading.Lock(), threading.Event()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="judge runs")
-        self._runs: FIFOCache[str, tuple[RunJudgement, Future[None]]] = FIFOCache(KEPT)
+        self._runs: FIFOCache[str, tuple[RunJudgement, Future[None]]] = FIFOCache(MAX_JUDGED)
 
     def close(self) -> None:
         """Judge no more."""

@@ -27,7 +27,7 @@ from . import judging
 from .judging import Judging, RunJudgement, pool_runs, steps_document
 from .sets import RunCounts, counts_of_log, lengths_by_method, pooled_by_method
 
-KEPT = 2000  # runs whose sums are kept
+MAX_SUMS = 2000  # runs whose sums are kept
 MOST_FILES = 20  # of servers, in one request
 LONGEST = 32  # drafted tokens that the calculator goes up to
 
@@ -71,7 +71,7 @@ class AcceptancePage(Service):
     def __init__(self, desk: Any) -> None:
         super().__init__(desk)
         self._change = threading.Lock()
-        self._kept: LRUCache[tuple[str, str], RunCounts] = LRUCache(KEPT)
+        self._kept: LRUCache[tuple[str, str], RunCounts] = LRUCache(MAX_SUMS)
         self._judging = Judging(lambda: desk.runner.busy())
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class AcceptancePage(Service):
     def _pool(
         self, ids: Iterable[str], read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
     ) -> dict[str, Any]:
-        keys, limit = [*dict.fromkeys(ids)], judging.KEPT
+        keys, limit = [*dict.fromkeys(ids)], judging.MAX_JUDGED
         runs = self._judging.results(keys[:limit], read, has)
         if isinstance(runs, dict):
             return runs

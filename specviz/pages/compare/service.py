@@ -34,7 +34,7 @@ from .stretches import stretches
 log = logging.getLogger(__name__)
 
 MAX_LANES = 4  # methods beside the baseline
-KEPT = 64  # outputs of plain decoding, and four times as many verdicts
+MAX_OUTPUTS = 64  # outputs of plain decoding, and four times as many verdicts
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 
 
@@ -95,8 +95,10 @@ class Compare(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._plain: FIFOCache[str, tuple[int, ...]] = FIFOCache(KEPT)  # plain decoding's output by what it depends on
-        self._verdicts: FIFOCache[tuple[str, str], Future[dict[str, Any]]] = FIFOCache(4 * KEPT)
+        self._plain: FIFOCache[str, tuple[int, ...]] = FIFOCache(
+            MAX_OUTPUTS
+        )  # plain decoding's output by what it depends on
+        self._verdicts: FIFOCache[tuple[str, str], Future[dict[str, Any]]] = FIFOCache(4 * MAX_OUTPUTS)
         self._change = threading.Lock()
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="check against plain decoding")
         self._closing = threading.Event()

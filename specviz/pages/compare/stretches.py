@@ -11,7 +11,7 @@ import numpy as np
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
-MOST = 6  # stretches shown
+MAX_STRETCHES = 6  # stretches shown
 OVERLAP = 0.4  # of the shorter of two stretches: sharing more, they are one place
 
 
@@ -47,7 +47,9 @@ def stretches(traces: Mapping[str, Trace], baseline: str) -> list[dict[str, Any]
     wins.sort(key=lambda stretch: (-stretch["gain"], stretch["to"] - stretch["from"]))
     selection: list[dict[str, Any]] = []
     for stretch in wins:
-        if len(selection) < MOST and not any(_overlap(stretch, earlier_stretch) for earlier_stretch in selection):
+        if len(selection) < MAX_STRETCHES and not any(
+            _overlap(stretch, earlier_stretch) for earlier_stretch in selection
+        ):
             selection.append(stretch)
     return selection
 

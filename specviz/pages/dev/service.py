@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXAMPLES = 3  # that are run where no run of the model is recorded
-SHOWN = 100  # steps listed, the worst first
+MAX_STEPS = 100  # steps listed, the worst first
 WAIT_S = 10.0  # a question for news waits as long
 
 
@@ -197,7 +197,7 @@ class Dev(Service):
         gains, losses = changes(all_rows)
         numbers = {"now": save.drafts, "before": previous_drafts, "against": other_drafts}
         return {
-            "rows": [_row(row) for row in shown_rows[:SHOWN]], "steps": len(all_rows), "won": gains, "lost": losses,
+            "rows": [_row(row) for row in shown_rows[:MAX_STEPS]], "steps": len(all_rows), "won": gains, "lost": losses,
             "base": "the last save" if previous_drafts is not None else self._against or "the record",
             "tokens_per_step": {name: _number(mean(d)) for name, d in numbers.items() if d is not None},
             "ms": round(save.ms), "scored": any(d.scored for d in save.drafts),

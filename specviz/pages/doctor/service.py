@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OFFERED = ("examples", "demo", "turns", *SAMPLES)  # prompt sets
 MOST_WAITING = 3
-GONE = "this examination is not kept any more: examine the part again"
+EXPIRED = "this examination is not kept any more: examine the part again"
 MAX_LOG = 4 << 20  # characters of a server's log that is sent
 PUBLIC = "Nothing is examined on a public server: run specviz on a computer of your own."
 
@@ -80,7 +80,7 @@ class Doctor(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._tasks = Tasks[Examination]("examine a part", GONE)
+        self._tasks = Tasks[Examination]("examine a part", EXPIRED)
 
     def close(self) -> None:
         """Stop what goes on."""

@@ -20,7 +20,7 @@ class Reference:
     of: str = "your own"
 
 
-YOURS = Reference()
+OWN_MACHINE = Reference()
 
 
 def prompt_key(form: PromptForm) -> str:
@@ -43,7 +43,7 @@ def claim(reference: Reference, form: PromptForm) -> Reference:
     """The reference after somebody wrote in its field: another text is theirs, as is none where the prompt had one."""
     reference_text, old_text = form.reference.strip(), reference.text.strip()
     is_removed = not reference_text and old_text and prompt_key(form) == reference.prompt
-    return YOURS if is_removed or reference_text not in ("", old_text) else reference
+    return OWN_MACHINE if is_removed or reference_text not in ("", old_text) else reference
 
 
 def apply(reference: Reference, form: PromptForm) -> PromptForm:
@@ -58,7 +58,7 @@ def apply(reference: Reference, form: PromptForm) -> PromptForm:
     """
     reference_text = form.reference.strip()
     if not reference.prompt or reference_text not in ("", reference.text.strip()):
-        return dataclasses.replace(form, reference_of=YOURS.of if reference_text else "")
+        return dataclasses.replace(form, reference_of=OWN_MACHINE.of if reference_text else "")
     if prompt_key(form) != reference.prompt or not reference.text:
         return dataclasses.replace(form, reference="", reference_of="")
     return dataclasses.replace(form, reference=reference.text, reference_of=reference.of)

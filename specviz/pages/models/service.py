@@ -22,7 +22,7 @@ from specviz.server.desk import Service, get, post
 from specviz.server.http import User, problem
 
 CHECK_S = 2.0  # whatever cannot be loaded is usually refused within this time
-MOST = 400  # characters of a path or hub id
+MAX_CHARACTERS = 400  # characters of a path or hub id
 
 On = Annotated[Literal[""] | Weights, needs(f"the weights are {{given}}: one of {', '.join(WEIGHTS)}, please")]
 
@@ -31,7 +31,9 @@ class Choice(Body):
     """The model to load: a name, a path or a hub id, as ``--model`` takes it, and its weights as of ``--weights``."""
 
     model: Annotated[
-        str, Field(max_length=MOST), needs(f"a model is named by a path or a hub id of at most {MOST} characters")
+        str,
+        Field(max_length=MAX_CHARACTERS),
+        needs(f"a model is named by a path or a hub id of at most {MAX_CHARACTERS} characters"),
     ]
     weights: On = ""  # those in use
 

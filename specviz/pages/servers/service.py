@@ -41,7 +41,7 @@ AT_ONCE, MOST_KEPT = 4, 16  # connections that go on, and that are remembered
 LOOK_S, RECORDER_S = 0.5, 20.0  # between two looks at the numbers; most seconds until a recorder's file is there
 MOST_TEXT = 200_000  # characters of an answer that are shown while it arrives
 MOST_RUNS = 50  # of a watched folder that arrive
-GONE = "This connection is over and forgotten: its runs are on the page Runs."
+FORGOTTEN = "This connection is over and forgotten: its runs are on the page Runs."
 SHARED = "Only the owner of an app may connect servers: run specviz on a computer of your own."
 
 Text = Annotated[str, Field(max_length=400_000)]
@@ -119,7 +119,7 @@ class Servers(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._tasks = Tasks[Connection]("ask a server", GONE, at_once=AT_ONCE, limit=MOST_KEPT)
+        self._tasks = Tasks[Connection]("ask a server", FORGOTTEN, at_once=AT_ONCE, limit=MOST_KEPT)
 
     def close(self) -> None:
         for connection in self._tasks.all():
