@@ -192,8 +192,8 @@ def replacing(folder: Path) -> Iterator[Path]:
     """
     _undo_abandoned(folder)
     token = secrets.token_hex(4)
-    new, old = _beside(folder, "new", token), _beside(folder, "old", token)
-    begun = _beside(folder, "begun", token)
+    new, old = _sibling(folder, "new", token), _sibling(folder, "old", token)
+    begun = _sibling(folder, "begun", token)
     begun.mkdir(parents=True)
     lock = _lock_folder(begun)
     begun.rename(new)  # locked already: nobody takes it for abandoned
@@ -212,7 +212,7 @@ def replacing(folder: Path) -> Iterator[Path]:
             os.close(lock)
 
 
-def _beside(folder: Path, role: str, token: str) -> Path:
+def _sibling(folder: Path, role: str, token: str) -> Path:
     return folder.with_name(f".{folder.name}.{role}-{token}")
 
 
@@ -236,7 +236,7 @@ def _undo_abandoned(folder: Path) -> None:
     name = re.compile(rf"\.{re.escape(folder.name)}\.(?:new|old)-([0-9a-f]{{8}})")
     tokens = {match[1] for path in folder.parent.iterdir() if (match := name.fullmatch(path.name))}
     for token in tokens:
-        new, old = _beside(folder, "new", token), _beside(folder, "old", token)
+        new, old = _sibling(folder, "new", token), _sibling(folder, "old", token)
         with contextlib.suppress(OSError):  # another process undoes it
             lock = _lock_folder(new) if new.is_dir() else None
             if new.is_dir() and lock is None:

@@ -9,12 +9,12 @@ TREE_KINDS = (DESIGNED, "wide", "naive", "random")  # PPD's trees, a wider searc
 BASELINE = "plain"  # the method that drafts nothing: every speedup and every check is against it
 USUAL = "pld+h"  # the method of a run that names none
 UNDER = "@"  # between a method's name and that of the verifier that judges its drafts
-VISITED = (  # what is wrong with numbers of another rule, draft or ranking on a recorded run: position bias
+POSITION_BIAS = (  # what is wrong with numbers of another rule, draft or ranking on a recorded run: position bias
     "Judged at the places that this run visited: with another verdict a run goes on from other places, so that a whole "
     "run may come out otherwise. Run all of it again to know."
 )
 QUICK = "pld"  # a lossless method that needs nothing: where only the target's own text is wanted, soon
-COMPARED = (QUICK, USUAL, "adapld")  # what is compared where nothing is chosen
+COMPARED_METHODS = (QUICK, USUAL, "adapld")  # what is compared where nothing is chosen
 PROMPT_TOKENS = "ppd"  # the kind of part whose trees are designed here (`specviz tree`, the page Trees)
 
 AFTER_STOP, BEHIND_END = NEVER_JUDGED = "after stop", "behind the output's end"  # of nodes behind the last token

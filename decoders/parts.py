@@ -21,7 +21,7 @@ from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.draft_models.stored_weights import read_weights, stored_form
 from decoders.folders import refuse_pointer, settings_folder
-from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, kinds
+from decoders.method.part import DRAFT_MODELS, COMPANION, Kind, kinds
 from decoders.model.engines.linear import pack, pack_if_faster, packable
 from decoders.model.files.catalog import SHIPPED, current_key, shipped_key
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SCHEMA = "specpart/1"
-PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
+PACKAGE_PARTS = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
 MOST_JSON = 1 << 20
 
@@ -140,7 +140,7 @@ class TrainedPart:
 
     def missing(self, target: Target) -> str | None:
         """The part that is missing for the target, in one sentence; None if it is there."""
-        if self.owner is not None or (self.offered and OFFERED in target.companions):
+        if self.owner is not None or (self.offered and COMPANION in target.companions):
             return None
         reason = missing_part(target, self.kind.name)
         return reason and f"{reason}{self.instead}"
@@ -155,7 +155,7 @@ class TrainedPart:
         drafts in its place (a companion of the target under the kind and its source) its name and fingerprint.
         """
         if self.offered and self.owner is None:
-            source = getattr(params, self.offered) or target.companions.get(OFFERED)
+            source = getattr(params, self.offered) or target.companions.get(COMPANION)
             if (model := target.companions.get((self.kind.name, source))) is not None:
                 return {"kind": self.kind.name, "from": model.name, "format": "causal LM", "fingerprint": model.key}
             return load_part(target, self.kind.name, source).about
@@ -217,7 +217,7 @@ def training_facts(training: Mapping[str, Any]) -> dict[str, Any]:
 
 def part_folders(key: str, kind: str) -> Iterator[Path]:
     """The folders of parts for the model with this fingerprint: the user's own first, then what is shipped."""
-    for folder in (own_place(kind, key), *(package_root / kind for package_root in PACKAGED)):
+    for folder in (own_place(kind, key), *(package_root / kind for package_root in PACKAGE_PARTS)):
         with suppress(UserError):
             part = read_part(folder)
             if (part.kind, part.model_key) == (kind, key):

@@ -110,12 +110,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         location = f" ({error.filename})" if error.filename else ""
         return _refuse(args.command, f"{error.strerror or error}{location}")
     except ValueError as error:
-        if not _ours(error):
+        if not _is_own(error):
             raise
         return _refuse(args.command, " ".join(str(error).split()))
 
 
-def _ours(error: ValueError) -> bool:
+def _is_own(error: ValueError) -> bool:
     """Raised by this project to be read by a user, not deep inside a library."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and os.path.abspath(frames[-1].filename).startswith(PACKAGES)

@@ -420,7 +420,7 @@ def test_heat_map_shades_by_count():
 
 def test_a_recorded_run_is_replayed_under_another_rule(capsys, model, tmp_path):
     """Numbers of ``specviz judge`` carry a note on position bias, and the command that runs the whole text."""
-    from decoders.names import VISITED
+    from decoders.names import POSITION_BIAS
 
     trace = str(tmp_path / "run.spectrace")
     common = ["--model", model, "--prompt", "the old lamp the old lamp", "--max-new-tokens", "40"]
@@ -429,7 +429,7 @@ def test_a_recorded_run_is_replayed_under_another_rule(capsys, model, tmp_path):
     capsys.readouterr()
     assert specviz("judge", trace) in (0, 2)
     judged = " ".join(capsys.readouterr().out.split())
-    assert VISITED in judged and "specviz run --again TRACE --verifier NAME" in judged
+    assert POSITION_BIAS in judged and "specviz run --again TRACE --verifier NAME" in judged
     assert specviz("run", "--model", model, "--again", trace, "--verifier", "fly", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["method"] == "pld@fly" and len(told["steps"]) == 2 and told["steps"][1] > 0

@@ -16,7 +16,7 @@ from decoders.engine.decoding import Decoding
 from decoders.engine.row_costs import measure
 from decoders.model.engines.linear import PackedLinear
 from decoders.model.files import families
-from decoders.model.files.families import TESTED, TESTED_ROTARIES
+from decoders.model.files.families import TESTED_FAMILIES, TESTED_ROTARIES
 from decoders.model.files.shape import ModelShape
 from decoders.model.state.attention import Masks, RowMasks
 from decoders.model.target_model.load import load_target
@@ -52,7 +52,7 @@ def reference(family: str, ids: list[int]) -> list[int]:
 
 def test_every_family_that_is_called_tested_is_tested():
     tested = {config.model_type for config in configs().values()}
-    assert tested | {case.family for case in cases() if not case.refused} == set(TESTED)
+    assert tested | {case.family for case in cases() if not case.refused} == set(TESTED_FAMILIES)
     assert {case.rotary for case in cases()} == set(TESTED_ROTARIES)
     assert len({case.name for case in cases()}) == len(cases()) >= 75
 
@@ -71,7 +71,7 @@ def test_an_ignored_window_is_seen(name, monkeypatch):
     honest = RowMasks.__call__
     monkeypatch.setattr(RowMasks, "__call__", lambda self, rule, *rest: honest(self, causal_mask_function, *rest))
     assert "leaves generate()" in compare(CASES[name], ()).detail
-    monkeypatch.setattr(families, "TESTED", ())
+    monkeypatch.setattr(families, "TESTED_FAMILIES", ())
     with pytest.raises(UserError, match="plain decoding gives other logits than generate"):
         open_case(CASES[name])
 
@@ -80,7 +80,7 @@ def test_an_unwatched_change_of_rotary_positions_is_seen(monkeypatch):
     """Negative control: without reading the text again where longrope changes, the text is another one."""
     monkeypatch.setattr(Target, "rereads", False)
     assert "leaves generate()" in compare(CASES["phi3 longrope grouped"], ()).detail
-    monkeypatch.setattr(families, "TESTED", ())
+    monkeypatch.setattr(families, "TESTED_FAMILIES", ())
     with pytest.raises(UserError, match="plain decoding gives other logits than generate"):
         open_case(CASES["phi3 longrope grouped"])
 
@@ -274,7 +274,7 @@ def test_families_that_would_be_wrong_are_refused_by_name(tmp_path, config, reas
 
 def test_an_untested_family_is_checked_before_use(monkeypatch):
     """No family is on the list: Cohere passes its check; a model that scores trees wrongly does not."""
-    monkeypatch.setattr(families, "TESTED", ())
+    monkeypatch.setattr(families, "TESTED_FAMILIES", ())
     torch.manual_seed(0)
     config = hf.CohereConfig(**GROUPED)
     target = Target(

@@ -180,7 +180,7 @@ def test_it_is_kept_beside_the_settings_and_found_again(home):
 
 
 def test_the_packaged_one_serves_its_own_model_only(tmp_path, home, monkeypatch):
-    monkeypatch.setattr("decoders.model.files.calibration.PACKAGED", (tmp_path / "calibration.json",))
+    monkeypatch.setattr("decoders.model.files.calibration.PACKAGE_FILES", (tmp_path / "calibration.json",))
     result = calibrate(target_of(), PROMPTS, max_new_tokens=8)
     save_calibration(result, tmp_path / "calibration.json")
     assert calibration_of(target_of()) == result

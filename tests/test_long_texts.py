@@ -82,9 +82,9 @@ def test_the_best_candidates_are_recorded_and_the_rest_counted(method: str, tmp_
     assert proposals
     for number, ranking in proposals.items():
         mine = [row for row, step in enumerate(table["step"]) if step == number]
-        assert len(mine) <= rows.LISTED + 1 and len(mine) + unlisted[number] == len(ranking)
+        assert len(mine) <= rows.MAX_CANDIDATES + 1 and len(mine) + unlisted[number] == len(ranking)
         ranks = {table["rank"][row] for row in mine if not table["chosen"][row]}
-        assert ranks | {table["rank"][row] for row in mine} >= set(range(min(len(ranking), rows.LISTED)))
+        assert ranks | {table["rank"][row] for row in mine} >= set(range(min(len(ranking), rows.MAX_CANDIDATES)))
         assert [table["position"][row] for row in mine if table["chosen"][row]] == (
             [int(ranking.position[ranking.chosen])] if ranking.chosen >= 0 else []
         )

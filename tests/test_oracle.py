@@ -10,7 +10,7 @@ import pytest
 
 from decoders.trace import files
 from decoders.trace.metrics import compute, fill_would_accept, measure, regrets
-from decoders.trace.oracle import UNDECIDED, UNRANKED, Oracle, oracle, unknown
+from decoders.trace.oracle import UNDECIDED_NOTE, UNRANKED_NOTE, Oracle, oracle, unknown
 from decoders.trace.report import report
 from decoders.trace.trace import Trace
 from tests import synthetic
@@ -120,15 +120,15 @@ def test_a_ranking_that_knows_everything_lies_between_the_bounds(letters: int) -
 
 def test_runs_without_a_ranking_say_so() -> None:
     plain = synthetic.plain()
-    assert oracle(plain) is None and unknown(plain) == UNRANKED
-    assert report(plain)["oracle"] == {"why": UNRANKED} and compute(plain)["ranking_cost"] is None
+    assert oracle(plain) is None and unknown(plain) == UNRANKED_NOTE
+    assert report(plain)["oracle"] == {"why": UNRANKED_NOTE} and compute(plain)["ranking_cost"] is None
 
 
 def test_a_run_that_goes_on_is_not_judged() -> None:
     trace = synthetic.chain()
     trace.run["complete"] = False
     trace.tables["candidates"]["would_accept"] = [-1] * trace.rows("candidates")
-    assert oracle(trace) is None and unknown(trace) == UNDECIDED
+    assert oracle(trace) is None and unknown(trace) == UNDECIDED_NOTE
     fill_would_accept(trace)
     assert oracle(trace) is not None
 
@@ -143,7 +143,7 @@ def test_every_run_of_the_gallery(path: Path) -> None:
     trace = files.load(path)
     replay, told = oracle(trace), report(trace)["oracle"]
     if replay is None:
-        assert told == {"why": UNRANKED} and not trace.rows("candidates")
+        assert told == {"why": UNRANKED_NOTE} and not trace.rows("candidates")
         return
     assert replay.steps <= replay.most <= replay.recorded == trace.rows("steps")
     assert replay.ends[-1] == len(trace.output_ids) and list(replay.ends) == sorted(replay.ends) == told["ends"]

@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(parts, "PACKAGED", (tmp_path / "packaged",))
+    monkeypatch.setattr(parts, "PACKAGE_PARTS", (tmp_path / "packaged",))
     return tmp_path
 
 

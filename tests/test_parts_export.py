@@ -26,7 +26,7 @@ TREE = ("token", "parent", "draft_prob", "status")
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(parts, "PACKAGED", ())
+    monkeypatch.setattr(parts, "PACKAGE_PARTS", ())
     monkeypatch.setattr(eagle_published, "readings", lambda network, target: [])  # a random head speaks for no reading
     return tmp_path
 

@@ -17,7 +17,7 @@ from decoders.parts import load_part
 from decoders.study.measure import llama_cpp, peers
 from decoders.study.measure.llama_cpp import LlamaCpp, PeerLost
 from decoders.study.measure.peers import (
-    ASSISTED,
+    ASSISTED_PEER,
     GENERATE,
     LLAMA_CPP,
     LLAMA_NGRAM,
@@ -53,7 +53,7 @@ def test_each_method_has_its_peer(target: Target) -> None:
     stock = StockModel(network())
     assert [peer.name for peer in peers_of(target, stock, {"pld+h": None})] == [GENERATE]
     found = peers_of(target, stock, {"pld": None, "sps": {"gamma": 3}})
-    assert [peer.name for peer in found] == [GENERATE, LOOKUP, ASSISTED]
+    assert [peer.name for peer in found] == [GENERATE, LOOKUP, ASSISTED_PEER]
     for peer in found:
         made = peer.generate(TOKENS, NEW, ())
         assert made.tokens == plain(target) and peer.lossless

@@ -42,7 +42,7 @@ def unresolved_imports(sources: Mapping[str, str]) -> list[str]:
                 wrong.append(f"{name}: there is no {other}")
         for names, other in NAMES.findall(source):
             exported = set(EXPORT.findall(sources.get(other, "")))
-            lists = PACKED if other in web.VENDORED else PASSED_ON
+            lists = PACKED if other in web.VENDOR_FILES else PASSED_ON
             for passed_on in lists.findall(sources.get(other, "")):
                 exported |= {one.split(" as ")[-1].strip() for one in passed_on.split(",")}
             wanted = {one.split(" as ")[0].strip() for one in names.split(",") if one.strip()}
@@ -65,7 +65,7 @@ def wide(sources: Mapping[str, str]) -> list[str]:
     return [
         f"{name}:{number}"
         for name, source in sources.items()
-        if name != web.TERMS and name not in web.VENDORED
+        if name != web.TERMS and name not in web.VENDOR_FILES
         for number, line in enumerate(source.splitlines(), 1)
         if len(line) > WIDEST
     ]
@@ -171,7 +171,7 @@ def test_rooms_import_from_floors_below() -> None:
 def test_vendored_files_are_as_they_were_published() -> None:
     """Each says which version it is, and under which licence; the licences' texts come along."""
     licences = (web.FOLDER / "vendor" / "LICENCES.txt").read_text(encoding="utf-8")
-    for name, file in web.VENDORED.items():
+    for name, file in web.VENDOR_FILES.items():
         first = web.modules()[name].splitlines()[0]
         licence = "(MIT|Apache-2.0|BSD-3-Clause)"
         said = re.fullmatch(rf"/\* (\S+ [\d.]+)(?: \(hooks\))?, {licence} licence, copyright .+ \*/", first)
@@ -220,7 +220,7 @@ def puzzling(sources: Mapping[str, str]) -> list[str]:
 
 
 def test_classes_of_elements_are_known_to_a_stylesheet() -> None:
-    sources = {name: source for name, source in web.modules().items() if name not in web.VENDORED}
+    sources = {name: source for name, source in web.modules().items() if name not in web.VENDOR_FILES}
     sheets = [path.read_text(encoding="utf-8") for path in web.FOLDER.rglob("*.css")]
     tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py") if path != Path(__file__)]
     assert unknown_classes(sources, sheets, tests) == {}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from specviz.experiments.experiment import Row
-from specviz.experiments.quantities import CLOCKED, QUANTITIES, Breakdown, Quantity
+from specviz.experiments.quantities import TIME_UNITS, QUANTITIES, Breakdown, Quantity
 
 ALWAYS_CLOCKED = ("draft_cost", "draft_share", "expected_speedup", "trace")
 
@@ -59,7 +59,7 @@ def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
     def keeps(column: str) -> bool:
         quantity = QUANTITIES.get(column.split(":")[0])
         by_clock = isinstance(quantity, Breakdown) and quantity.key in ("times", "triggered", "cost")
-        by_clock |= isinstance(quantity, Quantity) and quantity.unit in CLOCKED
+        by_clock |= isinstance(quantity, Quantity) and quantity.unit in TIME_UNITS
         return not by_clock and column not in ALWAYS_CLOCKED
 
     def near(value: Any) -> Any:

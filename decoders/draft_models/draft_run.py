@@ -82,7 +82,7 @@ class DraftRun:
         if config.kv_layers:
             layers, heads = list(config.kv_layers), config.target_heads
             self.looks_at = {"label": "the draft model's cross-attention", "layers": layers, "heads": heads}
-        self._theirs = (torch.zeros(0, 0), torch.zeros(0, 0))
+        self._target_rotary = (torch.zeros(0, 0), torch.zeros(0, 0))
 
     def begin(self, context: Context) -> None:
         """Read the prompt."""
@@ -179,7 +179,7 @@ class DraftRun:
         if not config.kv_layers or root == 0:
             return None
         keys, values = (read(config.kv_layers[layer])[None] for read in (context.keys, context.values))
-        cos, sin = (angle[positions] for angle in self._theirs)
+        cos, sin = (angle[positions] for angle in self._target_rotary)
         if last_only:
             cos, sin = cos[-1:], sin[-1:]
         mask = None
@@ -190,7 +190,7 @@ class DraftRun:
 
     def rotary_at(self, positions: slice | Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """cos and sin of positions: the draft model's own, and the target's (empty where it does not look there)."""
-        cache, (cos, sin) = self.cache, self._theirs
+        cache, (cos, sin) = self.cache, self._target_rotary
         return (cache.cos[positions], cache.sin[positions]), (cos[positions], sin[positions])
 
     def open_at(self, context: Context) -> Tensor:
@@ -202,7 +202,7 @@ class DraftRun:
     def _make_room(self, context: Context, rows_read: int) -> None:
         rows = len(context.buffer) + DRAFT_ROWS
         if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
-            self._theirs = self.rotary(torch.arange(rows, device=self.device))
+            self._target_rotary = self.rotary(torch.arange(rows, device=self.device))
 
 
 def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:

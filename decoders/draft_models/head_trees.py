@@ -104,18 +104,18 @@ class SettledTrees:
 
     def __init__(self, paths: Sequence[Ranks], ranks: int) -> None:
         self.paths, self.ranks = paths, ranks
-        self._made: dict[int, tuple[RankTree, list[Places]]] = {}
+        self._cut_trees: dict[int, tuple[RankTree, list[Places]]] = {}
 
     def at(self, depth: int, device: torch.device) -> tuple[RankTree, list[Places]]:
         """The tree of this depth at most, and the places of each level."""
-        if depth not in self._made:
+        if depth not in self._cut_trees:
             tree = RankTree.of(self.paths, depth, self.ranks)
             following = [level.inner for level in tree.levels[1:]] + [()]
-            self._made[depth] = (
+            self._cut_trees[depth] = (
                 tree,
                 [_places(level, inner, device) for level, inner in zip(tree.levels, following, strict=True)],
             )
-        return self._made[depth]
+        return self._cut_trees[depth]
 
 
 def _places(level: Level, following: Sequence[int], device: torch.device) -> Places:

@@ -113,11 +113,11 @@ class MtpRun:
         self.parents.append(parents)
         depth = len(self.drafted)
         if self.config.layers == 1:
-            return self._further(tokens, parents)
+            return self._extend_path(tokens, parents)
         assert depth < self.config.layers, "each MTP layer drafts one token"
         return self._next_layer(depth)
 
-    def _further(self, tokens: Tensor, parents: Tensor) -> Tensor:
+    def _extend_path(self, tokens: Tensor, parents: Tensor) -> Tensor:
         """One layer: the new rows alone, behind those of their ancestors."""
         sees = self._sees()[-len(tokens) :]
         start = self.root + sum(map(len, self.drafted[:-1]))  # the text has rows from position 1 on

@@ -82,7 +82,7 @@ def _mtp(name: str) -> str | None:
     return name if name.startswith("mtp.") else None
 
 
-def _behind(config: Mapping[str, Any]) -> Callable[[str], str | None]:
+def _layers_behind(config: Mapping[str, Any]) -> Callable[[str], str | None]:
     """DeepSeek's MTP layers: those counted on behind the model's own."""
     inner = config.get("text_config")
     layer_count = (inner if isinstance(inner, Mapping) else config).get("num_hidden_layers")
@@ -148,7 +148,7 @@ FORMATS = (
     ),
     Format(
         "mtp-deepseek", "MTP layers as DeepSeek-V3 has them",
-        lambda config, shapes: any(name.endswith(".eh_proj.weight") for name in shapes), reach=_behind,
+        lambda config, shapes: any(name.endswith(".eh_proj.weight") for name in shapes), reach=_layers_behind,
     ),
     Format("", "a whole language model", lambda config, shapes: "model.layers.0.input_layernorm.weight" in shapes),
 )  # fmt: skip

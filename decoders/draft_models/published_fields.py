@@ -146,7 +146,7 @@ NESTED = _names("""
     block_size mask_token_id target_layer_ids sample_from_anchor causal use_swa swa_window_size input_embedding_scale
     output_multiplier final_logit_softcapping
 """)
-SELECTED = _names("conv_kernel_size conv_group_size selector_rank selector_top_k")
+SELECTOR_FIELDS = _names("conv_kernel_size conv_group_size selector_rank selector_top_k")
 MARKOV = _names("markov_rank markov_head_type enable_confidence_head confidence_head_with_markov")
 ZLAB = BLOCK | Fields(
     read=NESTED | _names("num_target_layers is_causal target_hidden_size"), inner={"dflash_config": Fields(NESTED)}
@@ -183,12 +183,12 @@ OF_FORMAT: dict[str, Fields] = {
         inner={"speculators_config": PROPOSALS, "transformer_layer_config": SPECULATORS_LAYER},
     ),
     "dflash": ZLAB,
-    "dflash2": ZLAB | Fields(read=SELECTED, inner={"dflash_config": Fields(NESTED | SELECTED)}),
+    "dflash2": ZLAB | Fields(read=SELECTOR_FIELDS, inner={"dflash_config": Fields(NESTED | SELECTOR_FIELDS)}),
     "dflash-transformers": BLOCK,
     "dflash-deepspec": DEEPSPEC,
     "dspark": DEEPSPEC,
     "dflash-speculators": _block_speculators("dflash"),
-    "dflash2-speculators": _block_speculators("dflash2", SELECTED),
+    "dflash2-speculators": _block_speculators("dflash2", SELECTOR_FIELDS),
     "dspark-speculators": _block_speculators("dspark", MARKOV),
     "medusa": MEDUSA,
     "medusa-2": MEDUSA | Fields(inert=WHOLE - MEDUSA.read),

@@ -41,7 +41,7 @@ class Vocabularies:
         self.target, self.assistant = target, assistant
         self.target_size, self.assistant_size = target_size, assistant_size
         self.pieces, self.assistant_pieces = Pieces(target), Pieces(assistant)
-        self._alone: dict[int, tuple[int, ...]] = {}  # token of the target → the assistant's, of its text alone
+        self._own_tokens: dict[int, tuple[int, ...]] = {}  # token of the target → the assistant's, of its text alone
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of some of the target's tokens, special ones left out."""
@@ -69,7 +69,7 @@ class Vocabularies:
             pieces.append(data)
         whole = b"".join(pieces)
         text = _valid(whole)
-        tokens = self._behind(context[-TAIL:], text)
+        tokens = self._tokens_behind(context[-TAIL:], text)
         sizes = [len(self.pieces.of(token)[0]) for token in tokens]
         ends = np.cumsum([0, *sizes])
         first, last, at = list[int](), list[int](), 0
@@ -81,7 +81,7 @@ class Vocabularies:
             last.append(int(np.searchsorted(ends, end, "left")) - 1 if has_bytes else -1)
         return TargetText(tuple(tokens), tuple(first), tuple(last))
 
-    def _behind(self, tail: Sequence[int], text: str) -> list[int]:
+    def _tokens_behind(self, tail: Sequence[int], text: str) -> list[int]:
         """A text in the target's tokens, as they go on behind the tail; as far as their bytes are the text's."""
         if not text:
             return []
@@ -146,10 +146,10 @@ class Vocabularies:
             if (assistant_token := self.assistant_of.get(int(token))) is not None:
                 ids.append(assistant_token)
                 continue
-            if token not in self._alone:
+            if token not in self._own_tokens:
                 text = self.text([token])
-                self._alone[token] = tuple(self.assistant(text, add_special_tokens=False)["input_ids"])
-            ids += self._alone[token]
+                self._own_tokens[token] = tuple(self.assistant(text, add_special_tokens=False)["input_ids"])
+            ids += self._own_tokens[token]
         return ids
 
 

@@ -76,7 +76,7 @@ class RestDrafter(Drafter):
         if self.store is not None:
             store_match = self.store.find(context.tokens, p.longest_suffix, p.shortest_suffix, p.max_hits)
             if not store_match.length:
-                return self._nothing(context)
+                return self._empty_draft(context)
             length, hits = store_match.length, store_match.hits
             trie = self.store.continuations(store_match, depth, p.nodes, p.max_hits)
             places, sources = (), (-1,) * (1 + len(trie.tokens))
@@ -87,7 +87,7 @@ class RestDrafter(Drafter):
                 return Draft.empty(context.root, NO_DATASTORE)
             match = self.index.find(context.tokens, p.shortest_suffix)
             if not match.length:
-                return self._nothing(context)
+                return self._empty_draft(context)
             length, hits = match.length, match.hits
             trie = self.index.continuations(match.ends, depth, p.nodes, p.max_hits)
             places = (-1, *trie.places)
@@ -104,7 +104,7 @@ class RestDrafter(Drafter):
             notes={"matched": float(length), "hits": float(hits)},
         )
 
-    def _nothing(self, context: Context) -> Draft:
+    def _empty_draft(self, context: Context) -> Draft:
         n, source = self.params.shortest_suffix, "pool" if self.store is None else "datastore"
         last = f"{n} tokens occur" if n > 1 else "token occurs"
         return Draft.empty(context.root, f"the last {last} nowhere in the {source}")

@@ -188,7 +188,7 @@ def verifier(params: SamParams, chooser: Chooser, stop_ids: frozenset[int]) -> V
     return MatchVerifier(chooser) if fallback is None else fallback[0].verifier(fallback[1], chooser, stop_ids)
 
 
-def _once(terms: tuple[Term, ...], *term_groups: tuple[Term, ...]) -> tuple[Term, ...]:
+def _unique_terms(terms: tuple[Term, ...], *term_groups: tuple[Term, ...]) -> tuple[Term, ...]:
     """Terms of several methods, each key once."""
     return tuple({term.key: term for group in (*reversed(term_groups), terms) for term in group}.values())
 
@@ -215,12 +215,12 @@ METHOD = Method(
     verifier=verifier,
     fallback=fallback_of,
     origins=(MAIN, DATASTORE, *RECYCLING.origins, *(o for o in ADAPLD.origins if o != MAIN), *EAGLE2.origins),
-    terms=_once(
+    terms=_unique_terms(
         (Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 0),),
         ADAPLD.terms,
     ),
-    node_terms=_once(RECYCLING.node_terms, ADAPLD.node_terms, EAGLE2.node_terms),
-    step_terms=_once(
+    node_terms=_unique_terms(RECYCLING.node_terms, ADAPLD.node_terms, EAGLE2.node_terms),
+    step_terms=_unique_terms(
         (
             Term("matched", "matched", "Length of the longest suffix of the text that stands earlier in it.", 0, 0),
             Term("in_corpus", "in the corpus", "Length of the longest suffix that stands in the corpus.", 0, 64),

@@ -36,7 +36,7 @@ from decoders.draft_models.vocabularies import Vocabularies
 from decoders.errors import UserError
 from decoders.folders import typed_path
 from decoders.method.method import Method
-from decoders.method.part import DRAFT_MODELS, OFFERED, Kind, Training
+from decoders.method.part import DRAFT_MODELS, COMPANION, Kind, Training
 from decoders.model.engines.static import ROWS, Rows
 from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
@@ -297,11 +297,11 @@ def vocabularies(target: Target, source: str, drafter: Target) -> Vocabularies |
 def offer_drafter(target: Target, source: str) -> None:
     """Make a model or trained part the drafter of runs that name none. Raises UserError where it cannot be one."""
     _running(target, source)
-    target.companions[OFFERED] = source
+    target.companions[COMPANION] = source
 
 
 def build(target: Target, params: SpsParams) -> ModelDrafter:
-    run = _running(target, params.drafter or target.companions.get(OFFERED), params.across)
+    run = _running(target, params.drafter or target.companions.get(COMPANION), params.across)
     heuristic = params.schedule == "heuristic"
     if params.expansion.startswith("beam") and isinstance(run, LanguageModelRun) and run.drafter.shape.recurrent_layers:
         raise UserError(

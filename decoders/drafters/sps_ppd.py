@@ -22,7 +22,7 @@ from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, Chain, Choose,
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.errors import UserError
 from decoders.folders import typed_path
-from decoders.method.part import OFFERED
+from decoders.method.part import COMPANION
 from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.parts import TrainedPart, find_part, is_part
@@ -91,7 +91,7 @@ class PromptedRun(LanguageModelRun):
         self.ppd = PpdDrafter(prompts, trees, self.limit)
         self.session: Session | None = None
         self.reads: dict[int, Read] = {}  # by position, of what was read for the last chain
-        self._led: dict[tuple[int, int, int, int], Plan] = {}
+        self._plans: dict[tuple[int, int, int, int], Plan] = {}
 
     @torch.inference_mode()
     def begin(self, context: Context) -> None:
@@ -172,9 +172,9 @@ class PromptedRun(LanguageModelRun):
     def _plan(self, state: int, depth: int, room: int, lead: int) -> Plan:
         """PPD's plan behind ``lead`` tokens that are not in question."""
         cut = state, min(depth, state), min(room, 2 * self.ppd.trees.m), lead
-        if cut not in self._led:
+        if cut not in self._plans:
             plan = self.ppd.plan(state, depth, room)
-            self._led[cut] = plan if not lead else replace(
+            self._plans[cut] = plan if not lead else replace(
                 plan,
                 parents=(*range(-1, lead), *(parent + lead for parent in plan.parents[1:])),
                 distances=(0,) * lead + plan.distances,
@@ -183,7 +183,7 @@ class PromptedRun(LanguageModelRun):
                 first=(0,) * lead + plan.first,
                 probes=tuple(replace(probe, parent=probe.parent + lead) for probe in plan.probes),
             )  # fmt: skip
-        return self._led[cut]
+        return self._plans[cut]
 
     def _follow(self, context: Context, depth: int) -> Session:
         """The session, cut back to what it read of this text, with room for ``depth`` more tokens."""
@@ -219,7 +219,7 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
 
     Raises UserError for a trained drafter (prompt tokens are trained for causal LMs) and for one that does not fit.
     """
-    source = source or target.companions.get(OFFERED)
+    source = source or target.companions.get(COMPANION)
     if source is None:
         return None, NAME_ONE
     if is_part(typed_path(source)):

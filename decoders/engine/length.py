@@ -88,7 +88,7 @@ class DraftingTime:
     """
 
     def __init__(self) -> None:
-        self.ms = self.depth = self._spread = self._both = 0.0
+        self.ms = self.depth = self._spread = self._covariance = 0.0
         self._count = 0
 
     def observe(self, depth: int, ms: float) -> None:
@@ -99,12 +99,12 @@ class DraftingTime:
         self.depth += share * deeper
         self.ms += share * longer
         self._spread = (1 - share) * (self._spread + share * deeper * deeper)
-        self._both = (1 - share) * (self._both + share * deeper * longer)
+        self._covariance = (1 - share) * (self._covariance + share * deeper * longer)
 
     @property
     def level_ms(self) -> float:
         if self._spread > 0.25:
-            return max(0.0, self._both / self._spread)
+            return max(0.0, self._covariance / self._spread)
         return self.ms / self.depth if self.depth >= 1 else 0.0
 
 

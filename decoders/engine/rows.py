@@ -33,7 +33,7 @@ STEP_TABLES = (
     "nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes", "pruned", "lattice",
     "transitions", "assistant",
 )  # fmt: skip
-LISTED = 256  # candidates of a step that are recorded besides the chosen one: the best
+MAX_CANDIDATES = 256  # candidates of a step that are recorded besides the chosen one: the best
 FEWER = (0.25, 16), (0.4, 0)  # so many, where the trace holds this share of the values that a file may have
 FULL = 0.95  # where the run has to end
 NEAR = 0.6  # from this share on nothing is recorded that a trace can do without
@@ -225,7 +225,7 @@ class Recording:
     def _add_candidates(self, rows: Rows, index: int, ranking: Candidates) -> int:
         """The chosen candidate and the best others; the number of those that are not recorded."""
         share = self._cells / MAX_CELLS
-        row_limit = min([limit for bound, limit in FEWER if share >= bound], default=LISTED)
+        row_limit = min([limit for bound, limit in FEWER if share >= bound], default=MAX_CANDIDATES)
         ranking, rank = ranking.best(row_limit)
         count, score = len(ranking), np.asarray(ranking.score, dtype=np.float64)
         is_chosen = (np.arange(count) == ranking.chosen).tolist()

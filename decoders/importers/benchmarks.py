@@ -124,7 +124,7 @@ def _numbers(table: Table, rows: dict[str, Any], positions: list[float], table_i
     return Numbers.of(table.title if not table_index else f"{table.title}, table {table_index + 1}", values, totals)
 
 
-SAVED: tuple[tuple[str, Callable[[set[str]], bool]], ...] = (
+FORMATS: tuple[tuple[str, Callable[[set[str]], bool]], ...] = (
     ("vllm bench serve", lambda names: any(name.startswith("spec_decode_") for name in names)),
     ("SGLang's bench_serving", lambda names: "accept_length" in names and "backend" in names),
 )
@@ -134,7 +134,7 @@ def _read_saved(source: Source) -> Iterator[Numbers]:
     """Results as the two benchmarks save them."""
     for place, document in enumerate(source.documents[:MOST_REQUESTS]):
         value = document.value
-        title = next((title for title, fits in SAVED if fits(set(map(str, value)))), None)
+        title = next((title for title, fits in FORMATS if fits(set(map(str, value)))), None)
         if title is None or "choices" in value:
             continue
         fields = about_drafts(value)

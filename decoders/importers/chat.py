@@ -24,7 +24,7 @@ REASONING_FIELDS, ANSWER_FIELDS = (
     ("reasoning_content", "reasoning", "thinking"),
     ("content", "text"),
 )  # each the same text by other names
-ECHOED = "the answer began with its prompt (echo): that part is the prompt's, and no output"
+ECHO_NOTE = "the answer began with its prompt (echo): that part is the prompt's, and no output"
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def _take_echo(answer: Answer) -> None:
     request.tokens = tokens[count:]
     if len(answer.chunks) == 1:
         answer.chunks[0] = len(request.tokens), answer.chunks[0][1]
-    request.notes.append(ECHOED)
+    request.notes.append(ECHO_NOTE)
 
 
 def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: float | None) -> int:

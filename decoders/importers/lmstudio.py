@@ -20,7 +20,7 @@ from .source import Source
 from .values import number, whole
 
 DRAFTED = ("fromDraftModel", "isDrafted")
-COUNTED = "total_draft_tokens_count"
+DRAFT_COUNT = "total_draft_tokens_count"
 
 
 def read(source: Source) -> Contents | None:
@@ -70,7 +70,7 @@ def _in_one_piece(source: Source) -> Iterator[Request]:
 
 
 def _counts(stats: Any) -> bool:
-    return isinstance(stats, dict) and any(snake(str(name)) == COUNTED for name in stats)
+    return isinstance(stats, dict) and any(snake(str(name)) == DRAFT_COUNT for name in stats)
 
 
 def _fragments(value: dict[str, Any]) -> Iterator[dict[str, Any]]:

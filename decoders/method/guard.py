@@ -27,7 +27,7 @@ from .method import Method
 
 log = logging.getLogger(__name__)
 PART_OF_DRAFTER = "its drafter sets `part`; declare it on the card: Method(…, part=TrainedPart(Kind(…)))"
-COMPUTED = ("needs", "verifier", "prompt", "brings", "applies", "cold")  # a card's functions, but build and available
+CARD_FUNCTIONS = ("needs", "verifier", "prompt", "brings", "applies", "cold")  # a card's functions, but build and available
 
 
 class PluginError(UserError):
@@ -222,7 +222,7 @@ def guard(method: Method, place: str, code_path: str) -> Method:
         except PluginError as problem:
             return str(problem)
 
-    duties = {name: getattr(method, name) for name in COMPUTED}
+    duties = {name: getattr(method, name) for name in CARD_FUNCTIONS}
     duty_wrappers: dict[str, Any] = {name: wrap(name, function) for name, function in duties.items() if function}
     return dataclasses.replace(method, build=build, available=available, **duty_wrappers)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from decoders.model.files.shape import ModelShape
     from decoders.model.target_model.target import Target
 
-OFFERED = "drafter"  # a target's companion: the draft model of runs that name none (``Method.offered``)
+COMPANION = "drafter"  # a target's companion: the draft model of runs that name none (``Method.offered``)
 DRAFT_MODELS, PROMPT_TOKENS, HEADS = FAMILIES = "draft models", "prompt tokens", "heads"
 MINUTES = 45.0  # of computing, for a kind that says nothing else
 

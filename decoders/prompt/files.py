@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .prompt import Prompt
 
 ROLES = ("system", "user", "assistant")
-ALLOWED = (
+FORMATS_HELP = (
     'allowed are {"turns": ["text", ...]} (Spec-Bench), {"instruction": "...", "context": "..." or ["...", ...], '
     '"question": "..."}, {"template": "...", "context": ..., "question": "..."}, '
     '{"messages": [{"role": "user", "content": "..."}]}, or rows of GSM8K, HumanEval or MBPP as they are published'
@@ -121,9 +121,9 @@ def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecor
         try:
             records.append(parse_record(item, f"{path.stem}-{number}"))
         except ValueError as error:
-            raise UserError(f"{place}: {error}; {ALLOWED}") from None
+            raise UserError(f"{place}: {error}; {FORMATS_HELP}") from None
     if not records:
-        raise UserError(f"the prompt file {path} holds no prompt; {ALLOWED}")
+        raise UserError(f"the prompt file {path} holds no prompt; {FORMATS_HELP}")
     return records
 
 
@@ -245,18 +245,18 @@ def _lines(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
             try:
                 yield place, number, json.loads(line.decode("utf-8"))
             except UnicodeDecodeError:
-                raise UserError(f"{place}: not UTF-8 text; {ALLOWED}") from None
+                raise UserError(f"{place}: not UTF-8 text; {FORMATS_HELP}") from None
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{place}: not JSON ({_why(error)}); {ALLOWED}") from None
+                raise UserError(f"{place}: not JSON ({_reason(error)}); {FORMATS_HELP}") from None
 
 
 def _whole(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
     try:
         document = json.loads(_decode(data, path))
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {ALLOWED}") from None
+        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {FORMATS_HELP}") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON ({_why(error)}); {ALLOWED}") from None
+        raise UserError(f"{path}: not JSON ({_reason(error)}); {FORMATS_HELP}") from None
     for number, item in enumerate(document if isinstance(document, list) else [document], 1):
         yield f"{path}, record {number}", number, item
 
@@ -271,13 +271,13 @@ def _rows(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
         for number, item in enumerate(items, 1):
             yield f"{path}, row {number}", number, {name: value for name, value in item.items() if value is not None}
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} is no Parquet file that can be read: {error}; {ALLOWED}") from None
+        raise UserError(f"{path} is no Parquet file that can be read: {error}; {FORMATS_HELP}") from None
 
 
 READERS = {".jsonl": _lines, ".ndjson": _lines, ".json": _whole, ".parquet": _rows}
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at column {error.colno}"
     return "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"

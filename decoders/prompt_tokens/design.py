@@ -15,7 +15,7 @@ import numpy as np
 from decoders.errors import UserError
 
 from .trees import (
-    ASSUMED,
+    ASSUMED_LABEL,
     FILE,
     MOST_ROWS,
     RANKS,
@@ -350,7 +350,7 @@ def trees_for(
         trees = design(table, rows, ensemble)
     if on_file:
         return trees
-    return PromptTrees(trees.states, trees.acceptance, ensemble, "acceptance in training" if trained else ASSUMED)
+    return PromptTrees(trees.states, trees.acceptance, ensemble, "acceptance in training" if trained else ASSUMED_LABEL)
 
 
 def _full(paths: Sequence[Path_], m: int) -> PromptTree:

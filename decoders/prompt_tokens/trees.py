@@ -22,7 +22,7 @@ from decoders.folders import write_json
 SCHEMA = "spectrees/1"
 FILE = "trees.json"  # its name beside the prompt tokens it was designed for
 DESCRIPTION = "part.json"  # what says how these were trained (decoders.parts)
-ASSUMED = "assumed acceptance"
+ASSUMED_LABEL = "assumed acceptance"
 MOST_ROWS = 512  # rows of one verify forward (decoders.model.target_model.target.SPARE_ROWS)
 MOST_BYTES = 4 << 20
 RANKS = 10  # guesses per distance that a table holds

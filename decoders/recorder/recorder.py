@@ -57,11 +57,11 @@ class Recorder:
         self.reread = Reread(model, tuple(hidden), tuple(attention))
         self.traces: list[Trace] = []
         self.hidden: dict[int, Tensor] = {}
-        self._replaced: dict[str, Any] = {}
+        self._originals: dict[str, Any] = {}
         self._hook: Any = None
         self._call: Call | None = None
         self._thread = 0
-        self._inside = 0  # calls of generate() inside the recorded one: the model drafts for itself
+        self._depth = 0  # calls of generate() inside the recorded one: the model drafts for itself
         self._last = 0  # traces of the last call
 
     @property
@@ -92,23 +92,23 @@ class Recorder:
     def __enter__(self) -> Self:
         if CURRENT in vars(self.model):
             raise UserError("this model is being recorded already: leave the first with block before the next")
-        makers = self._generate, *map(self._after, (begin, StepCriteria, partial(watch, self)))
+        makers = self._generate, *map(self._run_after, (begin, StepCriteria, partial(watch, self)))
         wrappers = {name: make(getattr(self.model, name)) for name, make in zip(SEAM, makers, strict=True)}
         refusals = {name: _refuse_batched(name) for name in BATCHED if hasattr(self.model, name)}
         for name, new in {CURRENT: self, **wrappers, **refusals}.items():
-            self._replaced[name] = vars(self.model).get(name)
+            self._originals[name] = vars(self.model).get(name)
             vars(self.model)[name] = new
         self._hook = self.model.register_forward_hook(self._forward)
         return self
 
     def __exit__(self, *exc_info: Any) -> None:
         self._hook.remove()
-        for name, original in self._replaced.items():
+        for name, original in self._originals.items():
             if original is None:
                 vars(self.model).pop(name, None)
             else:
                 vars(self.model)[name] = original
-        self._replaced = {}
+        self._originals = {}
 
     def add(self, traces: Sequence[Trace]) -> None:
         """Take in the traces of one call."""
@@ -123,11 +123,11 @@ class Recorder:
             if self._call is not None:
                 if threading.get_ident() != self._thread:
                     raise UserError("another call of generate() is being recorded: let it end before the next begins")
-                self._inside += 1
+                self._depth += 1
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    self._inside -= 1
+                    self._depth -= 1
             custom = kwargs.get("custom_generate")
             if custom is not None and not getattr(custom, "records_itself", False):
                 raise UserError(
@@ -146,7 +146,7 @@ class Recorder:
                 raise
             finally:
                 self._call = None
-                self._inside = 0
+                self._depth = 0
             traces = call.finish(output if isinstance(output, Tensor) else output.sequences)
             for trace in traces:
                 self.hidden = self.reread.add_to(trace)
@@ -155,7 +155,7 @@ class Recorder:
 
         return generate
 
-    def _after(self, act: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def _run_after(self, act: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """The model's own method, after which ``act`` is told the call that is recorded, what came of the method and
         what it was given, and gives what stands for it.
         """
@@ -177,11 +177,11 @@ class Recorder:
     @property
     def _current(self) -> Call | None:
         """The call that is recorded, unless the model drafts for itself just now."""
-        return None if self._inside else self._call
+        return None if self._depth else self._call
 
     def drafts(self, depth_change: int) -> None:
         """Told when a candidate generator begins (1) and ends (-1) to draft: it may run the model itself."""
-        self._inside += depth_change
+        self._depth += depth_change
 
 
 def _refuse_batched(name: str) -> Callable[..., Any]:
@@ -272,13 +272,13 @@ def described_model(model: Any) -> dict[str, Any]:
         state = str(vars(model.config)), [(p.data_ptr(), p._version) for p in model.parameters()]
     except RuntimeError:  # weights that count no changes
         return _describe(model)
-    entry = _DESCRIBED.get(model)
+    entry = _DESCRIPTIONS.get(model)
     if entry is None or entry[0] != state:
-        entry = _DESCRIBED[model] = state, _describe(model)
+        entry = _DESCRIPTIONS[model] = state, _describe(model)
     return dict(entry[1])
 
 
-_DESCRIBED: WeakKeyDictionary[Any, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
+_DESCRIPTIONS: WeakKeyDictionary[Any, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 
 def _describe(model: Any) -> dict[str, Any]:

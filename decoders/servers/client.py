@@ -89,7 +89,7 @@ class Stream:
         self.began: float | None = None  # when the first token came, and the last
         self.last = 0.0
         self.closed = False
-        self._tokens = self._size = self._kept = 0
+        self._tokens = self._size = self._kept_bytes = 0
         self._counts: list[tuple[int, int, int, float | None]] = []  # of llama.cpp's chunks, as ``steps_of`` takes them
         self._answer: Answer | None = None
 
@@ -114,7 +114,7 @@ class Stream:
             self._size += len(line)
             if self._size > MOST_STREAM:
                 raise ServerFault(f"the answer has more than {MOST_STREAM >> 20} MiB, and no more are read")
-            if len(self.lines) >= MOST_CHUNKS or self._kept > MOST_FILE:
+            if len(self.lines) >= MOST_CHUNKS or self._kept_bytes > MOST_FILE:
                 raise ServerFault(f"the answer has more than {len(self.lines):,} chunks, and no more are read")
             is_done = is_done or line.strip() == b"data: [DONE]"
             if (value := _event(line)) is None:
@@ -183,7 +183,7 @@ class Stream:
         if self._tokens + (new := _count_tokens(value)) > MOST_TOKENS:
             raise ServerFault(f"the answer has more than {MOST_TOKENS:,} tokens, and no more are read")
         self.lines.append(json.dumps({"t": round(moment, 6), "data": value}, ensure_ascii=False))
-        self._kept += len(self.lines[-1])
+        self._kept_bytes += len(self.lines[-1])
         if isinstance(key := value.get("id"), str):
             self.key = self.key or key
         choice = next(iter(dicts(value.get("choices"))), {})

@@ -48,7 +48,7 @@ VERSIONS = {
     DECODING: ("self", "batch", "result"),
 }
 REFUSED = "specviz records nothing: {name} begins with ({found}) in this SGLang, and ({known}) is known"
-REMEMBERED = 4096  # requests that are over, of which a forward may still be under way
+MAX_OVER = 4096  # requests that are over, of which a forward may still be under way
 NO_TOKEN = -1
 
 
@@ -146,11 +146,11 @@ class TreeTaps(Requests):
 
     def __init__(self, folder: Path, all_requests: bool) -> None:
         super().__init__(folder, all_requests)
-        self.over = deque[str](maxlen=REMEMBERED)
+        self.over = deque[str](maxlen=MAX_OVER)
 
     def sample(self, inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Around ``eagle_sample(verify_input, batch, logits_output, …)``: read, call, read what stood."""
-        finish = self.quiet(lambda: self._before(*_first_arguments(args, kwargs)))
+        finish = self.quiet(lambda: self._begin_step(*_first_arguments(args, kwargs)))
         output = inner(*args, **kwargs)
         if finish is not None:
             self.quiet(lambda: finish(*output))
@@ -189,7 +189,7 @@ class TreeTaps(Requests):
 
         return self.find_or_begin(key, begin)
 
-    def _before(self, verify: Any, batch: Any, output: Any) -> Callable[..., None] | None:
+    def _begin_step(self, verify: Any, batch: Any, output: Any) -> Callable[..., None] | None:
         """Read what the target decides on: trees [requests, nodes] and a row of logits per node."""
         if batch.forward_mode.is_idle():
             return None

@@ -30,7 +30,7 @@ from decoders.verifiers.sampling import Sampling
 
 from .contenders import contenders_of
 from .ledger import Ledger
-from .plan import PLAIN, TRACED, Case, Contender, Sample
+from .plan import PLAIN, TRACED_SUFFIX, Case, Contender, Sample
 from .timing import find_disturbed
 
 SCHEMA = "specbench/1"
@@ -225,8 +225,8 @@ def pair(samples: Sequence[Sample], numerator: str, denominator: str, *, end_to_
 
 def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
     """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
-    runs = pair(samples, name, name + TRACED, end_to_end=end_to_end)
-    off, on = (Spread.of([*_speeds(samples, run_name, end_to_end).values()]) for run_name in (name, name + TRACED))
+    runs = pair(samples, name, name + TRACED_SUFFIX, end_to_end=end_to_end)
+    off, on = (Spread.of([*_speeds(samples, run_name, end_to_end).values()]) for run_name in (name, name + TRACED_SUFFIX))
     return replace(runs, median=off.median / on.median) if runs and off and on else None
 
 
@@ -237,7 +237,7 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     for method, peer, label in PEER_PAIRS:
         ratios.append((label, pair(samples, method, peer), decoding))
         ratios.append((f"{label}, end to end", pair(samples, method, peer, end_to_end=True), whole))
-    for name in sorted({s.name.removesuffix(TRACED) for s in samples if s.name.endswith(TRACED)}):
+    for name in sorted({s.name.removesuffix(TRACED_SUFFIX) for s in samples if s.name.endswith(TRACED_SUFFIX)}):
         for basis in (False, True):
             label = f"{name}: tracing on ÷ off{', end to end' if basis else ''}"
             ratios.append((label, tracing(samples, name, end_to_end=basis), "seconds per token, ratio of the medians"))

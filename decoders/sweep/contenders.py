@@ -16,7 +16,7 @@ from decoders.engine.recording import record
 from decoders.model.state.transfer import Span, wait
 from decoders.study.measure.peers import Peer
 
-from .plan import TRACED, Contender, Measurement, Sample
+from .plan import TRACED_SUFFIX, Contender, Measurement, Sample
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Session, Target
@@ -36,7 +36,7 @@ def contenders_of(
         result.append(Contender(name, "method", lossless, unseen))
         if with_traces:
             recording = _record(target, name, params, max_new_tokens, sampling, length)
-            result.append(Contender(name + TRACED, "traced", lossless, recording))
+            result.append(Contender(name + TRACED_SUFFIX, "traced", lossless, recording))
     result += [Contender(peer.name, "peer", peer.lossless, _peer(peer, target, max_new_tokens)) for peer in peers]
     return result
 
@@ -94,7 +94,7 @@ def _record(
         output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
         setup_s = sum(trace.run["timings"].get(name) or 0.0 for name in ("prefill_ms", "prepare_ms")) / 1e3
         decode_s, n = seconds - setup_s, len(output)  # recording included
-        sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
+        sample = Sample(name + TRACED_SUFFIX, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
         return Measurement(sample, output, trace)
 
     return run

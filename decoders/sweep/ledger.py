@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from decoders.study.judge.divergences import divergence
 from decoders.study.measure.peers import PEER_PAIRS
 
-from .plan import PLAIN, TRACED, Contender, Failure, Measurement, Outcome, Row, Sample, Turn, alternate, execute
-from .timing import REPEATED, find_disturbed
+from .plan import PLAIN, TRACED_SUFFIX, Contender, Failure, Measurement, Outcome, Row, Sample, Turn, alternate, execute
+from .timing import MAX_RETRIES, find_disturbed
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
@@ -65,18 +65,18 @@ class Ledger:
         **options: Any,
     ) -> Iterator[tuple[Turn, list[Row]]]:
         """Make all runs (``alternate``), then again those of what was disturbed, beside those it is compared with, at
-        most ``REPEATED`` times with as many rounds as at first: turns, and the rows that are complete by each.
+        most ``MAX_RETRIES`` times with as many rounds as at first: turns, and the rows that are complete by each.
         ``options`` as of ``execute``.
         """
-        order = chain(alternate(contenders, prompts, repeats, warm=warm), self._again(contenders, prompts, repeats))
+        order = chain(alternate(contenders, prompts, repeats, warm=warm), self._retry(contenders, prompts, repeats))
         for turn, outcome in execute(order, **options, tidy=True):
             yield turn, self.add(turn, outcome)
 
-    def _again(self, contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int) -> Order:
+    def _retry(self, contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int) -> Order:
         timers = [contender for contender in contenders if contender.rounds is None]
-        for extra_round in range(1, REPEATED + 1):
+        for extra_round in range(1, MAX_RETRIES + 1):
             for place, names in find_disturbed(self.samples).items():
-                retries = [contender for contender in timers if contender.name in _beside(names)]
+                retries = [contender for contender in timers if contender.name in _with_peers(names)]
                 for turn, prompt in alternate(retries, [prompts[place]], repeats, warm=True):
                     yield replace(turn, prompt=place, round=turn.round + extra_round * repeats), prompt
 
@@ -87,7 +87,7 @@ class Ledger:
         if turn.round < 0:
             return []
         kind, name = turn.contender.kind, turn.contender.name
-        self._group.setdefault(name.removesuffix(TRACED), {})[kind] = outcome
+        self._group.setdefault(name.removesuffix(TRACED_SUFFIX), {})[kind] = outcome
         if not turn.last:
             return []
         group, self._group = self._group, {}
@@ -142,8 +142,8 @@ class Ledger:
         return {"same": 1.0, "differs_at": None}
 
 
-def _beside(names: set[str]) -> set[str]:
+def _with_peers(names: set[str]) -> set[str]:
     """Contenders, and those that their numbers are formed with."""
-    lines = {name.removesuffix(TRACED) for name in names}
-    pairs = [{method, peer} for method, peer, _ in PEER_PAIRS] + [{line, line + TRACED} for line in lines]
+    lines = {name.removesuffix(TRACED_SUFFIX) for name in names}
+    pairs = [{method, peer} for method, peer, _ in PEER_PAIRS] + [{line, line + TRACED_SUFFIX} for line in lines]
     return {PLAIN, *names}.union(*(pair for pair in pairs if pair & names))

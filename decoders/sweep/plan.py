@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from decoders.study.attribute.quotes import QuotedAnswer
     from decoders.trace.trace import Trace
 
-PLAIN, TRACED = BASELINE, " traced"  # the baseline's name; behind a method's name: with recording on
+PLAIN, TRACED_SUFFIX = BASELINE, " traced"  # the baseline's name; behind a method's name: with recording on
 Row = dict[str, Any]
 
 

@@ -8,10 +8,10 @@ from statistics import quantiles
 
 from decoders.trace.speedup import WIDEST
 
-from .plan import PLAIN, TRACED, Row, Sample
+from .plan import PLAIN, TRACED_SUFFIX, Row, Sample
 
-TIMED = ("tokens_per_s", "speedup")  # measured in every repeat
-REPEATED = 2  # times a disturbed measurement is made again, each time with as many repeats as at first
+TIMED_METRICS = ("tokens_per_s", "speedup")  # measured in every repeat
+MAX_RETRIES = 2  # times a disturbed measurement is made again, each time with as many repeats as at first
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def find_disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
     for sample in samples:
         if speed := sample.tokens_per_s:
             speeds.setdefault((sample.prompt, sample.name), []).append(speed)
-            if not sample.name.endswith(TRACED) and (plain_speed := plain.get((sample.prompt, sample.round))):
+            if not sample.name.endswith(TRACED_SUFFIX) and (plain_speed := plain.get((sample.prompt, sample.round))):
                 speedups.setdefault((sample.prompt, sample.name), []).append(speed / plain_speed)
                 limits[sample.prompt, sample.name] = sample.tokens_per_step
     reruns: dict[int, set[str]] = {}

@@ -21,8 +21,8 @@ import numpy as np
 
 from .trace import Trace
 
-UNRANKED = "This method ranks no candidates, so there is nothing that another ranking could have saved."
-UNDECIDED = "Known when the run is over: candidates are judged by the text that was written."
+UNRANKED_NOTE = "This method ranks no candidates, so there is nothing that another ranking could have saved."
+UNDECIDED_NOTE = "Known when the run is over: candidates are judged by the text that was written."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def oracle(trace: Trace) -> Oracle | None:
 def unknown(trace: Trace) -> str:
     """Why a run has no oracle, in a sentence; "" where it has one."""
     if not trace.tables["candidates"]["step"] and trace.run.get("complete"):
-        return UNRANKED
-    return "" if trace.tables["steps"]["emitted"] and best_acceptance(trace).max() >= 0 else UNDECIDED
+        return UNRANKED_NOTE
+    return "" if trace.tables["steps"]["emitted"] and best_acceptance(trace).max() >= 0 else UNDECIDED_NOTE
 
 
 def _branches(trace: Trace) -> bool:

@@ -104,8 +104,8 @@ class FrozenTarget:
         ]
         self._angles: tuple[Tensor, Tensor] | None = None
         compiled = (lambda f: torch.compile(f, dynamic=True)) if fast else lambda f: f
-        self._normed, self._turned, self._write = compiled(_rms_norm), compiled(rotate), compiled(_write)
-        self._back = compiled(attend_backward)
+        self._normed, self._rotate, self._write = compiled(_rms_norm), compiled(rotate), compiled(_write)
+        self._backward = compiled(attend_backward)
 
     def angles(self, length: int) -> tuple[Tensor, Tensor]:
         """cos and sin of positions 0 … length − 1, at least, fp32."""
@@ -172,7 +172,7 @@ class FrozenTarget:
                 k, v = (torch.cat(pair, 2) for pair in zip(prefix_kv, (k, v), strict=True))
             if group > 1:
                 keys, values, k, v = (t.repeat_interleave(group, 1) for t in (keys, values, k, v))
-            out = Attend.apply(q, k, v, keys, values, masks[layer.window], self._back)
+            out = Attend.apply(q, k, v, keys, values, masks[layer.window], self._backward)
             x = self.finish_layer(x, out, layer)
             if joining is not None and i >= len(self.layers) - len(joining):
                 exits.append(x)
@@ -188,7 +188,7 @@ class FrozenTarget:
         if layer.q_norm is not None and layer.k_norm is not None:
             q = self._normed(q.float(), layer.q_norm, layer.eps, self.dtype)
             k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
-        return Turn.apply(q, cos, sin, self._turned), Turn.apply(k, cos, sin, self._turned), v
+        return Turn.apply(q, cos, sin, self._rotate), Turn.apply(k, cos, sin, self._rotate), v
 
     def finish_layer(self, x: Tensor, attention: Tensor, layer: Layer) -> Tensor:
         """The rest of the layer, behind its attention."""

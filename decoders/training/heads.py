@@ -43,8 +43,8 @@ from .prompt_tokens import label_weights, next_labels, rank_shares
 from .recipes import HeadRecipe as Recipe
 from .states import States
 
-FITTED = 4  # batches whose states a new head is fitted to
-VALIDATED = 2048  # positions validated at once
+FIT_BATCHES = 4  # batches whose states a new head is fitted to
+VALIDATION_ROWS = 2048  # positions validated at once
 LEAST_SPREAD = 1e-3  # of a dimension, beside the median: one that never changes is not divided by 0
 
 
@@ -211,7 +211,7 @@ class HeadsRun(BorrowingRun):
 
     def _some_states(self) -> Float[Tensor, "positions hidden"]:
         """Of the first texts that are learnt from."""
-        batches = self.batches(0)[:FITTED]
+        batches = self.batches(0)[:FIT_BATCHES]
         return torch.cat([self.states.read(batch)["states"][batch.kinds != IGNORED] for batch in batches])
 
     def lesson(
@@ -245,7 +245,7 @@ class HeadsRun(BorrowingRun):
         for batch in self.held_out:
             states = self.states.read(batch)["states"]
             with self.half():
-                rows = [head(block).argmax(-1) for block in states.flatten(0, 1).split(VALIDATED)]
+                rows = [head(block).argmax(-1) for block in states.flatten(0, 1).split(VALIDATION_ROWS)]
             out.append(torch.cat(rows).view(states.shape[:2]))
         return out
 
@@ -259,7 +259,7 @@ class HeadsRun(BorrowingRun):
         for batch, first in zip(self.held_out, self.first_choices, strict=True):
             weights = label_weights(batch, position_weights(batch, 0.0, 0.0, 0, 0), self.distances)
             stored_states = self.states.read(batch)
-            for places in (weights[..., 0] > 0).nonzero().split(VALIDATED):
+            for places in (weights[..., 0] > 0).nonzero().split(VALIDATION_ROWS):
                 if not len(places):
                     continue
                 lesson = self.lesson(batch, stored_states, weights, places)

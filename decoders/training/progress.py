@@ -46,20 +46,20 @@ class Feed:
     def __init__(self, chunk_of: Callable[[int], Iterable[Batch]]) -> None:
         self.chunk_of = chunk_of
         self.chunk = self.taken = 0
-        self._left: Iterator[Batch] | None = None
+        self._batches_left: Iterator[Batch] | None = None
 
     def __iter__(self) -> Feed:
         return self
 
     def __next__(self) -> Batch:
         while True:
-            if self._left is None:
-                self._left = islice(self.chunk_of(self.chunk), self.taken, None)
-            batch = next(self._left, None)
+            if self._batches_left is None:
+                self._batches_left = islice(self.chunk_of(self.chunk), self.taken, None)
+            batch = next(self._batches_left, None)
             if batch is not None:
                 self.taken += 1
                 return batch
-            self._left = None
+            self._batches_left = None
             self.chunk, self.taken = self.chunk + 1, 0
 
 

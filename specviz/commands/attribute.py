@@ -203,7 +203,7 @@ def _sources(
 
 def _score(args: argparse.Namespace) -> int:
     from decoders import record
-    from decoders.study.attribute.attribution import COUNTED
+    from decoders.study.attribute.attribution import COUNT_UNITS
     from decoders.study.attribute.quotes import read_quotesum, sweep
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
     from decoders.training.demo.quotes import demo_quotes
@@ -233,7 +233,7 @@ def _score(args: argparse.Namespace) -> int:
                 runs.append((trace, example))
                 scored_count += 1
                 progress(scored_count, len(gold) * len(methods))
-            for whole, way in COUNTED.items():
+            for whole, way in COUNT_UNITS.items():
                 rows += [(name, way, row) for row in sweep(runs, min_runs, whole=whole)]
     for name, lost_count in {name: len(gold) - row.examples for name, _, row in rows}.items():
         if lost_count:

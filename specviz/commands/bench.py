@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from specviz.experiments import Experiment, Results
 
 
-QUARTERED = 4  # numbers, of which fewer have no quartiles
+MIN_QUARTILES = 4  # numbers, of which fewer have no quartiles
 FIELD, TASKS = "field", "tasks"  # forms of the tables
-PRINTED = {"latex": "tex", "markdown": "md", "csv": "csv"}
+TABLE_SUFFIXES = {"latex": "tex", "markdown": "md", "csv": "csv"}
 COST = ": tracing on ÷ off"  # how the ratios of recording's cost are called
 DESCRIPTION = "Time methods against plain decoding on the same engine, in alternation; medians with quartiles."
 
@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "category, with quartiles (default: field where the prompts have several categories; of a .csv: tasks)",
     )  # fmt: skip
     table.add_argument(
-        "--format", choices=tuple(PRINTED), metavar="F", help=f"print them as {', '.join(PRINTED)} instead"
+        "--format", choices=tuple(TABLE_SUFFIXES), metavar="F", help=f"print them as {', '.join(TABLE_SUFFIXES)} instead"
     )
     options.several(table, "--out", "F", "write them to a .csv, .tex or .md file; may be repeated", type=Path)
     options.several(
@@ -140,7 +140,7 @@ def _check(args: argparse.Namespace) -> None:
     """Refuse what cannot be written or tabled, before anything is measured."""
     from specviz.experiments.quantities import QUANTITIES, Quantity
     from specviz.experiments.result_table import FORMATS
-    from specviz.experiments.tables import UNTRACED
+    from specviz.experiments.tables import TIMING_COLUMNS
 
     if args.temperature and args.peers:
         raise common.UserError("--peers is for greedy runs, as generate() draws otherwise: leave --temperature out")
@@ -156,7 +156,7 @@ def _check(args: argparse.Namespace) -> None:
     for key in args.metric:
         if key not in columns:
             raise common.UserError(f"there is no metric {key!r} for a table: choose one of {', '.join(columns)}")
-        if args.no_trace and key not in UNTRACED:
+        if args.no_trace and key not in TIMING_COLUMNS:
             raise common.UserError(f"{key} is told by recorded runs alone: leave --no-trace out")
     if args.save is not None and not args.save.strip():
         raise common.UserError("--save needs a name to list the results under")
@@ -258,7 +258,7 @@ def spread(value: Spread | None, form: Callable[[float], str]) -> str:
     """Median with quartiles, as in ``2.03 (1.98–2.11)``, in one form; of fewer than four numbers the median alone."""
     if value is None:
         return "–"
-    return form(value.median) + (f" ({form(value.low)}–{form(value.high)})" if value.count >= QUARTERED else "")
+    return form(value.median) + (f" ({form(value.low)}–{form(value.high)})" if value.count >= MIN_QUARTILES else "")
 
 
 def spreads(unit: str, values: Sequence[Spread | None]) -> list[str]:
@@ -333,7 +333,7 @@ def _show_tables(results: Results, args: argparse.Namespace) -> None:
 
     field = _in_field_form(results, args)
     if args.format:
-        print(_file_text(results, PRINTED[args.format], args), end="")
+        print(_file_text(results, TABLE_SUFFIXES[args.format], args), end="")
         return
     for table in grids(results, field=field):
         heads, *rows = table.lines(TERMINAL)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
-from decoders.names import VISITED
+from decoders.names import POSITION_BIAS
 from specviz.words import decimals, plural
 
 from . import common, options
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("; ".join(left_out) or "there is no step whose draft can be judged")
     if args.json:
         entries = [{"run": str(path), "steps": [step.to_json() for step in steps]} for path, _, steps in runs]
-        data = {"totals": {name: total.to_json() for name, total in sums.items()}, "runs": entries, "bias": VISITED}
+        data = {"totals": {name: total.to_json() for name, total in sums.items()}, "runs": entries, "bias": POSITION_BIAS}
         return common.print_json({**data, "left_out": left_out})
     if args.step is not None:
         _show_step(runs[0][1], runs[0][2][0])
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         "tokens per step is expected, over each rule's own draws, the target's token included; accepted is one verdict "
         "by the same draws for all; other tokens: how many the target would have written otherwise (– where a rule "
         "does not say).",
-        f"{VISITED} (specviz run --again TRACE --verifier NAME)",
+        f"{POSITION_BIAS} (specviz run --again TRACE --verifier NAME)",
         f"Up to {100 * open_share:.0f} % of p or q is not recorded at a position: ranges are what that leaves open."
         if open_share > 0.01 else "", *left_out,
     )  # fmt: skip

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     run_plan = plan(target, experiment, cases(target.tokenizer, prompts))
     if not _confirm(run_plan, pace(target) / max(1, workers), args.yes):
         return 1
-    results = over_workers.spread_out(args, target, run_plan) if workers else _here(target, run_plan)
+    results = over_workers.spread_out(args, target, run_plan) if workers else _run_here(target, run_plan)
     return _finish(args, results, 0 if workers else run_plan.runs)
 
 
@@ -117,7 +117,7 @@ def _example(recipe: str | None) -> Results:
     return example(SHIPPED / f"{recipe}.zip")
 
 
-def _here(target: Target, run_plan: Plan) -> Results:
+def _run_here(target: Target, run_plan: Plan) -> Results:
     """Run a plan in this process."""
     from specviz.experiments import run_experiment
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specviz.experiments import Plan, Results
     from specviz.workers.sweep import Standing
 
-NAMED = 6  # workers that a line tells of one by one; of more, how many do what
+MAX_LISTED = 6  # workers that a line tells of one by one; of more, how many do what
 RESUME = "go on with what that folder holds: do what is missing or failed"
 WORKER_OPTIONS = ("on", "results", "resume", "ray_address", "slurm")  # options that make no sense without workers
 
@@ -117,7 +117,7 @@ def line_of(standing: Standing) -> str:
     parts = []
     if standing.rate is not None and standing.left_s is not None:
         parts.append(f"{standing.rate:.2g} units/s, {duration(standing.left_s)} left")
-    if len(standing.workers) <= NAMED:
+    if len(standing.workers) <= MAX_LISTED:
         moment = time.monotonic()
         parts += [f"{worker.name} {worker.state}, {moment - worker.since:.0f} s" for worker in standing.workers]
         if standing.failures:

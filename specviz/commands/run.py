@@ -64,7 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     if args.again:
-        return _again(args)
+        return _run_again(args)
     turns = []
     for result in _decode(args, common.prompt_record(args)):
         turns.append(result)
@@ -155,7 +155,7 @@ def _turn_file(out: Path, turn: int) -> Path:
     return out if turn == 1 else out.with_name(f"{out.stem}-turn{turn}{out.suffix}")
 
 
-def _again(args: argparse.Namespace) -> int:
+def _run_again(args: argparse.Namespace) -> int:
     """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones. With ``--verifier``
     its drafts are judged by that rule, over the whole run.
     """

@@ -30,7 +30,7 @@ RESULTS = Path("runs") / "trained"
 COMMON = ("data", "minutes", "steps", "distill", "fast", "fp32", "model", "device", "threads")  # of every part
 WORKER_OPTIONS = ("seeds", "workers", "on", "results", "ray_address", "slurm")
 NOT_TOLD = {*WORKER_OPTIONS, "run", "command", "part", "parts", "seed", "out", "apart"}  # of a unit's options
-LOG, SAID, PART, TABLE = "log.jsonl", "said.txt", "part", "trained.csv"
+LOG, MESSAGES, PART, TABLE = "log.jsonl", "said.txt", "part", "trained.csv"
 COLUMNS: tuple[str, ...] = ("part", "seed", "step", "seconds", "loss", "held_out_loss", "first_choice", "path", "error")
 
 
@@ -117,7 +117,7 @@ def work_of(about: Mapping[str, Any], train: Callable[[str, dict[str, Any]], Non
             if train_options.get(name) is not None:
                 train_options[name] = Path(train_options[name])
         out.mkdir(parents=True, exist_ok=True)
-        file = (out / SAID).open("a", encoding="utf-8")
+        file = (out / MESSAGES).open("a", encoding="utf-8")
         with file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
             train(payload["part"], {**train_options, "threads": about["threads"]})
         return UnitResult(

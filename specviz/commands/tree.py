@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEST = "best"
 TOP = 5  # ranks whose sum the table shows beside the first
 MOST_SIZE = 256
-CHECKED, MOST_CHECKED = 12, 32  # prompts and rows of --check
+CHECK_PROMPTS, MOST_CHECKED = 12, 32  # prompts and rows of --check
 
 
 def size(text: str) -> int | None:
@@ -62,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.flag(
         design,
         "--check",
-        f"then decode {CHECKED} further prompts with trees of every size, and compare the best size with the one "
+        f"then decode {CHECK_PROMPTS} further prompts with trees of every size, and compare the best size with the one "
         "predicted",
     )
     options.file(design, "--out", "where the trees go (default: beside the prompt tokens)", "FILE")
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.prompts import records
 
     common.check_writable(args.out)
-    all_records = records(args.prompts, args.limit + CHECKED * args.check, toy=common.wants_toy(args))
+    all_records = records(args.prompts, args.limit + CHECK_PROMPTS * args.check, toy=common.wants_toy(args))
     test_prompts, check_records = all_records[: args.limit], all_records[args.limit :]
     target = common.open_target(args)
 
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     reason = "as asked for" if size != best else f"the best size for {latency.setup.device}"
     common.say(note, turns.first_turns(prompts), latency.note, _choice(trees, latency, reason), f"kept in {out_file}")
     if args.check:
-        prompts, _, _ = common.fitting(target, check_records or test_prompts[-CHECKED:], args.max_new_tokens)
+        prompts, _, _ = common.fitting(target, check_records or test_prompts[-CHECK_PROMPTS:], args.max_new_tokens)
         points = [point for point in points if point.size <= max(MOST_CHECKED, best)]
         _check(target, tokens, points, best, prompts, args.max_new_tokens)
     return 0

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.names import VISITED
+from decoders.names import POSITION_BIAS
 from specviz.words import plural, visible
 
 from . import common, options
@@ -110,7 +110,7 @@ def _draft(args: argparse.Namespace, trace: Any, step: int) -> int:
     for note in redraft.notes:
         print(note)
     if not redraft.same:
-        print(f"{VISITED} (specviz compare --methods {recorded_name},{method.name})")
+        print(f"{POSITION_BIAS} (specviz compare --methods {recorded_name},{method.name})")
     timing = f"read once in {read.ms:.0f} ms; drafted again in {redraft.ms:.0f} ms, then in {repeat.ms:.0f} ms"
     common.say(timing, error=True)
     return 0

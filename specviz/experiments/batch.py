@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls
 from decoders.errors import UserError
-from decoders.sweep.plan import PLAIN, TRACED, Case, Contender, Outcome
+from decoders.sweep.plan import PLAIN, TRACED_SUFFIX, Case, Contender, Outcome
 from specviz.places import new_id
 
 from .experiment import CATEGORY, Experiment, Line, Row, methods_by_name, text_of
@@ -131,7 +131,7 @@ def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
         lossless = line.label not in plan.lossy
         contenders.append(Contender(line.label, "method", lossless, needs_clock(line)))
         recorder = partial(session.record, line.label, line.method, line.params, new)
-        contenders.append(Contender(line.label + TRACED, "traced", lossless, recorder, rounds=1))
+        contenders.append(Contender(line.label + TRACED_SUFFIX, "traced", lossless, recorder, rounds=1))
     methods = {setting.line.label: setting.line.method for setting in plan.settings}
     cases, skipped_rows = list[Case](), list[Row]()
     for turn in session.every_turn():

@@ -28,7 +28,7 @@ from .quantities import COUNT, TOTAL, number_of
 from .results import Results
 
 FILE = "compared.toml"
-JOINED, ALL_RUNS, COLUMN, PLACE = " @ ", "all", "of ", "at "
+SEPARATOR, ALL_RUNS, COLUMN, PLACE = " @ ", "all", "of ", "at "
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
 
 def _number(results: Results, selector: str, metric: str) -> float:
     """One of our numbers, such as "PLD @ k=8"; a plain number stands for itself."""
-    parts = [part for part in selector.split(JOINED) if part != ALL_RUNS]
+    parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
     if len(parts) == 1 and _is_number(parts[0]):
         return float(parts[0])
     metric = next((part.removeprefix(COLUMN) for part in parts if part.startswith(COLUMN)), metric)

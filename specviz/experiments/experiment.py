@@ -33,7 +33,7 @@ PAPERS = {
     "eagle3": "EAGLE-3: scaling up inference acceleration of large language models via training-time test",
     "": "Your own",
 }
-NAMED = "drafter"  # the parameter that names a draft model
+DRAFTER = "drafter"  # the parameter that names a draft model
 CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
 AS_IT_IS = (  # fields of an experiment that its description has as they are
     "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
@@ -191,7 +191,7 @@ class Experiment:
             method, _, name = key.rpartition(".")
             if asking := [n for n, line in enumerate(lines) if line.asks == name]:
                 for n in asking:
-                    lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, NAMED: value}, asks="")
+                    lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, DRAFTER: value}, asks="")
                 continue
             entries = [methods.get(line.method) for line in lines]
             of = [{control.name for control in controls(entry.params)} if entry else set() for entry in entries]

@@ -39,7 +39,7 @@ from .sheets import sheet_charts
 
 MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few and of like size
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
-LABELLED = 9  # a paper's bars have numbers if so few
+MAX_LABELS = 9  # a paper's bars have numbers if so few
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 
@@ -152,7 +152,7 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
     separate = [s for s in papers if s not in over]
     for model in dict.fromkeys(s["model"] for s in separate):
         model_series = [s for s in separate if s["model"] == model]
-        is_labelled = sum(len(s["points"]) for s in model_series) <= LABELLED
+        is_labelled = sum(len(s["points"]) for s in model_series) <= MAX_LABELS
         figure = new_figure(quantity, f"paper: {model_series[0]['where']}, {model}", paper=True)
         for series in model_series:
             if lines:

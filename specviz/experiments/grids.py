@@ -21,7 +21,7 @@ from .significance import HEADS, compare_lines
 from .tables import OVERALL, Table, checks, notes, tables, warnings
 from .tables import columns_of as lines_of
 
-TABLED = ("sheet", CASES)  # charts whose tables are lines × tasks, or answers
+TABLE_CHARTS = ("sheet", CASES)  # charts whose tables are lines × tasks, or answers
 
 
 def grids(results: Results, metrics: Sequence[str] | None = None, *, field: bool = False) -> list[ResultTable]:
@@ -34,7 +34,7 @@ def grids(results: Results, metrics: Sequence[str] | None = None, *, field: bool
         return [of_batch(results, table) for table in tables(results, metrics)]
     metric_keys = list(metrics or results.about["metrics"])
     profiles = [quantity for key in metric_keys if isinstance(quantity := results.quantity(key), Profile)]
-    if results.about["chart"] in TABLED:
+    if results.about["chart"] in TABLE_CHARTS:
         return line_tables(results, metric_keys)
     point_tables = [_of_points(results, metric_keys)] if measured_columns(results, metric_keys) else []
     return [

@@ -50,7 +50,7 @@ def side_by_side(rows: list[Row]) -> list[Row]:
     >>> [(r["series"], r["accuracy"]) for r in side_by_side([{"series": "PPD", "held:1/1": .4, "held:2/5": .5}])]
     [('@1 top-1', 0.4), ('@2 top-5', 0.5)]
     """
-    return _apart(rows, [({"series": f"@{place[0]} top-{place[1]}"}, {ACCURACY: place}) for place in COLUMNS])
+    return _split(rows, [({"series": f"@{place[0]} top-{place[1]}"}, {ACCURACY: place}) for place in COLUMNS])
 
 
 def by_distance(rows: list[Row]) -> list[Row]:
@@ -60,10 +60,10 @@ def by_distance(rows: list[Row]) -> list[Row]:
     {'series': 'PPD', 'param:k': '1', 'accuracy_1': 0.4, 'accuracy_2': 0.2}
     """
     places = [{f"{ACCURACY}_{distance}": (distance, k) for distance in DISTANCES} for k in range(1, RANKS + 1)]
-    return _apart(rows, [({"param:k": str(k)}, columns) for k, columns in enumerate(places, 1)])
+    return _split(rows, [({"param:k": str(k)}, columns) for k, columns in enumerate(places, 1)])
 
 
-def _apart(rows: list[Row], parts: Sequence[tuple[Row, Mapping[str, tuple[int, int]]]]) -> list[Row]:
+def _split(rows: list[Row], parts: Sequence[tuple[Row, Mapping[str, tuple[int, int]]]]) -> list[Row]:
     """A row per part that was counted: its labels, and by column the share at a distance and a number of guesses."""
     split_rows: list[Row] = []
     for row in rows:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
-from decoders.study.attribute.attribution import COUNTED
+from decoders.study.attribute.attribution import COUNT_UNITS
 from decoders.study.attribute.quotes import Quote, QuotedAnswer, read_quotesum, scores
 
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
 
 MIN_RUNS = (1, 2, 3, 5, 8, 12)
-COUNTS = tuple(COUNTED.values())
+COUNTS = tuple(COUNT_UNITS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,6 @@ def sweep_thresholds(row: Mapping[str, Any], trace: Trace, gold: QuotedAnswer) -
     """A run's row for each threshold, under both ways to count."""
     return [
         {**row, "param:min_run": str(n), "param:counted": unit, **asdict(score)}
-        for whole, unit in COUNTED.items()
+        for whole, unit in COUNT_UNITS.items()
         for n, score in zip(MIN_RUNS, scores(trace, gold, MIN_RUNS, whole=whole) or [], strict=True)
     ]

@@ -13,7 +13,7 @@ from decoders.prompt.files import PromptRecord
 from decoders.prompt.templates import templates
 
 TaskPrompts = Callable[[str, int], list[PromptRecord]]  # a task of the demo's and how many prompts → the prompts
-QUOTED = " The passage says:"  # what follows an answer of the demo's
+QUOTE_OPENING = " The passage says:"  # what follows an answer of the demo's
 SHOTS = 2  # examples before TriviaQA's question
 REPORTS = 3  # passages of Multi-News
 
@@ -40,7 +40,7 @@ def fill_template(name: str, count: int, held_out: TaskPrompts) -> list[PromptRe
 
 
 def _answer(record: PromptRecord) -> str:
-    return record.reference.partition(QUOTED)[0]
+    return record.reference.partition(QUOTE_OPENING)[0]
 
 
 def _passage(record: PromptRecord) -> str:

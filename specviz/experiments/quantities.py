@@ -78,7 +78,7 @@ class Profile(_Label):
 
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # label, formula, unit, help
 TOTAL, COUNT = "total", "count"
-CLOCKED = ("ms", "tokens/s", "×")  # units that depend on the machine's state
+TIME_UNITS = ("ms", "tokens/s", "×")  # units that depend on the machine's state
 
 
 def _quality(trace: Trace, category: str) -> float | None:
@@ -349,7 +349,7 @@ def near(name: str, names: Mapping[str, Any]) -> str:
 
 def needs_clock(quantity: Quantity | Breakdown | Profile) -> bool:
     """True where the machine's state matters to it."""
-    return quantity.unit in CLOCKED or (isinstance(quantity, Breakdown) and not quantity.whole)
+    return quantity.unit in TIME_UNITS or (isinstance(quantity, Breakdown) and not quantity.whole)
 
 
 def measure(trace: Trace, category: str = "", plain_tokens_per_s: float | None = None) -> dict[str, float | None]:

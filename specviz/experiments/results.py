@@ -194,7 +194,7 @@ def read_about(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read: {fault}") from None
 
 
-NEEDED = {
+REQUIRED_FIELDS = {
     "id": str, "name": str, "state": str, "created": str, "x": str, "chart": str, "axes": list, "lines": list,
     "metrics": list, "papers": list, "own": list, "model": dict, "by_category": bool,
 }  # fmt: skip
@@ -204,7 +204,7 @@ def _about(text: str, origin: str) -> dict[str, Any]:
     about = json.loads(text)
     if not isinstance(about, dict) or about.pop("schema", None) != SCHEMA:
         raise UserError(f"{origin} is not of the form {SCHEMA}: it was written by another version of specviz")
-    for name, kind in NEEDED.items():
+    for name, kind in REQUIRED_FIELDS.items():
         if not isinstance(about.get(name), kind):
             raise UserError(f"{origin} says nothing usable of {name!r}: it is damaged, so run the experiment again")
     return about

@@ -17,7 +17,7 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.model.files.catalog import precision_of
-from decoders.sweep.timing import REPEATED, TIMED, WIDEST, Timing, spot, timings
+from decoders.sweep.timing import MAX_RETRIES, TIMED_METRICS, WIDEST, Timing, spot, timings
 from specviz.groups import group
 from specviz.words import column, plural, with_unit
 
@@ -34,7 +34,7 @@ BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none i
     "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1,
     "prepare_ms": -1, "kv_mb": -1,
 }  # fmt: skip
-UNTRACED = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
+TIMING_COLUMNS = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
 BUG = "bug"  # the verdict on a lossless method's output that the target would not have written
 VERSIONS = ("python", "torch", "transformers", "specviz")
 
@@ -210,10 +210,10 @@ def notes(results: Results) -> list[str]:
         "speedups are means over them.",
     ]
     if disturbances := sum(
-        bool(timing.is_disturbed) for key in TIMED for timing in timings(results.rows, key).values()
+        bool(timing.is_disturbed) for key in TIMED_METRICS for timing in timings(results.rows, key).values()
     ):
         has_repeats = any(int(row.get("repeat") or 1) > repeats for row in results.rows)
-        disturbance = f"still disturbed after {plural(REPEATED, 'more turn')}" if has_repeats else "disturbed"
+        disturbance = f"still disturbed after {plural(MAX_RETRIES, 'more turn')}" if has_repeats else "disturbed"
         sentences.append(
             f"‡ {plural(disturbances, 'measurement')} {disturbance}: quartiles more than {WIDEST:.0%} of the median "
             "apart, or "
@@ -323,7 +323,7 @@ def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: 
         return set()
     best = (max if BETTER[key] > 0 else min)(values.values())
     first = {name for name, value in values.items() if form(value) == form(best)}
-    if key in TIMED:
+    if key in TIMED_METRICS:
         floor = min(means[name].low or 0.0 for name in first)
         other_highs = [
             mean.high or math.inf for name, mean in means.items() if name not in first and mean.mean is not None

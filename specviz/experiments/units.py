@@ -83,11 +83,11 @@ def determinants(target: Target, plan: Plan) -> dict[str, Any]:
 
 def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]) -> dict[str, str]:
     """The trained parts and the files that the settings draft with, by a hash of their contents."""
-    from decoders.method.part import OFFERED
+    from decoders.method.part import COMPANION
     from decoders.parts import find_part
 
     digests: dict[str, str] = {}
-    companion = target.companions.get(OFFERED)
+    companion = target.companions.get(COMPANION)
     for setting in settings:
         variant, part = variant_of(experiment, setting), methods_by_name()[setting.line.method].part
         text_params = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
@@ -131,11 +131,11 @@ def _contents(place: Any) -> str:
 
 def about_of(target: Target, plan: Plan, opening: Opening) -> dict[str, Any]:
     """Facts for all workers of an experiment: what determines it, and how to open the model."""
-    from decoders.method.part import OFFERED
+    from decoders.method.part import COMPANION
 
     return {
         "determined": determinants(target, plan), "opening": asdict(opening),
-        "metrics": list(plan.experiment.metrics), "offered": target.companions.get(OFFERED),
+        "metrics": list(plan.experiment.metrics), "offered": target.companions.get(COMPANION),
         "plugins": [str(path) for path in plugin_files()],
     }  # fmt: skip
 

@@ -38,7 +38,7 @@ ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
 DEEPEST = 7  # steps to the right, at most
 MAX_SIBLINGS = 3  # of the rejected siblings of one node; the rest are counted
 SOURCE_LINES, TOKENS_BEFORE, TOKENS_AFTER = 3, 14, 10  # of the text around a copied span: lines, tokens on both sides
-FOLDED = 3  # accepted tokens in a row without a branch, from here on: one row
+MIN_FOLD = 3  # accepted tokens in a row without a branch, from here on: one row
 WORDS = {"root": "last token", "accepted": "accepted", "rejected": "rejected"}
 
 
@@ -192,7 +192,7 @@ def _fold(rows: Sequence[Row]) -> list[Row]:
             chains[-1].append(n)
         else:
             chains.append([n])
-    chains = [part for chain in chains for part in ([chain] if len(chain) >= FOLDED else ([n] for n in chain))]
+    chains = [part for chain in chains for part in ([chain] if len(chain) >= MIN_FOLD else ([n] for n in chain))]
     chain_index = {n: k for k, chain in enumerate(chains) for n in chain}
     whole = []
     for chain in chains:

@@ -11,7 +11,7 @@ from specviz.groups import group
 from specviz.words import SIGNS, decimal, mark_unseen, plural
 
 STOP = "■ stop"  # in the place of the token that the target would have added
-NAMED = 8  # refused tokens of one depth that a sentence writes out
+MAX_WRITTEN = 8  # refused tokens of one depth that a sentence writes out
 
 
 class Pieces:
@@ -99,10 +99,10 @@ def step_sentence(trace: Trace, step: int) -> str:
 
 
 def _list(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
-    """Tokens in a row, the first ``NAMED`` by their texts: "“a”, “b” or 3 others"."""
-    names = [pieces.quote(token) for token in tokens[:NAMED]]
-    if len(tokens) > NAMED:
-        names.append(plural(len(tokens) - NAMED, "other"))
+    """Tokens in a row, the first ``MAX_WRITTEN`` by their texts: "“a”, “b” or 3 others"."""
+    names = [pieces.quote(token) for token in tokens[:MAX_WRITTEN]]
+    if len(tokens) > MAX_WRITTEN:
+        names.append(plural(len(tokens) - MAX_WRITTEN, "other"))
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

@@ -168,12 +168,12 @@ class RemoteRun:
     def __init__(self, messages: Iterator[Mapping[str, Any]]) -> None:
         begun = next(messages)["begun"]
         self.trace = Trace(begun["run"], begun["tables"])
-        self._told = messages
+        self._messages = messages
 
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
         trace = self.trace
         try:
-            for message in self._told:
+            for message in self._messages:
                 if "delta" in message:
                     trace.extend(message["delta"])
                 for name, columns in message["tables"].items():

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from decoders.draft.params import Control, controls
 from decoders.errors import capital
 from decoders.model.files.catalog import BUNDLED, toy_note
-from decoders.names import BASELINE, COMPARED, UNDER, USUAL
+from decoders.names import BASELINE, COMPARED_METHODS, UNDER, USUAL
 from decoders.trace import files as tracefile
 from decoders.trace.run import RunRecord
 from decoders.trace.trace import Trace
@@ -228,7 +228,7 @@ class Desk(Counter):
             **{name: getattr(method, name) for name in CARD},
             "baseline": method.name == BASELINE,
             "usual": method.name == USUAL,
-            "compared": method.name in COMPARED,
+            "compared": method.name in COMPARED_METHODS,
             "trained": part_training(method, target),
             "pooled": pooled,
             "missing": missing or "",

@@ -28,7 +28,7 @@ POLICY = (
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
-LOCKED = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+LOCKED_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "same-origin"}
 STRICT = {  # of a server that others use
     "cross-origin-opener-policy": "same-origin",
@@ -143,7 +143,7 @@ class Guard:
     def _with_headers(self, send: Send, request: Request) -> Send:
         is_login = self.users is not None and request.scope["path"] == LOGIN
         policy = POLICY + "".join(f" {origin}" for origin in self.hosts.framed_by)
-        extra_headers = HEADERS | {"content-security-policy": LOCKED if is_login else policy}
+        extra_headers = HEADERS | {"content-security-policy": LOCKED_POLICY if is_login else policy}
         extra_headers |= STRICT if self.rules.is_shared else {}
         named_by_content = request.scope["path"].startswith("/assets/") and request.method == "GET"  # Gradio's scripts
 

@@ -104,10 +104,10 @@ class Library:
         self._reason = ""
         self._memory: TraceStore | None = None
         self._saving = threading.Lock()
-        self._tried = 0.0
-        self._later: threading.Timer | None = None
+        self._try_time = 0.0
+        self._flush_timer: threading.Timer | None = None
         self._live: set[str] = set()
-        self._finished: dict[str, float] = {}  # when runs of this server ended, by the monotonic clock
+        self._end_times: dict[str, float] = {}  # when runs of this server ended, by the monotonic clock
         self._lock: int | None = None
         self._about: dict[str, dict[str, Any]] = {}
         self._change = threading.Lock()
@@ -145,8 +145,8 @@ class Library:
     def close(self) -> None:
         """Save what is not saved yet, and let another server have the folder."""
         self.save_unsaved(at_once=True)
-        if self._later is not None:
-            self._later.cancel()
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -162,14 +162,14 @@ class Library:
         self._reason = reason
         if key:
             self.unsaved.setdefault(key)
-        if self.unsaved and (self._later is None or not self._later.is_alive()):
-            self._later = threading.Timer(RETRY_S, self.save_unsaved, kwargs={"at_once": True})
-            self._later.daemon = True
-            self._later.start()
+        if self.unsaved and (self._flush_timer is None or not self._flush_timer.is_alive()):
+            self._flush_timer = threading.Timer(RETRY_S, self.save_unsaved, kwargs={"at_once": True})
+            self._flush_timer.daemon = True
+            self._flush_timer.start()
 
     def save_unsaved(self, *, at_once: bool = False) -> None:
         """Write the runs that memory alone has, if the disk takes them; once a second, unless ``at_once``."""
-        due = at_once or time.monotonic() - self._tried > 1
+        due = at_once or time.monotonic() - self._try_time > 1
         if not self.unsaved or self._memory is None or not due or not self._saving.acquire(blocking=False):
             return
         try:
@@ -189,12 +189,12 @@ class Library:
             if not self.unsaved:
                 self._reason = ""
         except OSError as error:
-            if self._later is not None:  # this may be its thread
-                self._later.cancel()
-                self._later = None
+            if self._flush_timer is not None:  # this may be its thread
+                self._flush_timer.cancel()
+                self._flush_timer = None
             self._fail(error)
         finally:
-            self._tried = time.monotonic()
+            self._try_time = time.monotonic()
             self._saving.release()
 
     def _save(self, trace: tr.Trace) -> None:
@@ -235,7 +235,7 @@ class Library:
         try:
             self._save(trace)
             self.unsaved.pop(key, None)
-            self._finished[key] = time.monotonic()
+            self._end_times[key] = time.monotonic()
             if not self.unsaved:
                 self._reason = ""
         except tracefile.TraceError as error:  # no disk ever takes it
@@ -292,8 +292,8 @@ class Library:
         use_times, share = ({}, FAIR_SHARE) if memory is None else (memory.ages(), memory.fair_share)
         with self._change:
             files = [(path.stem, about.st_size) for path, about in self._stats(SUFFIX)]
-            files.sort(key=lambda file: (use_times.get(file[0], -1), self._finished.get(file[0], -1)))
-            self._finished = {key: self._finished[key] for key, _ in files if key in self._finished}
+            files.sort(key=lambda file: (use_times.get(file[0], -1), self._end_times.get(file[0], -1)))
+            self._end_times = {key: self._end_times[key] for key, _ in files if key in self._end_times}
             kept_sizes = [size for key, size in files if self.about(key).get("keep")]
             loose = [(key, str(self.about(key).get("owner", "")), size) for key, size in files]
             loose = [item for item in loose if not self.about(item[0]).get("keep")]

@@ -90,7 +90,7 @@ class Window:
 
     def __init__(self, limit: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.seconds, self._clock = limit, seconds, clock
-        self._taken: LRUCache[str, deque[float]] = LRUCache(MAX_KEYS)
+        self._times: LRUCache[str, deque[float]] = LRUCache(MAX_KEYS)
         self._lock = threading.Lock()
 
     def take(self, key: str) -> float:
@@ -99,7 +99,7 @@ class Window:
             return 0.0
         current_time = self._clock()
         with self._lock:
-            times = self._taken.setdefault(key, deque(maxlen=self.most))
+            times = self._times.setdefault(key, deque(maxlen=self.most))
             if len(times) == self.most and times[0] > current_time - self.seconds:
                 return times[0] + self.seconds - current_time
             times.append(current_time)  # in place of the oldest, where there are as many

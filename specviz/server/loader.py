@@ -66,7 +66,7 @@ class Loader:
         pick: Callable[[str, str, Tell], Any] | None = None,
     ) -> None:  # fmt: skip
         self.name, self.model, self.weights, self.pick = name, model, weights, pick
-        self._other, self._others = open_other, dict[str, Any]()
+        self._open_other, self._other_targets = open_other, dict[str, Any]()
         self._opening = threading.Lock()  # the models of recorded runs
         self._reading = threading.Lock()  # weights, one model at a time: transformers has states that threads share
         self.target: Any = None
@@ -78,9 +78,9 @@ class Loader:
         self.changed: Callable[[], None] = lambda: None  # called when another model is in use
         self._load = load
         self._choice = threading.Lock()
-        self._done = threading.Event()
+        self._end_event = threading.Event()
         if load is None:
-            self._done.set()
+            self._end_event.set()
 
     def start(self) -> None:
         if self._load is not None:
@@ -102,11 +102,11 @@ class Loader:
                 log.exception("the model could not be loaded")
             self.state = "failed"
             verb = "choose" if self.pick is not None else "restart with --model to use"
-            self.text = f"{_why(problem)} Recorded runs still open; {verb} another model."
+            self.text = f"{_reason(problem)} Recorded runs still open; {verb} another model."
         else:
             self._ready(began)
         self._load = None
-        self._done.set()
+        self._end_event.set()
 
     def _ready(self, began: float) -> None:
         self.text, self.state = describe(self.target.info), "ready"
@@ -119,7 +119,7 @@ class Loader:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until loading is over; whether it is."""
-        return self._done.wait(timeout_s)
+        return self._end_event.wait(timeout_s)
 
     # --- another model in its place ---
 
@@ -162,7 +162,7 @@ class Loader:
             return
         old = None if self.target is None else weakref.ref(self.target)
         with self._opening:
-            self._others.clear()
+            self._other_targets.clear()
         self.target, self.model, self.name, self.weights = target, coming.model, coming.name, coming.weights
         del target
         self._ready(began)
@@ -187,7 +187,7 @@ class Loader:
         except BaseException as problem:
             if not isinstance(problem, ValueError | OSError):
                 log.exception("%s could not be loaded", coming.model)
-            self.refused = {"model": coming.model, "text": _why(problem)}
+            self.refused = {"model": coming.model, "text": _reason(problem)}
             self.coming = None
             if not check_future.done():
                 check_future.set_exception(problem)
@@ -198,10 +198,10 @@ class Loader:
         try:
             check()
         except TooLarge:
-            if not self._others:
+            if not self._other_targets:
                 raise
             with self._opening:
-                self._others.clear()
+                self._other_targets.clear()
             collect()
             check()
 
@@ -210,29 +210,29 @@ class Loader:
     def model_of(self, run: RunRecord) -> Any:
         """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
         loaded_model, key = self.target, recorded_key(run)
-        if loaded_model is None or self._other is None or key in ("", loaded_model.key):
+        if loaded_model is None or self._open_other is None or key in ("", loaded_model.key):
             return loaded_model
         with self._opening:
-            if key in self._others:
-                return self._others[key]
+            if key in self._other_targets:
+                return self._other_targets[key]
             try:
                 with self._reading:
-                    other_model = self._other(key)
+                    other_model = self._open_other(key)
             except (ValueError, OSError) as problem:
                 log.warning("the model of a recorded run cannot be opened: %s", problem)
                 other_model = None
             if other_model is None or loaded_model is not self.target:  # exchanged meanwhile: nothing of before stays
                 return other_model or loaded_model
-            self._others = {**dict(list(self._others.items())[1 - MOST_OTHERS :]), key: other_model}
+            self._other_targets = {**dict(list(self._other_targets.items())[1 - MOST_OTHERS :]), key: other_model}
             return other_model
 
     def beside(self, run: RunRecord) -> bool:
         """True where the model that a recorded run was made with is open beside the one in use."""
-        return recorded_key(run) in self._others
+        return recorded_key(run) in self._other_targets
 
     def is_open(self, target: Any) -> bool:
         """True for the model in use, and for those kept open beside it."""
-        return target is self.target or any(target is other_target for other_target in self._others.values())
+        return target is self.target or any(target is other_target for other_target in self._other_targets.values())
 
     def info(self) -> dict[str, Any]:
         """Facts for the page's pill; ``coming`` is the model that is being loaded in place of this one."""
@@ -289,7 +289,7 @@ def describe(info: Mapping[str, Any]) -> str:
     return " · ".join(str(part) for part in (info.get("name"), size, dtype, info.get("device")) if part)
 
 
-def _why(problem: BaseException) -> str:
+def _reason(problem: BaseException) -> str:
     """Why a model could not be loaded, in one sentence."""
     text = sentence(problem)
     if text.startswith("The device ran out of memory"):

@@ -52,13 +52,13 @@ class Pool(Supervisor):
 
     def work(self, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function of a module by this thread's backend. Raises UserError where that is lost."""
-        return self._one(SEAT.get(), {"work": name_of(work), "asked": question})
+        return self._ask_worker(SEAT.get(), {"work": name_of(work), "asked": question})
 
     def at_once(self, name: str, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function that only looks at a backend's state, also while a run goes on there."""
-        return self._one(name, {"work": name_of(work), "asked": question, AT_ONCE: True})
+        return self._ask_worker(name, {"work": name_of(work), "asked": question, AT_ONCE: True})
 
-    def _one(self, name: str, question: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask_worker(self, name: str, question: Mapping[str, Any]) -> dict[str, Any]:
         cancel = threading.Event()
         ask = self.seats[name].backend.ask
         answers = ask(question, cancel) if AT_ONCE in question else self.ask(name, question, cancel)

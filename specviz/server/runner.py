@@ -62,15 +62,15 @@ class Runner:
         if library is not None:
             library.belongs_to(store)
         self._waiting: dict[str, deque[Job]] = {}
-        self._other_work: dict[str, deque[_Other]] = {}
+        self._other_work: dict[str, deque[_OtherWork]] = {}
         self._workers: set[str] = set()
-        self._now: dict[str, Job] = {}
-        self._others = 0  # how much other work goes on
+        self._running_jobs: dict[str, Job] = {}
+        self._other_count = 0  # how much other work goes on
         self._jobs: dict[str, Job] = {}
-        self._unstarted: FIFOCache[str, dict[str, Any]] = FIFOCache(MAX_UNSTARTED)
+        self._unstarted_jobs: FIFOCache[str, dict[str, Any]] = FIFOCache(MAX_UNSTARTED)
         self._change = threading.Condition()
         self._closing = False
-        self._tidied = 0.0
+        self._tidy_time = 0.0
         self.keep_to(Rules())
         if pool is not None:
             pool.changed = lambda name, reason: self._look_again()
@@ -141,7 +141,7 @@ class Runner:
         with self._change:
             if self._closing:
                 raise QueueFull("The server is going down.")
-            self._other_work.setdefault(device, deque()).append(_Other(future, _in_context(work), seat))
+            self._other_work.setdefault(device, deque()).append(_OtherWork(future, _in_context(work), seat))
             self._start_worker(device)
             self._change.notify_all()
         try:
@@ -179,7 +179,7 @@ class Runner:
     def last_event(self, key: str) -> dict[str, Any] | None:
         """The last event of a run that ended before it began, for whoever asks later; None where there is none."""
         with self._change:
-            return self._unstarted.get(key)
+            return self._unstarted_jobs.get(key)
 
     def active(self, owner: str) -> list[Job]:
         with self._change:
@@ -194,7 +194,7 @@ class Runner:
     def busy(self) -> bool:
         """True where a run or other work waits or goes on."""
         with self._change:
-            return bool(self._jobs or self._now or self._others) or any(self._other_work.values())
+            return bool(self._jobs or self._running_jobs or self._other_count) or any(self._other_work.values())
 
     def is_wanted(self) -> bool:
         """True where a run or other work waits: something long had better make way."""
@@ -239,7 +239,7 @@ class Runner:
 
     def _tell_positions(self, device: str) -> None:
         busy = [
-            (current_job := self._now.get(seat)) is not None and current_job.state == "running"
+            (current_job := self._running_jobs.get(seat)) is not None and current_job.state == "running"
             for seat in self._seats(device)
         ]
         runs_ahead = int(all(busy))
@@ -278,7 +278,7 @@ class Runner:
         job.error = error
         event = {"done": True, "stop": stop, "error": error, "started": False}
         with self._change:
-            self._unstarted[job.id] = event
+            self._unstarted_jobs[job.id] = event
             self._jobs.pop(job.id, None)
         job.feed.publish(event, last=True)
         job.finished.set()
@@ -309,13 +309,13 @@ class Runner:
             if job is not None:
                 task = None
                 line.remove(job)
-                self._now[seat] = job
+                self._running_jobs[seat] = job
                 job.state = "running"
                 self._tell_positions(device)
             else:
                 assert task is not None
                 other_work.remove(task)
-                self._others += 1
+                self._other_count += 1
         if task is not None:
             try:
                 task.future.set_result(task.work())
@@ -323,7 +323,7 @@ class Runner:
                 task.future.set_exception(problem)
             finally:
                 with self._change:
-                    self._others -= 1
+                    self._other_count -= 1
             return True
         assert job is not None
         try:
@@ -338,13 +338,13 @@ class Runner:
                     self._end_unstarted(job, "error", text)
         finally:
             with self._change:
-                self._now.pop(seat, None)
+                self._running_jobs.pop(seat, None)
         return True
 
     def _tidy(self) -> None:
         """Give the memory that runs have freed back to the system, now and then: the allocator of glibc keeps it."""
-        if TRIM is not None and time.monotonic() - self._tidied > TIDY_S:
-            self._tidied = time.monotonic()
+        if TRIM is not None and time.monotonic() - self._tidy_time > TIDY_S:
+            self._tidy_time = time.monotonic()
             TRIM(0)
 
     def _put_back(self, job: Job, build: Build, device: str) -> None:
@@ -411,7 +411,7 @@ def _over(_: threading.Event) -> RunLike:
 
 
 @dataclass(eq=False)
-class _Other:
+class _OtherWork:
     """Other work than a run, its ``future``, and the backend that has to do it ("": any)."""
 
     future: Future[Any]
@@ -419,7 +419,7 @@ class _Other:
     seat: str = ""
 
 
-Waits = TypeVar("Waits", Job, _Other)
+Waits = TypeVar("Waits", Job, _OtherWork)
 
 
 def _first(line: deque[Waits], seat: str) -> Waits | None:

@@ -27,11 +27,11 @@ def add(app: FastAPI, users: Users) -> None:
 
     @app.get("/login")
     def page(next: str = "") -> Response:
-        return HTMLResponse(login_page(_inside(next)), headers={"cache-control": "no-store"})
+        return HTMLResponse(login_page(_local_path(next)), headers={"cache-control": "no-store"})
 
     @app.post("/login")
     async def sign_in(request: Request, name: Field = "", password: Field = "", next: Field = "") -> Response:
-        name, target = name.strip(), _inside(next)
+        name, target = name.strip(), _local_path(next)
         address = request.client.host if request.client else ""
         token = ""
         async with signing:
@@ -57,7 +57,7 @@ def add(app: FastAPI, users: Users) -> None:
         return response
 
 
-def _inside(target: str) -> str:
+def _local_path(target: str) -> str:
     """The address to go to after signing in: an address of the page itself, never another site's."""
     return "?" + quote(target[1:500], safe="=&-._~,%+") if target.startswith("?") else ""
 

@@ -28,7 +28,7 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
     need the fewest forwards; each with its ``stretches`` and the sentence of its ``outcome``. ``runs``: by key its
     ``numbers`` and ``lens``, whether it wrote what plain decoding did. ``metrics``: rows of the table of numbers.
     """
-    sets = [{key: traces[key] for key in keys} for keys in _together(traces)]
+    sets = [{key: traces[key] for key in keys} for keys in _comparable_sets(traces)]
     numbers = {key: run_numbers for group in sets for key, run_numbers in numbers_of(group).items()}
     return {
         "metrics": METRICS,
@@ -39,7 +39,7 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
     }
 
 
-def _together(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
+def _comparable_sets(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
     """The keys of runs that are shown together."""
     plain = [key for key, trace in traces.items() if trace.run["method"]["name"] == BASELINE][:1]
     drafting_keys = sorted((key for key in traces if key not in plain), key=lambda key: traces[key].rows("steps"))

@@ -367,7 +367,7 @@ def pull(
         folder.mkdir(parents=True, exist_ok=True)
         for trace in traces_in(source, is_requested, read):
             path = folder / f"{trace.run['id']}{SUFFIX}"
-            if path.exists() and not _same(path, trace):
+            if path.exists() and not _is_same(path, trace):
                 read.problems.append(f"{path.name} is there with other content and was left as it is")
                 read.traces -= 1
                 continue
@@ -375,7 +375,7 @@ def pull(
     return read
 
 
-def _same(path: Path, trace: Trace) -> bool:
+def _is_same(path: Path, trace: Trace) -> bool:
     from decoders.trace.files import load
 
     try:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from decoders.folders import ASSETS
-from decoders.names import VISITED
+from decoders.names import POSITION_BIAS
 from decoders.trace.metrics import METRICS
 
 # where a run's metrics are computed; the others in decoders/trace/metrics.py measure
-COMPUTED = {
+COMPUTED_TERMS = {
     "kv_mb": "decoders/engine/recording.py Run._finish",
     "prefill_ms": "decoders/engine/decoding.py Decoding.prefill",
     "prepare_ms": "decoders/engine/decoding.py Decoding.prefill",
@@ -49,10 +49,10 @@ def table() -> dict[str, Any]:
         metric.key: {
             "label": metric.label,
             "formula": metric.formula,
-            "code": COMPUTED.get(metric.key, "decoders/trace/metrics.py measure"),
+            "code": COMPUTED_TERMS.get(metric.key, "decoders/trace/metrics.py measure"),
             "help": metric.help,
             "worked": metric.worked,
         }
         for metric in METRICS
     }
-    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": RESIDUAL_RULE}, "visited": VISITED}
+    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": RESIDUAL_RULE}, "visited": POSITION_BIAS}

@@ -27,7 +27,7 @@ FOLDER = ASSETS / "web"
 PREFIX = "specviz/"
 TERMS = PREFIX + "generated/terms.js"  # made here, of what decoders.trace.metrics and specviz.views.terms say
 # Preact (elements from a state), htm (templates in plain JavaScript), signals (the state), jsdiff: specifier → file
-VENDORED = MappingProxyType({
+VENDOR_FILES = MappingProxyType({
     "preact": "vendor/preact.js",
     "preact/hooks": "vendor/hooks.js",
     "htm": "vendor/htm.js",
@@ -63,7 +63,7 @@ def modules() -> Mapping[str, str]:
     >>> "specviz/base/dom.js" in modules() and "preact" in modules()
     True
     """
-    vendor_names = {file: name for name, file in VENDORED.items()}
+    vendor_names = {file: name for name, file in VENDOR_FILES.items()}
     files = {path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
     sources = {vendor_names.get(file, PREFIX + file): path.read_text(encoding="utf-8") for file, path in files.items()}
     return MappingProxyType(sources | {TERMS: _terms()})
@@ -75,7 +75,7 @@ def room(name: str) -> str:
     >>> room("specviz/base/dom.js"), room("@preact/signals")
     ('base', 'vendor')
     """
-    return "vendor" if name in VENDORED else name.split("/")[1]
+    return "vendor" if name in VENDOR_FILES else name.split("/")[1]
 
 
 def _terms() -> str:
@@ -156,7 +156,7 @@ def name_by_content(name: str, data: bytes) -> tuple[str, Asset]:
 @cache
 def modules_by_name() -> Mapping[str, tuple[str, Asset]]:
     """Specifier → the name under which the app serves the module, and the file."""
-    files = {name: VENDORED.get(name, name.removeprefix(PREFIX)) for name in modules()}
+    files = {name: VENDOR_FILES.get(name, name.removeprefix(PREFIX)) for name in modules()}
     return MappingProxyType({name: name_by_content(file, modules()[name].encode()) for name, file in files.items()})
 
 

@@ -106,9 +106,9 @@ class Backend(ABC):
     def __init__(self, name: str, number: int) -> None:
         self.name, self.number = name, number
         self.lost: Callable[[str], None] = lambda reason: None  # called when it is lost, from any thread
-        self._asked: dict[str, queue.SimpleQueue[bytes | None]] = {}
+        self._inboxes: dict[str, queue.SimpleQueue[bytes | None]] = {}
         self._reason = "it was not started"  # why nothing can be asked; "" while it is open
-        self._hung = ""  # why it was ended
+        self._hang_reason = ""  # why it was ended
         self._beats = 0  # signs of life
         self._life: object = None  # one opening of it
 
@@ -127,7 +127,7 @@ class Backend(ABC):
     def open(self, hosting: Hosting) -> None:
         """Start it, and wait until it is ready. Raises Gone, and Refused where it must not work."""
         self.close()
-        self._hung, self._beats, self._life = "", 0, object()
+        self._hang_reason, self._beats, self._life = "", 0, object()
         threading.Thread(target=self._watch, args=(self._life,), name=f"{self.name} lives", daemon=True).start()
         try:
             self._start(hosting, self._life)
@@ -139,7 +139,7 @@ class Backend(ABC):
     def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
         """The answers, as they come. Raises Gone, and UserError where it fails."""
         key, inbox = secrets.token_hex(KEY // 2), queue.SimpleQueue[bytes | None]()
-        self._asked[key], stop_time, over = inbox, 0.0, False
+        self._inboxes[key], stop_time, over = inbox, 0.0, False
         try:
             if self._reason:
                 raise BackendLost(self._reason)
@@ -168,7 +168,7 @@ class Backend(ABC):
         finally:
             if not over:
                 self._send(key, b"")
-            del self._asked[key]
+            del self._inboxes[key]
 
     def close(self) -> None:
         """End it, in the middle of an answer too."""
@@ -186,25 +186,25 @@ class Backend(ABC):
     def _hear(self, key: str, message: bytes) -> None:
         """A sign of life; of a question that is asked, an answer."""
         self._beats += 1
-        if (inbox := self._asked.get(key)) is not None:
+        if (inbox := self._inboxes.get(key)) is not None:
             inbox.put(message)
 
     def _lose(self, life: object, reason: str) -> None:
         """It ended by itself, or was ended as it hung; that is told once."""
         if self._life is life:
             self._life = None
-            self._end_all(self._hung or reason)
+            self._end_all(self._hang_reason or reason)
             self.lost(self._reason)
 
     def _end_all(self, reason: str) -> None:
         self._reason = reason
-        for inbox in list(self._asked.values()):
+        for inbox in list(self._inboxes.values()):
             inbox.put(None)
 
     def _kill(self, reason: str) -> None:
         """End it, as it hangs: whoever waits for it learns that."""
-        if not self._hung:
-            self._hung = reason
+        if not self._hang_reason:
+            self._hang_reason = reason
             self._end()
 
     def _watch(self, life: object) -> None:
@@ -212,7 +212,7 @@ class Backend(ABC):
         stops the backends too, and the signs come again no sooner than they are looked for.
         """
         looks, beats = 0, self._beats
-        while self._life is life and not self._hung:
+        while self._life is life and not self._hang_reason:
             time.sleep(BEAT_S)
             looks, beats = (looks + 1 if beats == self._beats else 0), self._beats
             patience = self._opening_s() if self._reason else self.silent_s
@@ -239,7 +239,7 @@ class Process(Backend):
             while (message := link.recv_bytes()) == BEAT:
                 self._beats += 1
         except (EOFError, OSError):
-            raise BackendLost(self._hung or self._end_of(process)) from None
+            raise BackendLost(self._hang_reason or self._end_of(process)) from None
         if refusal := json.loads(message).get("refused"):
             raise WorkerRefused(refusal)
         threading.Thread(target=self._read, args=(link, process, life), name=f"{self.name} tells", daemon=True).start()

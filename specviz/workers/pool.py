@@ -88,8 +88,8 @@ class SupervisedWorkers(Pool):
         self._supervisor = Supervisor(backends)
         self._supervisor.changed = lambda name, reason: self._shares[name].put((-1, reason))
         self._shares = {name: queue.SimpleQueue[tuple[int, Sequence[Unit] | str]]() for name in self.names}
-        self._told = queue.SimpleQueue[Answer]()
-        self._heard = dict.fromkeys(self.names, 0)  # the opening that a worker's last Ready was of
+        self._answers = queue.SimpleQueue[Answer]()
+        self._ready_openings = dict.fromkeys(self.names, 0)  # the opening that a worker's last Ready was of
         self._threads = [threading.Thread(target=self._work, args=(name,), daemon=True) for name in self.names]
         self._over = threading.Event()
 
@@ -100,16 +100,16 @@ class SupervisedWorkers(Pool):
             thread.start()
 
     def give(self, worker: str, units: Sequence[Unit]) -> None:
-        self._shares[worker].put((self._heard[worker], units))
+        self._shares[worker].put((self._ready_openings[worker], units))
 
     def wait(self, seconds: float) -> list[Answer]:
         try:
-            answers = [self._told.get(timeout=seconds)]
+            answers = [self._answers.get(timeout=seconds)]
         except queue.Empty:
             return []
-        while not self._told.empty():
-            answers.append(self._told.get())
-        self._heard |= {answer.worker: answer.times for answer in answers if isinstance(answer, Ready)}
+        while not self._answers.empty():
+            answers.append(self._answers.get())
+        self._ready_openings |= {answer.worker: answer.times for answer in answers if isinstance(answer, Ready)}
         return answers
 
     def close(self) -> None:
@@ -126,16 +126,16 @@ class SupervisedWorkers(Pool):
                 try:
                     self._do_share(name, seat.times)
                 except BackendLost as loss:
-                    self._told.put(WorkerLost(name, str(loss)))
+                    self._answers.put(WorkerLost(name, str(loss)))
         except Exception as problem:
-            self._told.put(Cannot(name, f"a worker broke: {sentence(problem)}"))
+            self._answers.put(Cannot(name, f"a worker broke: {sentence(problem)}"))
         if seat.state == FAILED:
             begun = f"no worker can begin: {name} ended {LOSSES} times before its first unit, "
-            self._told.put(Cannot(name, (begun if seat.failures >= LOSSES else "") + seat.reason))
+            self._answers.put(Cannot(name, (begun if seat.failures >= LOSSES else "") + seat.reason))
 
     def _do_share(self, name: str, times: int) -> None:
         """Have an open backend do what it is given next. Raises Gone when it is lost, or the sweep over."""
-        self._told.put(Ready(name, times))
+        self._answers.put(Ready(name, times))
         while True:
             start_count, share = self._shares[name].get()
             if isinstance(share, str):
@@ -145,7 +145,7 @@ class SupervisedWorkers(Pool):
                 break  # else it was for the one before, which was lost: it is handed out again
         for unit in share:
             (answer,) = self._supervisor.ask(name, {"key": unit.key, "payload": unit.payload}, self._over)
-            self._told.put(WorkDone(name, Outcome(**answer)))
+            self._answers.put(WorkDone(name, Outcome(**answer)))
 
 
 def _open(about: Mapping[str, Any]) -> Answers:

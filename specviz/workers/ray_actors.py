@@ -23,7 +23,7 @@ MAX_CONCURRENCY = (
 )
 JOINING = threading.Lock()
 STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: what is large goes to a folder, not through it
-ENDED = (RayError, SystemExit)  # a wait raises the second where Ray itself is ended meanwhile
+END_ERRORS = (RayError, SystemExit)  # a wait raises the second where Ray itself is ended meanwhile
 
 
 def join_cluster(cores: int, address: str = "") -> bool:
@@ -81,16 +81,16 @@ class Actor(Backend):
         super().__init__(name, number)
         self._cores, self._address = cores, address
         self._actor: Any = None
-        self._mine = False  # Ray was started for it
+        self._owns_cluster = False  # Ray was started for it
 
     def _start(self, hosting: Hosting, life: object) -> None:
-        self._mine = join_cluster(self._cores, self._address) or self._mine
+        self._owns_cluster = join_cluster(self._cores, self._address) or self._owns_cluster
         resources: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": MAX_CONCURRENCY}
         self._actor = actor = ray.remote(**resources)(_Actor).remote(hosting)
         try:
             refusal = ray.get(actor.open.remote())
-        except ENDED as problem:
-            raise BackendLost(_why(problem)) from None
+        except END_ERRORS as problem:
+            raise BackendLost(_reason(problem)) from None
         if refusal:
             raise WorkerRefused(refusal)
         threading.Thread(target=self._beat, args=(actor, life), name=f"{self.name} beats", daemon=True).start()
@@ -105,8 +105,8 @@ class Actor(Backend):
                 ray.get(actor.lives.remote())
                 self._beats += 1
                 time.sleep(BEAT_S)
-        except ENDED as problem:
-            self._lose(life, _why(problem))
+        except END_ERRORS as problem:
+            self._lose(life, _reason(problem))
 
     def _send(self, key: str, body: bytes) -> None:
         if (actor := self._actor) is None:
@@ -122,8 +122,8 @@ class Actor(Backend):
         try:
             for answer in actor.answer.options(num_returns="streaming").remote(key, body):
                 self._hear(key, ray.get(answer))
-        except ENDED as problem:
-            self._lose(life, _why(problem))
+        except END_ERRORS as problem:
+            self._lose(life, _reason(problem))
 
     def _end(self) -> None:
         actor, self._actor = self._actor, None
@@ -131,11 +131,11 @@ class Actor(Backend):
             ray.kill(actor)
 
     def leave(self) -> None:
-        if self._mine:
+        if self._owns_cluster:
             ray.shutdown()
 
 
-def _why(problem: RayError | SystemExit) -> str:
+def _reason(problem: RayError | SystemExit) -> str:
     if isinstance(problem, SystemExit):
         return "Ray was ended"
     if isinstance(problem, RayActorError):

@@ -146,7 +146,7 @@ class _Loop:
     def start(self) -> None:
         self.pool.start()
         for name in self.states:
-            self._now(name, STARTING)
+            self._set_state(name, STARTING)
         self.told(self.standing, None)
 
     def turn(self) -> None:
@@ -161,7 +161,7 @@ class _Loop:
                 case Ready(name):
                     if not self.begun:  # what starting takes is not the units' time
                         self.begun, self.standing.started = True, time.monotonic()
-                    self._now(name, FREE)
+                    self._set_state(name, FREE)
                     self.idle.append(name)
                 case WorkDone(name, outcome):
                     if outcome.stops:
@@ -192,7 +192,7 @@ class _Loop:
         if share:
             self.idle.popleft()
             self.at_work[name] = share
-            self._now(name, BUSY)
+            self._set_state(name, BUSY)
             self.pool.give(name, [self.units[key] for key in share])
 
     def _over(self, key: str, error: str = "") -> None:
@@ -204,7 +204,7 @@ class _Loop:
     def _on_loss(self, name: str, reason: str) -> None:
         """Its units are handed out again, before all others; the first of them is the one that it was at."""
         self.states[name].losses += 1
-        self._now(name, STARTING)
+        self._set_state(name, STARTING)
         if name in self.idle:
             self.idle.remove(name)
         share, self.at_work[name] = self.at_work[name], []
@@ -219,5 +219,5 @@ class _Loop:
         self.left.extendleft(reversed(share))
         self.told(self.standing, None)
 
-    def _now(self, name: str, state: str) -> None:
+    def _set_state(self, name: str, state: str) -> None:
         self.states[name].state, self.states[name].since = state, time.monotonic()

@@ -122,7 +122,7 @@ class Workshop:
         self._waiting: list[Part] = []
         self._busy: Callable[[], bool] | None = None  # whether anything runs
         self._urgent = False  # somebody waits
-        self._cancelled = 0  # how often
+        self._cancel_count = 0  # how often
         self._child: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
 
@@ -173,7 +173,7 @@ class Workshop:
         """Make nothing more; a child at work ends now. What is made stays."""
         with self.made:
             self._waiting.clear()
-            self._cancelled += 1
+            self._cancel_count += 1
             child = self._child
         if child is not None:
             _end(child)
@@ -193,13 +193,13 @@ class Workshop:
                     self._thread = None
                     self.made.notify_all()
                     return
-                part, cancel_count = self._waiting[0], self._cancelled
+                part, cancel_count = self._waiting[0], self._cancel_count
             try:
                 problem = self._make(part)
             except _MadeWay:
                 continue
             with self.made:
-                if cancel_count == self._cancelled:  # else it may be asked for again
+                if cancel_count == self._cancel_count:  # else it may be asked for again
                     self._waiting.remove(part)
                     if problem:
                         self.failed[part.package] = problem

@@ -62,13 +62,13 @@ class Engines:
         self.target, self.engine = target, engine
         self.busy: Callable[[], bool] | None = None  # of a server: whether anything runs
         self.static: StaticForward | None = None
-        self._checked = False
-        self._added = list[Part]()  # of draft models
+        self._is_checked = False
+        self._added_parts = list[Part]()  # of draft models
         if engine == "eager":
             return
         if engine == "graph" or target.device.type == "cuda":
             self.static = GraphForward(target) if engine == "graph" else None  # not measured yet: auto stays eager
-            self._checked = True
+            self._is_checked = True
             return
         if target.by_kernels:
             self.static = KernelForward(target)
@@ -93,11 +93,11 @@ class Engines:
 
     def _usable(self) -> bool:
         """True if steps run through static forwards: all of them are there, and give the same as stock code."""
-        return self.ready() and (self._checked or self.check())
+        return self.ready() and (self._is_checked or self.check())
 
     def add(self, parts: Iterable[Part]) -> None:
         """Have parts of a draft model compiled as the target's are; a command under ``compiled`` waits here."""
-        self._added += parts
+        self._added_parts += parts
         if self.busy is not None:
             self.begin(self.busy)
         elif self.engine == "compiled" and not self.complete():
@@ -114,8 +114,8 @@ class Engines:
     def check(self) -> bool:
         """Compare static forwards with stock ones, once; from then on they are used, or never."""
         static, name, reason = self.static, self.target.name, None
-        if self._checked or static is None:
-            return self._checked
+        if self._is_checked or static is None:
+            return self._is_checked
         for count in (1, ROWS[1]):
             bucket, rows = example(self.target, count, CHECKED_KEYS)
             stock = self.eager(rows, Needs(), Capture())
@@ -128,11 +128,11 @@ class Engines:
             if not distance <= TOLERANCE * max(1.0, float(stock.std())):
                 reason = f"{static.engine} forwards of {name} differ from its own by {distance:.2g}: not used"
                 break
-        self._checked = reason is None
+        self._is_checked = reason is None
         if reason is not None:
             say_once(reason)
             self.static = None
-        return self._checked
+        return self._is_checked
 
     def ready(self) -> bool:
         """True if static forwards are there, or never will be."""
@@ -170,7 +170,7 @@ class Engines:
     @property
     def parts(self) -> list[Part]:
         """Compilations for this target, most used first."""
-        return [] if self.static is None else [*self.static.parts.values(), *self._added]
+        return [] if self.static is None else [*self.static.parts.values(), *self._added_parts]
 
 
 def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:

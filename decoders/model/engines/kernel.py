@@ -96,7 +96,7 @@ class Kernels:
         self.library: Any = None
         self.failed: str | None = None  # why they cannot be had
         self._lock = threading.Lock()
-        self._said: str | None = None
+        self._last_reason: str | None = None
 
     @property
     def path(self) -> Path:
@@ -126,8 +126,8 @@ class Kernels:
                 if engine == "auto" and not self.path.is_file():
                     return False
                 reason = self.failed = self._open()
-        if reason is not None and engine == "compiled" and reason != self._said:
-            self._said = reason
+        if reason is not None and engine == "compiled" and reason != self._last_reason:
+            self._last_reason = reason
             log.warning("%s", reason)
         return reason is None
 

@@ -20,11 +20,11 @@ from .catalog import CALIBRATION, SHIPPED, current_key
 from .shape import ModelShape, rotaries
 
 SCHEMA = "speccalibration/1"
-PACKAGED = tuple(folder / CALIBRATION for folder in SHIPPED.values())
-UNCOUNTED = (  # of a shape: they say where a text ends, not what follows another, or are in the weights' sizes
+PACKAGE_FILES = tuple(folder / CALIBRATION for folder in SHIPPED.values())
+SHAPE_EXTRAS = (  # of a shape: they say where a text ends, not what follows another, or are in the weights' sizes
     "context_length", "stop_ids", "kv_layers", "recurrent_layers", "state_bytes", "row_bytes",
 )  # fmt: skip
-COUNTED = (  # settings outside the shape that make a model's numbers
+FINGERPRINT_SETTINGS = (  # settings outside the shape that make a model's numbers
     "hidden_act", "hidden_activation", "activation_function", "query_pre_attn_scalar", "embedding_multiplier",
     "attention_multiplier", "residual_multiplier", "clip_qkv", "parallel_residual", "use_parallel_residual",
     "num_local_experts", "num_experts", "num_experts_per_tok", "norm_topk_prob",
@@ -96,8 +96,8 @@ def fingerprint(config: Any, parameters: Iterable[Tensor]) -> str:
 
 def _function_of(config: Any) -> dict[str, Any]:
     """The settings that make a model's numbers; floats to six digits, as some files keep them in fp32."""
-    shape = {name: value for name, value in asdict(ModelShape.of(config)).items() if name not in UNCOUNTED}
-    counts = {name: value for name in COUNTED if (value := getattr(config, name, None)) is not None}
+    shape = {name: value for name, value in asdict(ModelShape.of(config)).items() if name not in SHAPE_EXTRAS}
+    counts = {name: value for name in FINGERPRINT_SETTINGS if (value := getattr(config, name, None)) is not None}
     ropes = [{name: rope[name] for name in ROTARY if rope.get(name) is not None} for rope in rotaries(config)]
     return _round({**shape, **counts, "ropes": ropes})
 
@@ -134,7 +134,7 @@ def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
 
 def _calibrations(key: str) -> Iterator[Calibration]:
     """Calibrations of the model with this fingerprint: the user's own first."""
-    for path in (calibration_folder() / f"{key}.json", *PACKAGED):
+    for path in (calibration_folder() / f"{key}.json", *PACKAGE_FILES):
         calibration = read_own(path, Calibration.from_json)
         if calibration is not None and calibration.model_key == key:
             yield calibration

@@ -5,7 +5,7 @@ Names are transformers' ``model_type``. All else that families differ in is in t
 
 from __future__ import annotations
 
-TESTED = (
+TESTED_FAMILIES = (
     "llama", "mistral", "ministral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2",
     "gemma3_text", "phi", "phi3", "phimoe", "gpt_oss", "deepseek_v3", "olmo", "olmo2", "olmo3", "olmoe", "granite",
     "granitemoe", "cohere", "cohere2", "smollm3", "starcoder2", "exaone4", "glm", "glm4", "nemotron", "helium",

@@ -37,7 +37,7 @@ SUFFIX = ".gguf"
 SOURCE = "gguf.json"  # in a converted folder: what it was made from
 FORMAT = 1  # of converted folders; another one is converted again
 # a float type that holds a model's weights, whichever dtype they are opened in
-STORED = {torch.float64: torch.float32}
+STORED_TYPES = {torch.float64: torch.float32}
 SPARE_BYTES = 64 << 20  # tokenizer, configuration, and what a file system rounds up
 
 # how llama.cpp splits text for a byte-level vocabulary, where transformers' reader takes GPT-2's way for it
@@ -109,7 +109,7 @@ def convert(file: Path, dtype: torch.dtype, progress: Progress | None = None) ->
         folders[0].parent.mkdir(parents=True, exist_ok=True)
         with _turn(folders[0], report):
             if source_of(folders[0]) is None:
-                _convert(file, key, STORED.get(dtype, dtype), folders[0], report)
+                _convert(file, key, STORED_TYPES.get(dtype, dtype), folders[0], report)
     except OSError as error:
         raise UserError(_no_room(file, error)) from error
     return folders[0]
@@ -129,7 +129,7 @@ def is_converted(file: Path, dtype: torch.dtype = torch.float32) -> bool:
 
 def _folders(key: str, dtype: torch.dtype) -> list[Path]:
     """The folders of a converted file in the float type that holds a dtype, and in fp32."""
-    kinds = (str(kind).removeprefix("torch.") for kind in (STORED.get(dtype, dtype), torch.float32))
+    kinds = (str(kind).removeprefix("torch.") for kind in (STORED_TYPES.get(dtype, dtype), torch.float32))
     return [converted_folder() / f"{key[:24]}-{kind}-{FORMAT}" for kind in kinds]
 
 

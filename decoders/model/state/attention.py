@@ -21,7 +21,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
 NAME = "specviz_tree"  # no "sdpa" in the name: transformers would then drop masks it thinks are causal
-ALIGNED = 16  # numbers: GPU kernels want every row of a mask to begin at such a place, and copy or fail where not
+ALIGNMENT = 16  # numbers: GPU kernels want every row of a mask to begin at such a place, and copy or fail where not
 FLASH_HEAD = 256  # the largest head that CUDA's flash kernel takes
 
 
@@ -210,7 +210,7 @@ class Masks:
 
     def blank(self, count: int, keys: int) -> Float[Tensor, "rows keys"]:
         """A mask that hides nothing yet."""
-        room = -(-keys // ALIGNED) * ALIGNED
+        room = -(-keys // ALIGNMENT) * ALIGNMENT
         return torch.zeros((count, room), dtype=self.dtype, device=self.device)[:, :keys]
 
     def chain(self, length: int, count: int) -> Float[Tensor, "1 1 rows keys"]:

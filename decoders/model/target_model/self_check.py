@@ -41,7 +41,7 @@ def check_opened(target: Any) -> None:
     shape = target.shape
     if not target.observed.finite:
         raise not_finite(target, [0, 0], moment="when it is loaded")
-    if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
+    if shape.family not in families.TESTED_FAMILIES or shape.rotary not in families.TESTED_ROTARIES:
         check(target)
 
 

@@ -26,11 +26,11 @@ from decoders.trace.trace import Trace
 from .text import TokenText, _Bytes, _bytes
 
 SCHEMA = "specattribution/1"
-COUNTED = {True: "whole quotations", False: "drafted tokens"}  # what ``whole`` means, in words
+COUNT_UNITS = {True: "whole quotations", False: "drafted tokens"}  # what ``whole`` means, in words
 WAYS: dict[str, dict[str, bool]] = {  # ways to count, the usual one first, as arguments of ``links``
     "words": {"words": True}, "whole": {}, "drafted": {"whole": False},
 }  # fmt: skip
-WAY_WORDS = {"words": "whole words", "whole": COUNTED[True], "drafted": COUNTED[False]}
+WAY_WORDS = {"words": "whole words", "whole": COUNT_UNITS[True], "drafted": COUNT_UNITS[False]}
 Kind = Literal["context", "pool", "prompt", "output"]
 SOURCES: tuple[Kind, ...] = ("context", "pool")  # the kinds that are passages somebody gave to be drawn on
 

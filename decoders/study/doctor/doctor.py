@@ -215,7 +215,7 @@ def examination(
         outcomes.append(control_result := _exact(exact(), full_texts, sizes, chosen_places, base, temperature))
         findings += _helps(control_result, IMPRECISE, base)
         yield Stage(next(counter), total, control_result.change)
-    findings += [*_vocabulary(base), *_later(drafting, base), *_rows(texts)]
+    findings += [*_vocabulary(base), *_later_findings(drafting, base), *_rows(texts)]
     findings += [*_decay(base), *_drawing(base, temperature)]
     if server is not None:
         findings += [Finding(*row) for row in compare(server, base, outcomes)]
@@ -327,7 +327,7 @@ def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _later(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
+def _later_findings(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
     """Later positions of a drafter that reads its own states, behind the text's own tokens."""
     rates = base.conditional
     if not isinstance(drafting.network, ParallelHeads | BlockNetwork) and len(rates) > 1:

@@ -99,7 +99,7 @@ def _modules(network: nn.Module, *children: str) -> list[tuple[str, Any]]:
     ]  # fmt: skip
 
 
-def _every(modules: list[tuple[str, Any]], change: Callable[[Any], Tensors]) -> Callable[[], Tensors]:
+def _change_modules(modules: list[tuple[str, Any]], change: Callable[[Any], Tensors]) -> Callable[[], Tensors]:
     """The change made in each of the modules."""
     return lambda: {f"{start}{name}": tensor for start, module in modules for name, tensor in change(module).items()}
 
@@ -157,11 +157,11 @@ def _attention(network: nn.Module) -> Iterator[Rewiring]:
             names = f"{first_part}_proj", f"{second_part}_proj"
             yield Rewiring(
                 f"{first_part} and {second_part}", f"{first_part}_proj and {second_part}_proj exchanged",
-                _every(modules, lambda module, names=names: _exchange(module, *names)),
+                _change_modules(modules, lambda module, names=names: _exchange(module, *names)),
             )  # fmt: skip
     for words, layout in _layouts(size):
         for names in (("q_proj", "k_proj"), ("q_proj",), ("k_proj",)):
-            yield Rewiring("rotary layout", f"rows of {' and '.join(names)} from {words}", _every(
+            yield Rewiring("rotary layout", f"rows of {' and '.join(names)} from {words}", _change_modules(
                 modules, lambda module, names=names, layout=layout: {
                     key: rows for name in names for key, rows in _rows(module, name, layout).items()
                 },
@@ -176,7 +176,7 @@ def _attention(network: nn.Module) -> Iterator[Rewiring]:
         count = kv_heads if names[0][0] in "kv" else heads
         for words, move in moves if count == heads else moves[:3]:
             if count > 1:
-                yield Rewiring("head order", f"heads of {' and '.join(names)} {words}", _every(
+                yield Rewiring("head order", f"heads of {' and '.join(names)} {words}", _change_modules(
                     modules, lambda module, names=names, move=move: {
                         key: tensor for name in names
                         for key, tensor in (_columns if name == "o_proj" else _rows)(module, name, move).items()
@@ -203,26 +203,26 @@ def _qkv_matrix(network: nn.Module) -> Iterator[Rewiring]:
 
     for order in orders(3):
         names = ", ".join("qkv"[place] for place in order)
-        yield Rewiring("q, k, v", f"rows of qkv read as {names}", _every(modules, lambda module, order=order: _rows(
+        yield Rewiring("q, k, v", f"rows of qkv read as {names}", _change_modules(modules, lambda module, order=order: _rows(
             module, "qkv", lambda rows: rows.unflatten(0, (3, width))[list(order)].flatten(0, 1))))  # fmt: skip
     for first, second, words in ((heads, 3, "head by head"), (3, heads, "matrix by matrix")):
-        yield Rewiring("q, k, v", f"rows of qkv, which lie {words}, regrouped", _every(
+        yield Rewiring("q, k, v", f"rows of qkv, which lie {words}, regrouped", _change_modules(
             modules, lambda module, sizes=(first, second, size): _rows(module, "qkv", _regroup(*sizes))))  # fmt: skip
     for words, layout in _layouts(size):
         for name, part in (("q and k", slice(0, 2)), ("q", slice(0, 1)), ("k", slice(1, 2))):
-            yield Rewiring("rotary layout", f"rows of {name} from {words}", _every(modules, change(part, layout)))
+            yield Rewiring("rotary layout", f"rows of {name} from {words}", _change_modules(modules, change(part, layout)))
     for words, move in (*((f"one head {way}", _roll(size, by)) for way, by in BOTH_WAYS),
                         ("in reverse", _reverse(size))):  # fmt: skip
         for name, part in (("q", slice(0, 1)), ("k", slice(1, 2)), ("v", slice(2, 3)), ("k and v", slice(1, 3))):
-            yield Rewiring("head order", f"heads of {name} {words}", _every(modules, change(part, move)))
-        yield Rewiring("head order", f"heads of the output matrix {words}", _every(
+            yield Rewiring("head order", f"heads of {name} {words}", _change_modules(modules, change(part, move)))
+        yield Rewiring("head order", f"heads of the output matrix {words}", _change_modules(
             modules, lambda module, move=move: _columns(module, "out", move)))  # fmt: skip
     ways: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
         ("exchanged", lambda rows: rows.roll(len(rows) // 2, 0)),
         ("from row by row to halves", lambda rows: _regroup(len(rows) // 2, 2, 1)(rows)),
     )
     for words, move in ways:
-        yield Rewiring("gate and up", f"gate and up {words}", _every(
+        yield Rewiring("gate and up", f"gate and up {words}", _change_modules(
             modules, lambda module, move=move: _rows(module, "gate_up", move)))  # fmt: skip
 
 
@@ -233,22 +233,22 @@ def _glimpse(network: nn.Module) -> Iterator[Rewiring]:
         return
     size = modules[0][1].query.weight.shape[0] // modules[0][1].heads
     for words, layout in _layouts(size):
-        yield Rewiring("glimpse's rotary layout", f"rows of its queries from {words}", _every(
+        yield Rewiring("glimpse's rotary layout", f"rows of its queries from {words}", _change_modules(
             modules, lambda module, layout=layout: _rows(module, "query", layout)))  # fmt: skip
     for words, move in (*((f"one head {way}", _roll(size, by)) for way, by in BOTH_WAYS),
                         ("in reverse", _reverse(size))):  # fmt: skip
-        yield Rewiring("glimpse's heads", f"heads of its queries {words}", _every(
+        yield Rewiring("glimpse's heads", f"heads of its queries {words}", _change_modules(
             modules, lambda module, move=move: _rows(module, "query", move)))  # fmt: skip
-        yield Rewiring("glimpse's heads", f"heads of its output matrix {words}", _every(
+        yield Rewiring("glimpse's heads", f"heads of its output matrix {words}", _change_modules(
             modules, lambda module, move=move: _columns(module, "out", move)))  # fmt: skip
-        yield Rewiring("glimpse's heads", f"heads of its queries and of its output matrix {words}", _every(
+        yield Rewiring("glimpse's heads", f"heads of its queries and of its output matrix {words}", _change_modules(
             modules, lambda module, move=move: {**_rows(module, "query", move), **_columns(module, "out", move)},
         ))  # fmt: skip
 
 
 def _mlp(network: nn.Module) -> Iterator[Rewiring]:
     if modules := _modules(network, "gate_proj", "up_proj", "down_proj"):
-        change = _every(modules, lambda module: _exchange(module, "gate_proj", "up_proj"))
+        change = _change_modules(modules, lambda module: _exchange(module, "gate_proj", "up_proj"))
         yield Rewiring("gate and up", "gate_proj and up_proj exchanged", change)
 
 
@@ -266,13 +266,13 @@ def _inputs(network: nn.Module) -> Iterator[Rewiring]:
             yield Rewiring(words, change, lambda module=module: _columns(module, "fc", halves))
     pairs = [(start, module) for start, module in _modules(network, "self_attn") if getattr(module, "pairs", False)]
     if pairs:
-        yield Rewiring(words, "token and state in the other order", _every(pairs, lambda layer: {
+        yield Rewiring(words, "token and state in the other order", _change_modules(pairs, lambda layer: {
             f"self_attn.{key}": tensor for name in ATTENTION[:3]
             for key, tensor in _columns(layer.self_attn, name, halves).items()
         }))  # fmt: skip
     if modules := _modules(network, "eh_proj"):
         change = "token and state in the other order"
-        yield Rewiring(words, change, _every(modules, lambda module: _columns(module, "eh_proj", halves)))
+        yield Rewiring(words, change, _change_modules(modules, lambda module: _columns(module, "eh_proj", halves)))
     input_linears = [(f"{start}linear.", module, module.linear.in_features // module.hidden)
               for start, module in _modules(network, "linear") if hasattr(module, "hidden")]  # fmt: skip
     if any(count > 1 for _, _, count in input_linears):
@@ -339,7 +339,7 @@ def _transitions(network: nn.Module) -> Iterator[Rewiring]:
         if hasattr(network, first_name.partition(".")[0]):
             tensors = _tensor(network, first_name), _tensor(network, second_name)
             if tensors[0].shape == tensors[1].shape:
-                change = partial(_exchanged, network, first_name, second_name)
+                change = partial(_swap_weights, network, first_name, second_name)
                 yield Rewiring("transition", f"{first_name} and {second_name} exchanged", change)
     kernels = [f"{path}.base_kernel" for path, module in network.named_modules() if hasattr(module, "base_kernel")]
     for words, dim in (("in front and behind exchanged", 0), ("in reverse", 1)):
@@ -348,7 +348,7 @@ def _transitions(network: nn.Module) -> Iterator[Rewiring]:
                 name: _tensor(network, name).flip(dim) for name in kernels})  # fmt: skip
 
 
-def _exchanged(network: nn.Module, first_name: str, second_name: str) -> dict[str, Tensor]:
+def _swap_weights(network: nn.Module, first_name: str, second_name: str) -> dict[str, Tensor]:
     """Two weights, each in the place of the other."""
     return {first_name: _tensor(network, second_name), second_name: _tensor(network, first_name)}
 
@@ -397,7 +397,7 @@ def _transposes(network: nn.Module) -> Iterator[Rewiring]:
         yield Rewiring("transposed", f"{words} transposed", lambda names=names: {
             name: _tensor(network, name).mT.contiguous() for name in names})  # fmt: skip
     if fused := _modules(network, "qkv"):
-        yield Rewiring("transposed", "q, k and v transposed", _every(fused, lambda module: {
+        yield Rewiring("transposed", "q, k and v transposed", _change_modules(fused, lambda module: {
             "qkv.weight": module.qkv.weight.unflatten(0, (3, -1)).mT.flatten(0, 1)}))  # fmt: skip
 
 

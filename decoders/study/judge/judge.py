@@ -31,7 +31,7 @@ from ..look.run_settings import drawn_before
 
 Range = tuple[float, float]
 EXTRA_DRAWS = 1000  # random numbers behind the last step's, where a rule takes more than the run's own
-SETTLED = 1e-4  # with less mass than this left out, nothing is left open
+MIN_OPEN_MASS = 1e-4  # with less mass than this left out, nothing is left open
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def _step(
     is_sampled = at.drawn and not greedy
     ids, reach = at.token_ids, _mask_stops(at, stops)
     judgements: dict[str, Judgement] = {}
-    is_two_sided = max(at.rest) > SETTLED and not (greedy and all(card.greedy_match for card, _ in rules.values()))
+    is_two_sided = max(at.rest) > MIN_OPEN_MASS and not (greedy and all(card.greedy_match for card, _ in rules.values()))
     sides = [at.rows(wide) for wide in ((False, True) if is_two_sided else (False,))]
     match_judgement: Judgement | None = None
     for name, (card, params) in rules.items():
@@ -248,7 +248,7 @@ def _step(
             verdict = cut_at_stop(draft, verifier(draft, scored), ends)
             chooser.random = np.random.default_rng(seed)
             chances = verifier.chances(draft, scored) * reach
-            deviations = _others(at, verifier, draft, scored, chances, greedy, verdict.path, reach)
+            deviations = _deviations(at, verifier, draft, scored, chances, greedy, verdict.path, reach)
             bonus = -1 if verdict.bonus is None else at.token_at(verdict.bonus, p.shape[1], bool(side))
             results.append((verdict, chances, deviations, bonus))
         (verdict, chances, _, bonus), (other_verdict, other_chances, _, other_bonus) = results[0], results[-1]
@@ -276,7 +276,7 @@ def _mask_stops(at: Position, stops: frozenset[int]) -> np.ndarray:
     return 1.0 - np.asarray(stop_flags)
 
 
-def _others(
+def _deviations(
     at: Position, verifier: Verifier, draft: Draft, scored: Scored, chances: np.ndarray, greedy: bool,
     path: Sequence[int], reach: np.ndarray,
 ) -> float | None:  # fmt: skip

@@ -25,8 +25,8 @@ MEANINGS = {
 }
 CHANGED = (OTHER_CALL, LOST_CALL)  # what a program would do otherwise
 
-TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
-FENCED = re.compile(r"```(?:json|tool_call|tool_code)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+CALL_TAG = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+CODE_FENCE = re.compile(r"```(?:json|tool_call|tool_code)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 LEADS = ("[TOOL_CALLS]", "<|python_tag|>")
 MAX_CHARACTERS = 200_000  # characters that are read of an output
 DEEPEST = 60  # levels of JSON
@@ -47,7 +47,7 @@ def calls_in(text: str) -> list[Any] | None:
     for lead in LEADS:
         if lead in text:
             text = text.partition(lead)[2].strip()
-    parts = TAGGED.findall(text) or FENCED.findall(text) or [text]
+    parts = CALL_TAG.findall(text) or CODE_FENCE.findall(text) or [text]
     calls = list[Any]()
     for part in parts:
         try:

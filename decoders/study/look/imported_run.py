@@ -38,7 +38,7 @@ from .teacher_forcing import end_ids
 from .whatif import ReadRun, bounded_needs
 
 ROWS = 64  # tokens read at a time: their logits are there together
-RECOMPUTED = ("tokens.prob", "tokens.rank", "nodes.prob", "nodes.rank", "steps.entropy", "targets")
+RECOMPUTED_COLUMNS = ("tokens.prob", "tokens.rank", "nodes.prob", "nodes.rank", "steps.entropy", "targets")
 FAR, SHARE = 0.1, 0.1  # the server's probabilities are another model's if so many of them are so far off
 OTHER_MODEL = (
     "the server's probabilities are far from this model's: another model, another prompt, or sampling settings"
@@ -62,7 +62,7 @@ def read_again(target: Target, trace: Trace) -> Trace:
     run, source_record = trace.run, _source(trace)
     source_record["served"] = str(run["model"].get("name", ""))
     run["model"], run["forced"] = RunModel(**target.info, key=target.key), True
-    run["recomputed"] = list(RECOMPUTED)
+    run["recomputed"] = list(RECOMPUTED_COLUMNS)
     now_known = ("tokens.rank", "tokens.id", "tokens", "text")
     run["unknown"] = [name for name in run.get("unknown", []) if name not in now_known]
     if any(p is not None for p in server_probs):

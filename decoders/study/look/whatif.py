@@ -242,7 +242,7 @@ class ReadRun:
             recorded=tables["steps"]["accepted"][step],
             accepted=new_step.accepted,
             emitted=emitted,
-            same=self._same(step, draft, verdict),
+            same=self._is_same(step, draft, verdict),
             read_ms=0.0,
             ms=(time.perf_counter() - start_time) * 1e3,
             notes=tuple(notes),
@@ -315,7 +315,7 @@ class ReadRun:
             notes.append("The copy alone: the branches that the method adds beside a copy are left out.")
         decoding.drafter, decoding.needs = PickedDrafter(self.trace, rows[candidate], pool), Needs()
 
-    def _same(self, step: int, draft: Draft, verdict: Verdict) -> bool:
+    def _is_same(self, step: int, draft: Draft, verdict: Verdict) -> bool:
         bonus = self.trace.tables["steps"]["bonus"][step]
         new_tree = [draft.tree.tokens, draft.tree.parents, verdict.status]
         same_tree = self._nodes(step, "token", "parent", "status") == new_tree

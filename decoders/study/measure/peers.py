@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
 
 GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
-ASSISTED, STATIC = "generate() assisted", "generate() static cache, compiled"
+ASSISTED_PEER, STATIC = "generate() assisted", "generate() static cache, compiled"
 LLAMA_CPP, LLAMA_NGRAM = "llama.cpp", "llama.cpp n-gram"
-NAMES = (GENERATE, LOOKUP, ASSISTED, STATIC, LLAMA_CPP, LLAMA_NGRAM)
+NAMES = (GENERATE, LOOKUP, ASSISTED_PEER, STATIC, LLAMA_CPP, LLAMA_NGRAM)
 PEER_PAIRS = (  # our method, its peer, and what their ratio is called
     ("plain", GENERATE, "plain ÷ generate()"),
     ("pld", LOOKUP, "pld ÷ prompt lookup"),
-    ("sps", ASSISTED, "sps ÷ assisted generation"),
+    ("sps", ASSISTED_PEER, "sps ÷ assisted generation"),
     ("plain", STATIC, "plain ÷ compiled generate()"),
     ("plain", LLAMA_CPP, "plain ÷ llama.cpp"),
     ("pld", LLAMA_NGRAM, "pld ÷ llama.cpp n-gram"),
@@ -66,7 +66,7 @@ def peers_of(
         lookup_options = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
         peers.append(Peer(LOOKUP, partial(stock.time_run, **lookup_options)))
     if "sps" in methods:
-        peers.append(Peer(ASSISTED, partial(stock.time_run, assistant=assistant_of(target, methods["sps"]))))
+        peers.append(Peer(ASSISTED_PEER, partial(stock.time_run, assistant=assistant_of(target, methods["sps"]))))
     if compiled_length:
         static = {"cache_implementation": "static", "max_cache_len": compiled_length, "compile_config": _compiling()}
         peers.append(Peer(STATIC, partial(stock.time_run, **static)))

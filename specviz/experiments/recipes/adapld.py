@@ -12,7 +12,7 @@ from specviz.groups import group
 if TYPE_CHECKING:
     from decoders import Prompt, Target
 
-COUNTED = ("prompt_tokens", "repeated")
+COUNT_COLUMNS = ("prompt_tokens", "repeated")
 
 
 def sample(target: Target, method: str, params: Mapping[str, Any], prompt: Prompt, new: int) -> Iterator[Row]:
@@ -28,7 +28,7 @@ def samples(rows: list[Row]) -> list[Row]:
             **prompt_rows[0],
             "prompt": "",
             "samples": sum(row["samples"] for row in prompt_rows),
-            **{key: fmean(row[key] for row in prompt_rows) for key in COUNTED},
+            **{key: fmean(row[key] for row in prompt_rows) for key in COUNT_COLUMNS},
         }
         for prompt_rows in group((row["category"], row) for row in rows if not row.get("error")).values()
     ]

@@ -71,7 +71,7 @@ class AcceptancePage(Service):
     def __init__(self, desk: Any) -> None:
         super().__init__(desk)
         self._change = threading.Lock()
-        self._kept: LRUCache[tuple[str, str], RunCounts] = LRUCache(MAX_SUMS)
+        self._counts: LRUCache[tuple[str, str], RunCounts] = LRUCache(MAX_SUMS)
         self._judging = Judging(lambda: desk.runner.busy())
 
     def close(self) -> None:
@@ -205,11 +205,11 @@ class AcceptancePage(Service):
 
     def _count(self, key: str, by: str) -> RunCounts:
         with self._change:
-            if (key, by) in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
-                return self._kept[key, by]
+            if (key, by) in self._counts and self.desk.has(key):  # a run that was deleted is not counted from memory
+                return self._counts[key, by]
         counts = RunCounts.of(self.desk.trace(key), by)
         with self._change:
-            self._kept[key, by] = counts
+            self._counts[key, by] = counts
         return counts
 
     def _row_times(self) -> str:

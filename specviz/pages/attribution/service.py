@@ -14,7 +14,7 @@ from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.prompt.codec import of_trace
-from decoders.study.attribute.attribution import COUNTED, WAY_WORDS, WAYS, links
+from decoders.study.attribute.attribution import COUNT_UNITS, WAY_WORDS, WAYS, links
 from decoders.study.attribute.export import markdown, to_json
 from decoders.study.attribute.quotes import QuotedAnswer
 from specviz.experiments.prompts import check_tokens
@@ -99,7 +99,7 @@ class Attribution(Scorings):
                 for method in catalog["methods"]
                 if method["signal"]
             ],
-            "min_runs": MIN_RUNS, "counted": COUNTED, "max_rows": MAX_ROWS,
+            "min_runs": MIN_RUNS, "counted": COUNT_UNITS, "max_rows": MAX_ROWS,
             "paper": {"where": "PLD+ table 10, Vicuna-7B, the QuoteSum test set", "rows": PAPER},
         }  # fmt: skip
 
@@ -113,7 +113,7 @@ class Attribution(Scorings):
         if job is not None:
             return {"id": key, "title": job.title, "state": job.state, "ahead": max(0, job.ahead)}
         trace = self.desk.trace(key)
-        other_runs = self._others(key, self._digest(key, trace), len(trace.output_ids), owner)
+        other_runs = self._other_runs(key, self._digest(key, trace), len(trace.output_ids), owner)
         gold = self._known_of([key, *(other_run["id"] for other_run in other_runs)])
         error = str(trace.run.get("error") or "")
         return {"id": key, "state": "done", "error": error, **document(trace, gold), "others": other_runs}
@@ -140,7 +140,7 @@ class Attribution(Scorings):
             self._digests[key] = digest
         return digest
 
-    def _others(self, key: str, digest: str, tokens: int, owner: str) -> list[dict[str, str]]:
+    def _other_runs(self, key: str, digest: str, tokens: int, owner: str) -> list[dict[str, str]]:
         """Runs of other methods on the list that wrote the same and copied something, one per method."""
         runs_by_method: dict[str, str] = {}
         for run in self.desk.store.listing(owner):
@@ -197,7 +197,7 @@ class Attribution(Scorings):
         session = request.session or ""
         gold = None
         if request.trace is not None:
-            target, prompt, answer, title = self._again(request.trace)
+            target, prompt, answer, title = self._open_trace(request.trace)
             gold = self._quotes_of(request.trace)
         elif request.scoring is not None:
             gold = self.row(request.scoring, request.row)
@@ -257,7 +257,7 @@ class Attribution(Scorings):
         self.desk.check_size(text)
         return answer_ids(target, text.rstrip("\n"))
 
-    def _again(self, key: str) -> tuple[Any, Prompt, list[int], str]:
+    def _open_trace(self, key: str) -> tuple[Any, Prompt, list[int], str]:
         """A recorded run's model (the loaded one where that is not here), prompt, output, title, token by token."""
         if self.desk.runner.job(key) is not None:
             raise UserError("this run is not over yet: wait until it is")

@@ -177,7 +177,7 @@ class Compare(Service):
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
         """End those of the runs that are ``owner``'s; how many there were."""
-        jobs = self._mine(ids, owner)
+        jobs = self._own_jobs(ids, owner)
         for job in jobs:
             self.desk.runner.cancel(job)
         return len(jobs)
@@ -185,12 +185,12 @@ class Compare(Service):
     @post("adopt")
     def adopt(self, request: Adoption, owner: Owner) -> int:
         """The page was loaded again: its runs now end with that page."""
-        jobs = self._mine(request.ids, owner)
+        jobs = self._own_jobs(request.ids, owner)
         for job in jobs:
             job.session = request.session or ""
         return len(jobs)
 
-    def _mine(self, keys: Sequence[str], owner: str) -> list[Job]:
+    def _own_jobs(self, keys: Sequence[str], owner: str) -> list[Job]:
         return self.desk.runner.jobs_of_owner(keys[: MAX_LANES + 1], owner) if owner else []
 
     # --- what came of them ---

@@ -58,11 +58,11 @@ class Dev(Service):
         self._state: dict[str, Any] = {"number": 0, "state": "waiting for the model"}
         self._target: Any = None  # the model that ``_runs`` were read by
         self._runs: list[tuple[str, LiveRun]] = []
-        self._other: list[LiveDrafts] | None = None
-        self._before: Sequence[LiveDrafts] | None = None
-        self._chosen, self._ran = 0, ""
-        self._opened: list[str] = []  # the runs that were named, by their ids
-        self._again = False  # drafts anew though the file is as it was
+        self._other_drafts: list[LiveDrafts] | None = None
+        self._earlier_drafts: Sequence[LiveDrafts] | None = None
+        self._run_index, self._ran = 0, ""
+        self._run_ids: list[str] = []  # the runs that were named, by their ids
+        self._rerun_all = False  # drafts anew though the file is as it was
         self._rerun = False  # another prompt was chosen
         self._usable: Method | None = None  # of the last save that could be used
 
@@ -79,7 +79,7 @@ class Dev(Service):
         if not file.is_file():
             raise UserError(f"there is no file {file}: specviz methods new NAME writes one")
         self._file, self._method, self._against = file, method, against
-        self._opened = [self.desk.open_file(path, owner=EVERYBODY) for path in traces]
+        self._run_ids = [self.desk.open_file(path, owner=EVERYBODY) for path in traces]
         self.title = "Method"
         self._state |= {"file": str(file), "against": against or ""}
 
@@ -92,7 +92,7 @@ class Dev(Service):
         self._tell()
 
     def model_changed(self) -> None:
-        self._again = True
+        self._rerun_all = True
 
     @get()
     def news(self, after: int = -1) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Dev(Service):
         self._check()
         if choice.run >= len(self._runs):
             raise UserError(f"there is no run {choice.run + 1}: {len(self._runs)} are drafted on")
-        self._chosen, self._rerun = choice.run, True
+        self._run_index, self._rerun = choice.run, True
 
     def _check(self) -> None:
         if self._file is None:
@@ -130,9 +130,9 @@ class Dev(Service):
         last_digest = ""
         while not self._over.is_set():
             file_digest, usable = digest(file) or last_digest, self._usable
-            has_changed, is_repeat, rerun = file_digest != last_digest, self._again, self._rerun
+            has_changed, is_repeat, rerun = file_digest != last_digest, self._rerun_all, self._rerun
             if has_changed or is_repeat or (rerun and usable is not None):
-                last_digest, self._again, self._rerun = file_digest, False, False
+                last_digest, self._rerun_all, self._rerun = file_digest, False, False
                 try:
                     if usable is None or has_changed or is_repeat:
                         self._tell_save(file, saves=self._state.get("saves", 0) + has_changed)
@@ -159,7 +159,7 @@ class Dev(Service):
         method = self._usable = save.method
         self._tell(state="checking the contract", problem="", details="", saves=saves,
                    method={"name": method.name, "title": method.title}, **self._describe(save))  # fmt: skip
-        self._before = save.drafts
+        self._earlier_drafts = save.drafts
         self._tell(rules=self.desk.on_worker(lambda: _rules(method, target)))
         self._ran_on_prompt(method, target)
 
@@ -174,24 +174,24 @@ class Dev(Service):
         from decoders.study.look.saves import default_traces
 
         store = self.desk.store
-        keys = self._opened or [row["id"] for row in store.listing("") if row["kind"] == "gallery"]
+        keys = self._run_ids or [row["id"] for row in store.listing("") if row["kind"] == "gallery"]
         stored_runs = [store.get(key) for key in keys]
         prompts = titled_prompts(target.tokenizer, EXAMPLES, toy=self.desk.toy)
-        traces = stored_runs if self._opened else default_traces(target, stored_runs, prompts)
+        traces = stored_runs if self._run_ids else default_traces(target, stored_runs, prompts)
         for trace in traces:
             if trace.run["id"] not in store:
                 store.put(trace, kind="opened", owner=EVERYBODY)
         self._runs = [(str(trace.run["id"]), LiveRun(target, trace)) for trace in traces]
         other_method = None if self._against is None else find_method(self._against)
-        self._other = None if other_method is None else [live.draft_with(other_method) for _, live in self._runs]
-        self._before, self._target, self._chosen = None, target, 0
+        self._other_drafts = None if other_method is None else [live.draft_with(other_method) for _, live in self._runs]
+        self._earlier_drafts, self._target, self._run_index = None, target, 0
         runs = [{"id": key, "title": live.title, "steps": live.trace.rows("steps")} for key, live in self._runs]
         self._tell(runs=runs)
 
     def _describe(self, save: Save) -> dict[str, Any]:
         from decoders.study.look.saves import changes, mean, rows
 
-        previous_drafts, other_drafts = self._before, self._other
+        previous_drafts, other_drafts = self._earlier_drafts, self._other_drafts
         all_rows = rows(save.drafts, previous_drafts, other_drafts)
         shown_rows = [row for row in all_rows if row.step.error or row.change] or all_rows
         gains, losses = changes(all_rows)
@@ -209,7 +209,7 @@ class Dev(Service):
         from decoders.prompt.codec import of_trace
         from decoders.study.look.run_settings import sampling_of
 
-        trace: Trace = self._runs[self._chosen][1].trace
+        trace: Trace = self._runs[self._run_index][1].trace
         title = f"{method.title}, save {self._state['saves']}"
         try:
             run = Run(
@@ -221,7 +221,7 @@ class Dev(Service):
         old_run, self._ran = self._ran, self.desk.store.put(run, kind="opened", owner=EVERYBODY)
         if old_run:
             self.desk.store.remove(old_run)
-        return {"ran": {"id": self._ran, "title": title, "on": self._chosen}, "failed": ""}
+        return {"ran": {"id": self._ran, "title": title, "on": self._run_index}, "failed": ""}
 
 
 def _rules(method: Method, target: Target) -> list[dict[str, Any]]:

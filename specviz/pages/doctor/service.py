@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from decoders.study.doctor.server import ServerNumbers
     from decoders.study.doctor.setup import Place
 
-OFFERED = ("examples", "demo", "turns", *SAMPLES)  # prompt sets
+PROMPT_SETS = ("examples", "demo", "turns", *SAMPLES)  # prompt sets
 MOST_WAITING = 3
 EXPIRED = "this examination is not kept any more: examine the part again"
 MAX_LOG = 4 << 20  # characters of a server's log that is sent
@@ -38,7 +38,7 @@ class Request(Body):
     """A part by its id in the list, the prompts (a set's name, or a file), and how much of them."""
 
     part: Annotated[str, Field(max_length=200), needs("choose a part of the list")]
-    prompts: Annotated[str | SentFile, needs(f"the prompts are a file, or one of {', '.join(OFFERED)}")]
+    prompts: Annotated[str | SentFile, needs(f"the prompts are a file, or one of {', '.join(PROMPT_SETS)}")]
     count: Annotated[int, Field(ge=1, le=48), needs("the number of prompts is {given}: 1 to 48, please")] = 12
     max_new_tokens: Annotated[
         int, Field(ge=8, le=512), needs("the new tokens are {given}: a whole number from 8 to 512, please")
@@ -100,7 +100,7 @@ class Doctor(Service):
                  "curve": _curve(place)}
                 for key, place in _parts(target).items()
             ],
-            "sets": {name: SETS[name] for name in OFFERED},
+            "sets": {name: SETS[name] for name in PROMPT_SETS},
             "examinations": cards,
         }  # fmt: skip
 
@@ -116,10 +116,10 @@ class Doctor(Service):
         server = None if request.server is None else _server(request.server)
         if isinstance(request.prompts, SentFile):
             prompt_records = sent_records(request.prompts.name, request.prompts.text, request.count)
-        elif request.prompts in OFFERED:  # a page names no files of this computer
+        elif request.prompts in PROMPT_SETS:  # a page names no files of this computer
             prompt_records = records(request.prompts, request.count, toy=self.desk.toy)
         else:
-            raise UserError(f"there are no prompts called {request.prompts[:60]!r}: choose of {', '.join(OFFERED)}")
+            raise UserError(f"there are no prompts called {request.prompts[:60]!r}: choose of {', '.join(PROMPT_SETS)}")
         title = f"{capital(place.title)} ({'your own' if place.own else 'shipped'})"
         begin = {
             "part": str(place.folder), "title": title, "records": [asdict(record) for record in prompt_records],

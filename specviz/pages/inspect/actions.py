@@ -74,7 +74,7 @@ class FormActions:
         if old_example is None or _example_of(example_id, self.desk.toy) is not None:
             return [run, gr.skip(), *skips]
         first, names = choices(self.desk)
-        if not _same(old_example, _form(fields)):
+        if not _is_same(old_example, _form(fields)):
             return [run, gr.Dropdown(names, value=None), *skips]
         return [run, gr.Dropdown(names, value=first.record.id), *self.example_fields(first)]
 
@@ -110,7 +110,7 @@ class FormActions:
                 raise Refusal("prompt", str(problem)) from None
             prompt = recorded.form_of(trace)
             reference = references.Reference(prompt.reference, references.prompt_key(prompt), "the run's")
-            example_id = next((e.record.id for e in listed_examples(self.desk.toy) if _same(e, prompt)), None)
+            example_id = next((e.record.id for e in listed_examples(self.desk.toy) if _is_same(e, prompt)), None)
             return [
                 gr.Dropdown(value=example_id),
                 *self.fill_fields(example_id, prompt, reference),
@@ -138,7 +138,7 @@ class FormActions:
                 str(payload.get("method") or ""),
                 payload.get("params") or {},
                 payload.get("settings") or {},
-                title=example.label if example is not None and _same(example, form) else "",
+                title=example.label if example is not None and _is_same(example, form) else "",
                 owner=owner(request),
                 session=request.session_hash or "",
             )
@@ -184,7 +184,7 @@ def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
         open_form = recorded.form_of(desk.trace(desk.first))
     except UnknownTrace:
         open_form = None
-    first = next((e for e in offered_examples if open_form is not None and _same(e, open_form)), offered_examples[0])
+    first = next((e for e in offered_examples if open_form is not None and _is_same(e, open_form)), offered_examples[0])
     return first, [(e.label, e.record.id) for e in offered_examples]
 
 
@@ -217,6 +217,6 @@ def _form(fields: tuple[Any, ...]) -> PromptForm:
     return PromptForm(*(value if isinstance(value, str) else "" for value in fields))
 
 
-def _same(example: Example, form: PromptForm) -> bool:
+def _is_same(example: Example, form: PromptForm) -> bool:
     """Compare a prompt with the example's."""
     return references.prompt_key(form) == references.prompt_key(references.form_of(example))

@@ -11,7 +11,7 @@ from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
 from specviz.views.examples import SEPARATOR, from_turns
 
-TYPED = ("instruction", "context", "question", "chat", "text")
+TEXT_FIELDS = ("instruction", "context", "question", "chat", "text")
 Stretch = tuple[str, int, str]  # a segment's name, its passage, its text
 
 
@@ -27,13 +27,13 @@ def form_of(trace: Trace) -> PromptForm:
     if "chat" in names:
         parts = [text.strip("\n") for name, _, text in stretches if name != "template"]
         return PromptForm("chat", text=from_turns(_turns(parts)), **form)
-    if "text" in names or not names & set(TYPED):
+    if "text" in names or not names & set(TEXT_FIELDS):
         ids = [t for t, s in zip(trace.prompt_ids, _column(trace, "segment"), strict=True) if s != "template"]
         return PromptForm("text", text=trace.text(ids or trace.prompt_ids), **form)
-    parts = [name for name, _, _ in stretches if name in TYPED]
-    if parts != sorted(parts, key=TYPED.index) or parts.count("instruction") > 1:
+    parts = [name for name, _, _ in stretches if name in TEXT_FIELDS]
+    if parts != sorted(parts, key=TEXT_FIELDS.index) or parts.count("instruction") > 1:
         return dataclasses.replace(_from_template(trace), **form)
-    texts = {name: [text.strip("\n") for segment, _, text in stretches if segment == name] for name in TYPED}
+    texts = {name: [text.strip("\n") for segment, _, text in stretches if segment == name] for name in TEXT_FIELDS}
     passages = texts["context"]
     if len(passages) > 1:
         passages = [text.removeprefix(f"[{number}] ") for number, text in enumerate(passages, 1)]
@@ -50,7 +50,7 @@ def _from_template(trace: Trace) -> PromptForm:
     """The form of a prompt whose parts stand in a template: of one that comes along its context and question, of any
     other the whole text as one message.
     """
-    typed_at = [n for n, name in enumerate(_column(trace, "segment")) if name in TYPED]
+    typed_at = [n for n, name in enumerate(_column(trace, "segment")) if name in TEXT_FIELDS]
     whole = trace.text(trace.prompt_ids[typed_at[0] : typed_at[-1] + 1])
     for template in templates().values():
         pattern = re.escape(template.text)
@@ -80,7 +80,7 @@ def _stretches(trace: Trace) -> list[Stretch]:
         (name, passage, trace.text([token for _, _, token in rows]))
         for (name, passage), rows in groupby(keys, key=lambda row: row[:2])
     ]
-    indices = [k for k, (name, _, _) in enumerate(parts) if name in TYPED]
+    indices = [k for k, (name, _, _) in enumerate(parts) if name in TEXT_FIELDS]
     for left_index, right_index in pairwise(indices):
         if (
             right_index == left_index + 2 and parts[left_index][0] != "chat"

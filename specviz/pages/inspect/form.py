@@ -119,11 +119,11 @@ def _prompt_fields(first: Example, names: list[tuple[str, str]]) -> PromptFields
     notes = part("note", "sv-prompt-note"), part("note", "sv-reference-note")
     states = gr.State(references.of_example(first)), gr.State(first.record.id)
     with gr.Accordion("More", open=False, elem_id="sv-more"):
-        more_fields = _more(start_with[5])
+        more_fields = _more_fields(start_with[5])
     return PromptFields(example, mode, instruction, context, question, text, *notes, *states, more_fields)
 
 
-def _more(answer: str) -> More:
+def _more_fields(answer: str) -> More:
     titles = [(entry.title, name) for name, entry in templates().items()]
     template = gr.Dropdown(titles, value=None, label="Prompt template", info=TEMPLATE, elem_id="sv-template")
     reference = gr.Textbox(answer, label="Reference", info=REFERENCE, elem_id="sv-reference", **_lines(2, 6))

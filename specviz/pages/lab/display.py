@@ -13,7 +13,7 @@ from typing import Any
 from specviz.experiments.experiment import Experiment, text_of
 from specviz.experiments.field import field_notes, field_tables
 from specviz.experiments.figures import caption, charts
-from specviz.experiments.grids import TABLED, line_tables, measured_columns, test_tables, write_texts
+from specviz.experiments.grids import TABLE_CHARTS, line_tables, measured_columns, test_tables, write_texts
 from specviz.experiments.plan import duration
 from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
@@ -87,14 +87,14 @@ def draw(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, metric_keys)
         ],
         "profiles": [profile_table(results, profile).to_json() for profile in profiles]
-        + ([table.to_json() for table in line_tables(results, metric_keys)] if about["chart"] in TABLED else [])
+        + ([table.to_json() for table in line_tables(results, metric_keys)] if about["chart"] in TABLE_CHARTS else [])
         + [table.to_json() for table in test_tables(results, metric_keys)],
         "caption": caption(results),
-        **_below(results, metric_keys),
+        **_tables_below(results, metric_keys),
     }  # fmt: skip
 
 
-def _below(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
+def _tables_below(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
     """The notes below charts and tables alike."""
     return {
         "formulas": [
@@ -115,7 +115,7 @@ def _draw_batch(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
         "tables": [table.to_json() for table in tables(results, metric_keys)],
         "checks": [{**asdict(check), "text": check.text} for check in checks(results)],
         "warnings": warnings(results), "remarks": [*notes(results), *field_notes(results)],
-        **_below(results, metric_keys),
+        **_tables_below(results, metric_keys),
     }  # fmt: skip
 
 

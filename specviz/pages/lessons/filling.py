@@ -245,7 +245,7 @@ class Filler:
         options = self.options(ask)
         if options and not all(option.isdecimal() and int(option) <= depth for option in options):
             raise Unknown(f"options is {shown_as(', '.join(options))}; whole numbers from 0 to {depth} are allowed")
-        numbers = sorted({int(option) for option in options} | {truth} if options else _around(truth, depth))
+        numbers = sorted({int(option) for option in options} | {truth} if options else _numbers_around(truth, depth))
         chain = depth == drafted
 
         def words(n: int) -> str:
@@ -354,7 +354,7 @@ def _at(trace: Trace, step: str, run: str) -> View:
     return View(trace, int(step) - 1)
 
 
-def _around(truth: int, depth: int) -> set[int]:
+def _numbers_around(truth: int, depth: int) -> set[int]:
     """Numbers of tokens to choose from: none, all, the answer, and what lies between."""
     numbers = {0, truth, depth, max(1, depth // 3), max(1, 2 * depth // 3)}
     return {n for n in numbers if 0 <= n <= depth} | ({1} if depth < 4 else set())

@@ -81,7 +81,7 @@ class Lessons(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._kept: dict[Path, tuple[int, dict[str, Any]]] = {}
+        self._cached_lessons: dict[Path, tuple[int, dict[str, Any]]] = {}
 
     def runs(self) -> Runs:
         return Runs(own_folder(), LESSONS, GALLERY)
@@ -126,9 +126,9 @@ class Lessons(Service):
             stamp = path.stat().st_mtime_ns
         except (KeyError, OSError):
             raise Missing(f"There is no lesson {key[:40]!r} here.") from None
-        cached_lesson = self._kept.get(path)
+        cached_lesson = self._cached_lessons.get(path)
         if cached_lesson is None or cached_lesson[0] != stamp:
-            cached_lesson = self._kept[path] = (stamp, load(path, self.runs()))
+            cached_lesson = self._cached_lessons[path] = (stamp, load(path, self.runs()))
         return {"id": key, "own": path.parent != LESSONS, **cached_lesson[1]}
 
 

@@ -20,7 +20,7 @@ from specviz.words import SIGNS, plural
 from .reading import shown_as
 
 NODES = ("root", "first", "last", "refused")
-RANKED = ("chosen", "best")
+RANK_COLUMNS = ("chosen", "best")
 
 STEP = (
     "drafted", "depth", "accepted", "emitted", "route", "reason", "outcome", "origins", "entropy", "draft_ms",
@@ -142,7 +142,7 @@ class View:
         return number
 
     def candidate(self, name: str) -> dict[str, Any]:
-        """``name``: a rank from 1, or one of ``RANKED``."""
+        """``name``: a rank from 1, or one of ``RANK_COLUMNS``."""
         if not self.candidates:
             raise Unknown(f"step {self.step + 1} ranked no candidates")
         if name == "chosen":
@@ -153,7 +153,7 @@ class View:
         elif name.isdecimal() and int(name) > 0:
             matching = self.candidates[int(name) - 1 : int(name)]
         else:
-            raise Unknown(f"found the candidate {shown_as(name)}; allowed are a rank from 1, {' and '.join(RANKED)}")
+            raise Unknown(f"found the candidate {shown_as(name)}; allowed are a rank from 1, {' and '.join(RANK_COLUMNS)}")
         if not matching:
             raise Unknown(f"step {self.step + 1} has no candidate {name!r}: it has {len(self.candidates)}")
         return matching[0]

@@ -119,10 +119,10 @@ class WhatIfs(Service):
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
         self._check(key)
-        result = self._again(key, request)
+        result = self._redraft(key, request)
         return {**result, "emitted": len(result["emitted"])}
 
-    def _again(self, key: str, request: Redraft) -> dict[str, Any]:
+    def _redraft(self, key: str, request: Redraft) -> dict[str, Any]:
         """A step of a run that may be asked, drafted again: ``reading.redraft``."""
         target = self.desk.target_of(self.desk.trace(key).run)
         name, params = None, None
@@ -215,7 +215,7 @@ class WhatIfs(Service):
                 raise UserError("name the method that goes on, or a candidate")
             method, method_params = self._method(request.method, request.params, target)
         else:
-            emitted = self._again(key, request)["emitted"]
+            emitted = self._redraft(key, request)["emitted"]
             method_params = reading.own_of(trace)
             method, method_params = self._method(str(trace.run["method"]["name"]), method_params, target)
             place = " after a place picked by hand,"
