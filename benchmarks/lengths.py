@@ -101,7 +101,7 @@ def main() -> int:
         for _, prompt in prompts[:: max(1, len(prompts) // 3)]:
             run = Decoding.of(target, prompt, name, max_new_tokens=options.max_new_tokens, length="auto")
             decided[name] += [
-                float(s.learned.notes["length_ms"]) for s in run if s.learned and s.draft.proposed.tree.drafted
+                float(s.observation.notes["length_ms"]) for s in run if s.observation and s.draft.proposed.tree.drafted
             ]
     write()
     taking, over = [contender(label) for label in settings], threading.Event()

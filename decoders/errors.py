@@ -18,7 +18,7 @@ def first_line(error: BaseException, limit: int | None = None) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:limit].rstrip(".")
 
 
-def why(fault: BaseException) -> str:
+def reason_of(fault: BaseException) -> str:
     """The operating system's words for a fault, else its own, in lower case, for the middle of a sentence.
 
     >>> why(FileNotFoundError(2, "No such file or directory")), why(ValueError())

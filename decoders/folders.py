@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .errors import UserError, why
+from .errors import UserError, reason_of
 
 try:
     import fcntl
@@ -46,7 +46,8 @@ def typed_path(text: str | Path) -> Path:
     except (OSError, RuntimeError, ValueError) as fault:
         shown = f"{str(text)[:40]} …" if len(str(text)) > 40 else str(text)
         raise UserError(
-            f"{shown!r} cannot be a path ({why(fault).rstrip('.')}): give that of a file or folder on this machine"
+            f"{shown!r} cannot be a path ({reason_of(fault).rstrip('.')}): give that of a file or folder on this "
+            "machine"
         ) from None
     return path
 
@@ -146,7 +147,7 @@ def read_text(path: Path, noun: str) -> str:
     except UnicodeDecodeError:
         raise UserError(f"the {noun} file {path} is not text in UTF-8: save it as such and try again") from None
     except OSError as error:
-        raise UserError(f"cannot read the {noun} file {path}: {why(error)}") from None
+        raise UserError(f"cannot read the {noun} file {path}: {reason_of(error)}") from None
 
 
 def read_own(path: Path, of: Callable[[Any], T]) -> T | None:

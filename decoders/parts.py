@@ -21,7 +21,7 @@ from decoders.draft_models.part_files import PartFiles, Source
 from decoders.draft_models.published import Published
 from decoders.draft_models.stored_weights import read_weights, stored_form
 from decoders.folders import refuse_pointer, settings_folder
-from decoders.method.part import DRAFT_MODELS, COMPANION, Kind, kinds
+from decoders.method.part import COMPANION, DRAFT_MODELS, Kind, kinds
 from decoders.model.engines.linear import pack, pack_if_faster, packable
 from decoders.model.files.catalog import SHIPPED, current_key, shipped_key
 

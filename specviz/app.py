@@ -25,7 +25,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 
-from decoders.errors import UserError, why
+from decoders.errors import UserError, reason_of
 from decoders.model.files.catalog import default_model, model_name, model_place
 from specviz.model_records import places_of, remember
 from specviz.pages import pages
@@ -115,7 +115,7 @@ def open_desk(
         def pick(model: str, on: str, tell: Tell) -> Any:
             return open_named(model, on, tell, UserError)  # its drafter was named for the first: SpS says what it lacks
 
-        def other(key: str) -> Any:
+        def open_other(key: str) -> Any:
             for place in places_of(key)[:1]:
                 return open_on(place, loader.weights)
             return None
@@ -123,7 +123,7 @@ def open_desk(
         public = rules is not None and rules.public
         fixed = public or pool is not None
         loader = Loader(
-            load, name=model_name(model_source), model=model_source, weights=weights or "fp32", open_other=other,
+            load, name=model_name(model_source), model=model_source, weights=weights or "fp32", open_other=open_other,
             pick=None if fixed else pick,
         )  # fmt: skip
     runner = Runner(store, library, pool=pool)
@@ -264,7 +264,7 @@ def serve(
             probe.bind((host, port))
             port = probe.getsockname()[1]
         except OSError as problem:
-            reason = f"cannot listen on {host}, port {port}: {why(problem)}"
+            reason = f"cannot listen on {host}, port {port}: {reason_of(problem)}"
             raise ValueError(f"{reason}; choose another one with --port") from None
     desk = open_desk(model, trace, rules=rules, **opening)
     tab = prepare(desk) if prepare is not None else ""

@@ -73,10 +73,10 @@ def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> No
 
 def test_what_is_kept_is_bounded(client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     page = desk.services["acceptance"]
-    assert page._kept.maxsize == service.MAX_SUMS
-    monkeypatch.setattr(page, "_kept", type(page._kept)(1))
+    assert page._counts.maxsize == service.MAX_SUMS
+    monkeypatch.setattr(page, "_counts", type(page._counts)(1))
     client.post("/api/acceptance/runs", json={"ids": [trace.run["id"] for trace in RUNS]})
-    assert len(page._kept) == 1
+    assert len(page._counts) == 1
 
 
 def test_a_run_that_was_deleted_is_counted_no_more(client: TestClient, desk: StubDesk) -> None:

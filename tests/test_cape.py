@@ -56,7 +56,7 @@ def test_expansion_follows_confidence():
     made = expand(9, [0, 1, 2, 3], told, "confidence")
     depths = np.asarray(made.tree.depths)
     assert [int((depths == i).sum()) for i in range(1, 5)] == [8, 6, 4, 2]
-    assert made.tree.tokens[:5] == (9, 0, 1, 2, 3) and made.expanded == (False,) * 5 + (True,) * 16
+    assert made.tree.tokens[:5] == (9, 0, 1, 2, 3) and made.is_expanded == (False,) * 5 + (True,) * 16
     for node in range(5, len(made.tree)):
         row = told[made.tree.parents[node]]
         assert made.probabilities[node] == pytest.approx(float(row[made.tree.tokens[node]]))
@@ -107,7 +107,7 @@ def test_beam_search_finds_the_best_of_its_beams(seed):
     found = {tuple(tree.tokens[n] for n in tree.path(leaf)[1:]) for leaf in leaves}
     assert found == {path for path, _ in beams}
     assert tree.tokens[1 : depth + 1] == beams[0][0], "the best beam comes first"
-    assert made.expanded[: depth + 1] == (False,) * (depth + 1) and all(made.expanded[depth + 1 :])
+    assert made.is_expanded[: depth + 1] == (False,) * (depth + 1) and all(made.is_expanded[depth + 1 :])
     for node in range(1, len(tree)):
         row = told[made.rows[tree.parents[node]]]
         torch.testing.assert_close(row, table[tree.tokens[tree.parents[node]]].softmax(-1))

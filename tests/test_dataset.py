@@ -244,7 +244,7 @@ def test_the_hub_gets_one_commit_and_gives_all_back(tree: Trace, trace: Trace, t
     tree.run["id"], trace.run["id"] = "a", "b"
     assert dataset.push("someone/drafts", [tree]).place == "https://huggingface.co/datasets/someone/drafts"
     pushed = dataset.push("someone/drafts", [tree, trace])
-    assert (pushed.added, pushed.there, hub.commits) == (1, 1, 2)
+    assert (pushed.added_count, pushed.known_count, hub.commits) == (1, 1, 2)
     traces, read = pull("someone/drafts", tmp_path / "out")
     assert not read.problems and traces["a"].tables == tree.tables and traces["b"].tables == trace.tables
 

@@ -73,7 +73,7 @@ RUN = made_run(CHAIN, TREE, [], [(0, "rejected")])
 
 def test_decided_positions_are_those_after_what_stood_and_siblings_are_one():
     made = decisions(RUN)
-    assert list(zip(made.step.tolist(), made.depth.tolist(), made.stood.tolist(), strict=True)) == [
+    assert list(zip(made.step.tolist(), made.depth.tolist(), made.is_accepted.tolist(), strict=True)) == [
         (0, 1, True), (0, 2, True), (0, 3, False), (1, 1, True), (1, 2, True), (3, 1, False),
     ]  # fmt: skip
     assert RUN.tables["nodes"]["status"][made.node[3]] == "accepted"  # what stood speaks for its siblings
@@ -131,7 +131,7 @@ def test_tokens_that_were_not_recorded_are_of_no_class():
 
 def test_what_is_drafted_behind_the_end_of_the_run_is_not_decided():
     ended = made_run([(0, "accepted"), (1, "unreached"), (2, "unreached")])
-    assert decisions(ended).stood.tolist() == [True]
+    assert decisions(ended).is_accepted.tolist() == [True]
     assert acceptance([ended]).pooled.values()["tested_acceptance"] == 1.0
 
 

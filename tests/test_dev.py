@@ -53,7 +53,7 @@ def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, targ
     rows = saves.rows([drafts[1]], [drafts[0]], None)
     changes = [row.change for row in rows]
     assert changes == sorted(changes) and changes[0] < 0 and max(changes) <= 0
-    assert all(row.change == row.step.accepted - row.before for row in rows)
+    assert all(row.change == row.step.accepted - row.accepted_before for row in rows)
     first = saves.rows([drafts[0]], None, None)
     assert all(row.change == row.step.accepted - row.step.recorded for row in first)
 

@@ -83,8 +83,8 @@ def test_hits_are_counted_against_the_text(target: Target) -> None:
     text = text_of(target, drafting)
     made = drafts(drafting, [text])
     assert (text.choices[list(text.places)] == text.tokens[[place + 1 for place in text.places]]).all()  # its own text
-    assert made.hits.shape == (len(text.places), drafting.deepest) and (made.own == made.hits[:, 0]).all()
-    assert (made.drawn <= 1).all() and (made.lengths == np.asarray(text.places) + 1).all()
+    assert made.hits.shape == (len(text.places), drafting.deepest) and (made.is_own == made.hits[:, 0]).all()
+    assert (made.drawn_probs <= 1).all() and (made.lengths == np.asarray(text.places) + 1).all()
     assert made.length == 1 + np.minimum.accumulate(made.hits, 1).sum(1).mean()
     assert made.by_position[0] == made.conditional[0] and made.by_position == sorted(made.by_position, reverse=True)
 
@@ -92,10 +92,10 @@ def test_hits_are_counted_against_the_text(target: Target) -> None:
 def test_a_drafter_that_is_the_target_itself_has_all_accepted(target: Target) -> None:
     drafting = Drafting(target, target, depth=3)
     made = drafts(drafting, [text_of(target, drafting)])
-    assert made.hits.all() and made.length == 4 and not made.outside.any()
-    np.testing.assert_allclose(made.drawn, 1, atol=1e-4)
+    assert made.hits.all() and made.length == 4 and not made.is_outside.any()
+    np.testing.assert_allclose(made.drawn_probs, 1, atol=1e-4)
     unread = drafts(drafting.with_reads(unread=True), [text_of(target, drafting)])
-    assert unread.told.mean() < made.told.mean()  # it needs its prompt
+    assert unread.text_logprobs.mean() < made.text_logprobs.mean()  # it needs its prompt
 
 
 def test_states_are_handed_as_the_control_says(target: Target) -> None:
@@ -135,7 +135,7 @@ def test_every_control_of_every_kind_of_part_drafts(target: Target, kind: str) -
         } or control.tensors is None, control.change
         made = drafts(changed, [text])
         assert made.hits.shape == plain.hits.shape, control.change
-        same += np.allclose(made.told, plain.told, atol=1e-7)
+        same += np.allclose(made.text_logprobs, plain.text_logprobs, atol=1e-7)
     if kind != "dflash2":  # whose five candidates never hold the text's tokens: all are at the lowest log-probability
         assert same < len(listed) / 2
     assert all(torch.equal(tensor, before[name]) for name, tensor in drafting.network.state_dict().items())

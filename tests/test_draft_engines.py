@@ -182,7 +182,7 @@ def test_draft_forwards_that_differ_are_never_used(openings, monkeypatch, caplog
     assert torch.equal(ours.extend([5], [-1]), stock.extend([5], [-1]))
     assert (
         isinstance(ours.compiled, CompiledDraft)
-        and ours.compiled.checked is False
+        and ours.compiled.is_checked is False
         and "draft model differ from its" in caplog.text
     )
 
@@ -247,7 +247,7 @@ def test_a_compiled_forward_takes_any_number_of_rows():
     made = compiling.Part.of(MAKER, shape.to_json())
     workshop.make([made])
     assert workshop.wait([made]), workshop.failed
-    part, step, generator = workshop.opened[made.package], TensorForward(shape), torch.Generator().manual_seed(1)
+    part, step, generator = workshop.open_parts[made.package], TensorForward(shape), torch.Generator().manual_seed(1)
     weights = [torch.randn(size, generator=generator) * 0.1 for size in step.sizes.values()]
     for rows, keys in ((2, 9), (6, 40), (17, 90)):
         mask, theirs = torch.zeros(rows, keys), torch.zeros(rows, keys - rows)

@@ -79,7 +79,7 @@ def test_a_disk_that_refuses_at_any_write_costs_files_never_a_run(tmp_path: Path
 def test_a_run_that_is_not_saved_says_so_in_its_last_event(tmp_path: Path) -> None:
     with refusing(tmp_path / "full", 1), at_work(StubDesk(library=Library(tmp_path / "full"))) as desk:
         job = desk.submit_text(owner="ann")
-    events, _ = job.feed.after(-1)
+    events, _ = job.feed.events_after(-1)
     assert events is not None and "Runs are not saved on disk" in json.loads(events[-1])["unsaved"]
     desk, key = run_one(tmp_path / "free")
     desk.end()

@@ -206,12 +206,12 @@ def test_the_cosine_is_of_the_states_that_the_target_came_to(target, tmp_path):
     steps = list(run)
     tokens = run.context.tokens.tolist()
     truth = states_of(target, tokens, (3,))
-    alone = [step for step in steps if step.learned and not step.accepted]  # of the root's state alone
+    alone = [step for step in steps if step.observation and not step.accepted]  # of the root's state alone
     assert len(alone) > 2
     for step in alone:
         head, last = head_of(target, weights, tokens[: step.context_length], (3,))
         cosine = torch.cosine_similarity(head.rows[last].state, truth[step.context_length - 1].double(), 0)
-        assert step.learned.notes["feature_cosine"] == pytest.approx(float(cosine), abs=1e-4)
+        assert step.observation.notes["feature_cosine"] == pytest.approx(float(cosine), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", matrix(["eagle3", "eagle", "eagle2"], 1, "the other heads"))

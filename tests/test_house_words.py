@@ -19,9 +19,31 @@ IRREGULAR = frozenset(
     spent spoken sprung spun stolen stood struck stuck swept sworn taken taught thought thrown told torn understood
     wanted wept woken won worn woven written""".split()  # noqa: SIM905
 )
-VERBS = frozenset("bleed breed embed exceed feed need proceed seed speed succeed".split())  # noqa: SIM905 (no participles)
+VERBS = frozenset("bleed breed embed exceed feed need proceed seed speed succeed".split())  # noqa: SIM905 (no
+    participles)
 # names of columns, or of parameters, that a property reads: the field's own words
 FIELD = frozenset({"Verdict.accepted", "Step.accepted", "DraftTree.drafted", "Draft.proposed", "PartCard.offered"})
+# participles that the field uses of values: a boolean, a tensor, a count of tokens
+ADJECTIVES = frozenset(
+    """accepted batched biased cached captured changed clipped closed compiled copied decoded drafted elapsed embedded
+    emitted encoded expected failed fixed fused grounded logged masked matched measured mixed nested normed packed
+    padded
+    planned pooled predicted processed proposed pruned quantized recorded refused rejected required rounded sampled
+    scaled
+    scored served shared shifted shuffled tied trained truncated unsaved unused verified""".split()  # noqa: SIM905
+)
+PRONOUNS = frozenset(
+    """all another any anything both each either every everything he her hers his it its mine neither none nothing
+    one ones
+    other others ours own same she some something such that theirs them these they this those what which who whom whose
+    yours""".split()  # noqa: SIM905
+)
+ADVERBS = frozenset(
+    """above after again ahead alone along already apart around away back before behind below beside besides beyond
+    earlier else enough far few further here how inside later least less many more most much now once outside rest so
+    still then there together too when where whether why yet""".split()  # noqa: SIM905
+)
+LARGEST_SHARE = 0.005  # of all bound names that may be none of a thing: fields of traces and of the public API
 OPENING = re.compile(r"(What|Where|How|Whether)\b")
 CANDIDATE = re.compile(
     rf"(def|class) _*(\w+ed|{'|'.join(IRREGULAR)})\b|\"\"\"(What|Where|How|Whether)\b", re.IGNORECASE
@@ -61,6 +83,26 @@ def refusals(path: str, text: str) -> Iterator[tuple[str, str]]:
             yield "docstring", f"{path} {name}"
 
 
+def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every name that a module binds, with its line: variables, parameters, attributes, functions and classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node.lineno
+
+
+def names_no_thing(name: str) -> bool:
+    """True for a pronoun, an adverb, or a participle that is no adjective of the field."""
+    word = name.strip("_").lower()
+    participle = is_participle(word if name.isupper() else name)
+    return word in PRONOUNS | ADVERBS or (participle and word not in ADJECTIVES)
+
+
 @cache
 def faults() -> Counter[tuple[str, str]]:
     """The lint's refusals in the tree."""
@@ -85,6 +127,28 @@ def test_no_new_participle_and_no_new_riddle():
         "name functions by verbs and classes by nouns; a docstring's first words say what the thing is or does:\n"
         + "\n".join(new)
     )
+
+
+@pytest.mark.parametrize("package", ["decoders", "specviz"])
+def test_names_are_nouns_and_verbs(package: str):
+    """Of the few that are left most are fields of traces and of the public API, which keep their names."""
+    names, faulty = 0, list[str]()
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for name, line in bound_names(ast.parse(path.read_text("utf-8"))):
+            names += 1
+            if names_no_thing(name) and not name.startswith("__"):
+                faulty.append(f"{path.relative_to(ROOT)}:{line} {name}")
+    share = len(faulty) / names
+    assert share <= LARGEST_SHARE, f"{share:.2%} of the names name no thing: rename some of these\n" + "\n".join(faulty)
+
+
+def test_a_name_that_names_no_thing_is_seen():
+    text = "for one in ones: x = one\nkept = told(lambda mine: 1)\nself.theirs = [there for there in x]\n"
+    text += "with f() as made: ..."
+    assert sorted(name for name, _ in bound_names(ast.parse(text)) if names_no_thing(name)) == [
+        "kept", "made", "mine", "one", "theirs", "there",
+    ]  # fmt: skip
+    assert not any(map(names_no_thing, ("accepted", "kept_rows", "need", "first", "rows", "is_known")))
 
 
 def test_the_list_of_what_is_left_only_shrinks():

@@ -69,7 +69,12 @@ def test_rejected_rows_in_the_state_are_seen(family: str, monkeypatch: pytest.Mo
     honest = LayerState.commit
 
     def careless(self: LayerState, path: Any) -> None:
-        honest(self, range(self.joined.shape[2] - self.inputs.shape[2]) if self.joined is not None and path else path)
+        honest(
+            self,
+            range(self.joined_columns.shape[2] - self.inputs.shape[2])
+            if self.joined_columns is not None and path
+            else path,
+        )
 
     monkeypatch.setattr(LayerState, "commit", careless)
     assert "leaves" in compare(HYBRIDS[family], ("recycling", "lookahead"), (14, 40)).detail
@@ -79,9 +84,7 @@ def test_rejected_rows_in_the_state_are_seen(family: str, monkeypatch: pytest.Mo
 def test_rows_that_continue_the_row_before_are_seen(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: a tree scored as a chain of its rows, as stock code would score it, gives other text."""
     honest = Paths.__init__
-    monkeypatch.setattr(
-        Paths, "__init__", lambda self, positions, sees, device: honest(self, positions, None, device)
-    )
+    monkeypatch.setattr(Paths, "__init__", lambda self, positions, sees, device: honest(self, positions, None, device))
     assert "leaves" in compare(HYBRIDS[family], ("recycling",), (14, 40)).detail
 
 
@@ -116,7 +119,7 @@ def test_a_run_is_cut_at_any_earlier_place(family: str, monkeypatch: pytest.Monk
     draft = Draft(replace(TREE, tokens=(ids[69], *TREE.tokens[1:])))
     session = session_behind(target, ids, 200)
     states = session.cache.states
-    assert states is not None and 149 in states.kept and len(states.kept) <= 4
+    assert states is not None and 149 in states.kept_states and len(states.kept_states) <= 4
     before = session.score(Draft(TREE)).logits
     for length in (70, 2, 149, 150, 33, 1):
         fresh = session_behind(target, ids[:length], 200)
@@ -215,7 +218,7 @@ def test_memory_of_states_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -
     session.prefill(prompt_ids(1, 300))
     states = session.cache.states
     assert states is not None and session.cache.store is not None and session.cache.store.shape[0] == 2
-    assert states.bytes() == shape.state_bytes * len({*states.kept, states.length})
+    assert states.bytes() == shape.state_bytes * len({*states.kept_states, states.length})
     assert ModelShape.of(target.config).kv_layers == (3,)
     size = room.RunSize.of(shape, target.dtype, Needs(), 400, spare=64, rows=256)
     assert size.states >= states.bytes() + shape.row_bytes and size.bytes > size.states

@@ -106,8 +106,8 @@ def test_a_rank_that_is_recorded_is_kept():
                     assert float(row.sum()) == pytest.approx(1)
                 for node in range(1, len(tokens)):
                     mine = p[at.parents[node], tokens[node]]
-                    assert float(mine) == pytest.approx(at.own[node], abs=2e-5)
-                    if at.own[node] > 1e-4:
+                    assert float(mine) == pytest.approx(at.own_probs[node], abs=2e-5)
+                    if at.own_probs[node] > 1e-4:
                         above = int((p[at.parents[node]] > mine * (1 + 1e-6)).sum())
                         assert abs(above - at.ranks[node]) <= 1, (above, at.ranks[node], wide)
 

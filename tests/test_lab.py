@@ -157,7 +157,7 @@ def test_what_the_papers_print_can_be_drawn() -> None:
         whole = {b.key for b in BREAKDOWNS if b.whole}
         for series in experiment.papers:
             assert series.metric in experiment.metrics and series.model and series.where, name
-            if experiment.axes and experiment.along == experiment.axes[0].param:
+            if experiment.axes and experiment.along_axis == experiment.axes[0].param:
                 assert all(isinstance(x, float | int | str) for x, _ in series.points)
             if series.metric in whole:
                 assert sum(y for _, y in series.points) == pytest.approx(1, abs=0.011), name

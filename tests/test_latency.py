@@ -197,7 +197,7 @@ def test_it_is_measured_once(monkeypatch):
     monkeypatch.setattr(measuring, "measure_latency", measure)
     first = latency_for(target, 16)
     assert latency_for(target, 12) == first and asked == [16]
-    assert latency_for(target, 32).largest == 32 and latency_for(target, 16, again=True) and asked == [16, 32, 16]
+    assert latency_for(target, 32).largest == 32 and latency_for(target, 16, refresh=True) and asked == [16, 32, 16]
 
 
 def test_a_damaged_file_is_left_out(caplog):

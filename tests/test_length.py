@@ -25,7 +25,7 @@ from decoders.engine.row_costs import Curve, RowCosts
 from decoders.method.drafter import Drafter
 from decoders.model.target_model.target import Session
 from decoders.trace.reliability import outcomes, pool_runs, signals
-from decoders.verifiers.match import judged
+from decoders.verifiers.match import verdict_part
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, save_model, tiny_target
@@ -112,7 +112,7 @@ def test_no_part_of_a_tree_pays_better_than_the_one_that_stays(seed: int) -> Non
     ms = np.cumsum(random.uniform(0.5, 4.0, 9)) + 10  # any shape that rises
     length = AutoLength(RowCosts(Curve(tuple(range(1, 10)), tuple(ms.tolist()), "a test"), follows=False))
     draft = Draft(tree, ("root", *("drafter",) * 8), (-1,) * 9, tuple(random.uniform(0.1, 0.99, 9).tolist()))
-    survival = np.array(length.fitted.estimate(draft, np.arange(3)).survival)
+    survival = np.array(length.survival.estimate(draft, np.arange(3)).survival)
     kept = length.choose(draft, _context())
     rate, stays = length.rate, set(kept.nodes) if kept.nodes else set(range(9))
 
@@ -200,7 +200,7 @@ def test_survival_comes_to_what_stands() -> None:
         draft = Draft(DraftTree.chain(0, (1, 2, 3, 4, 5)), ("root", *("drafter",) * 5), (-1,) * 6, (1.0, *q.tolist()))
         made = fitted.estimate(draft, np.arange(3))
         stood = int((random.random(5) < q**2).cumprod().sum())
-        fitted.fit(made, draft, judged(draft, list(range(stood + 1)), 9))
+        fitted.fit(made, draft, verdict_part(draft, list(range(stood + 1)), 9))
         losses.append(abs(np.array(made.conditional[1:]) - q**2).mean())
     assert np.mean(losses[-100:]) < 0.08 < np.mean(losses[:20])
 
@@ -220,8 +220,8 @@ def test_a_plug_ins_scores_count_in_any_form(form: Any) -> None:
 
 def test_a_fitted_model_goes_on_from_run_to_run_from_its_first_run_on() -> None:
     target = tiny_target()
-    first = AutoLength.of(target, "pld").fitted
-    assert not len(first) and AutoLength.of(target, "pld").fitted is first
+    first = AutoLength.of(target, "pld").survival
+    assert not len(first) and AutoLength.of(target, "pld").survival is first
     list(Decoding.of(target, Prompt.from_ids(prompt_ids(1) * 3), "pld", max_new_tokens=40, length="auto"))
     assert len(first)
 
@@ -302,7 +302,7 @@ def test_what_is_decided_is_what_whole_arrays_decide(method: str) -> None:
         nonlocal decided
         state, rate, unseen = length.state, length.rate, length.unseen
         patience, cut = length.patience, stock(draft, context)
-        conditional, survival = by_numpy(length.fitted, draft, context.tokens, state)
+        conditional, survival = by_numpy(length.survival, draft, context.tokens, state)
         made = length.estimates[-1]
         np.testing.assert_allclose(made.conditional, conditional, atol=1e-12)
         np.testing.assert_allclose(made.survival, survival, atol=1e-12)

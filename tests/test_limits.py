@@ -58,7 +58,7 @@ def test_rules_are_strict_where_others_are_let_in() -> None:
 def test_a_window_forgets_keys_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specviz.server.limits.MAX_KEYS", 10)
     window = Window(1)
-    assert all(window.take(f"key{k}") == 0 for k in range(50)) and len(window._taken) == 10
+    assert all(window.take(f"key{k}") == 0 for k in range(50)) and len(window._times) == 10
     assert Window(0).take("any") == 0
 
 

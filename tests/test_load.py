@@ -134,7 +134,7 @@ def test_the_best_length_falls_with_the_batch_and_servers_take_it() -> None:
     assert vllm["num_speculative_tokens"] == 8
     assert vllm["num_speculative_tokens_per_batch_size"] == [[1, 7, 8], [8, 63, table[1].length], [64, 64, 0]]
     assert sglang["1"]["candidate_steps"] == [6, 8, 10] and sglang["64"]["candidate_steps"] == [0]
-    for bad in ({"acceptance": 1.1}, {"acceptance": 0.5, "most": 0}, {"acceptance": 0.5, "batches": (0,)}):
+    for bad in ({"acceptance": 1.1}, {"acceptance": 0.5, "max_length": 0}, {"acceptance": 0.5, "batches": (0,)}):
         with pytest.raises(ValueError, match="allowed|whole"):
             tiers(load, **bad)
 

@@ -170,10 +170,10 @@ def test_models_of_recorded_runs_make_room_for_the_chosen_one() -> None:
         key = "other"
 
     shelf = Shelf()
-    loader = shelf.loader(other=lambda key: Other())
+    loader = shelf.loader(open_other=lambda key: Other())
     run = {"model": {"key": "other"}}
     beside = weakref.ref(loader.model_of(run))
-    assert loader.beside(run) and loader.is_open(beside())
+    assert loader.load_beside(run) and loader.is_open(beside())
 
     def check() -> None:
         if beside() is not None:
@@ -181,7 +181,7 @@ def test_models_of_recorded_runs_make_room_for_the_chosen_one() -> None:
 
     loader.choose("a/model", "A model", check=check).result(WAIT_S)
     settle(loader)
-    assert loader.target.name == "another" and beside() is None and not loader.beside(run)
+    assert loader.target.name == "another" and beside() is None and not loader.load_beside(run)
 
 
 def test_nothing_is_chosen_while_the_first_model_loads_or_where_there_is_none() -> None:

@@ -305,7 +305,7 @@ def test_states_follow_the_accepted_nodes_prompt_tokens(target):
         draft, verdict = before.draft, before.verdict
         state = int(after.draft.notes["state"])
         states.add(state)
-        assert draft.terms["next_state"][verdict.path[-1]] == before.learned.notes["next_state"] == state
+        assert draft.terms["next_state"][verdict.path[-1]] == before.observation.notes["next_state"] == state
         hung = [sum(p.parent == node for p in draft.probes) for node in range(len(draft.tree))]
         assert hung == draft.terms["next_state"].tolist()
         mine = [i for i, p in enumerate(draft.probes) if p.parent == verdict.path[-1]]
@@ -344,9 +344,7 @@ def test_guesses_of_another_text_are_not_used(target):
     assert drafter.propose(context.cut(context.length - 2), 5).notes["state"] == 0
     assert drafter.guesses is None or drafter.propose(context, 5).notes["state"] > 0
     other = Decoding.of(target, Prompt.from_ids(prompt_ids(4)), method_of(drafter), max_new_tokens=12)
-    assert [t for s in other for t in s.emitted] == generate(
-        target, Prompt.from_ids(prompt_ids(4)), max_new_tokens=12
-    )
+    assert [t for s in other for t in s.emitted] == generate(target, Prompt.from_ids(prompt_ids(4)), max_new_tokens=12)
 
 
 def test_a_chain_instead_of_a_tree(target):
@@ -403,7 +401,7 @@ def test_where_prompt_tokens_look_is_the_targets_own_attention(family):
     save_tiny_part(target, "ppd")
     prompts, prompt = load_part(target, "ppd"), Prompt.from_ids(prompt_ids(2))
     run = Decoding.of(target, prompt, "ppd", {"watch": layer, "size": 14}, max_new_tokens=8)
-    steps = [(step, step.learned and step.learned.looks, run.context.length) for step in run]
+    steps = [(step, step.observation and step.observation.looks, run.context.length) for step in run]
     assert [t for step, *_ in steps for t in step.emitted] == generate(target, prompt, max_new_tokens=8)
     text = run.context.tokens.tolist()
     for step, looks, length in steps[:3]:
@@ -447,9 +445,7 @@ def test_what_prompt_tokens_guess_together_and_where_they_look_is_recorded(targe
         int(count or 0) for count in nodes["term:next_state"]
     )
     drafted = trace.tables["steps"]["drafted"]
-    assert looks["step"] and all(
-        node > drafted[step] for step, node in zip(looks["step"], looks["node"], strict=True)
-    )
+    assert looks["step"] and all(node > drafted[step] for step, node in zip(looks["step"], looks["node"], strict=True))
     plain = record(target, prompt, "ppd", {"size": 30}, max_new_tokens=NEW)
     assert plain.output_ids == trace.output_ids and not plain.tables["attention"]["step"]
     with pytest.raises(UserError, match=r"watch=9 is not allowed: tiny-llama has the layers 0 to \d"):

@@ -79,7 +79,7 @@ def test_a_format_is_told_by_its_keys_and_configuration(tmp_path: Path, name: st
     read = head.read()
     assert {key: tuple(tensor.shape) for key, tensor in read.items()} == head.shapes
     assert head.bytes == sum(2 * tensor.numel() for tensor in read.values())
-    for key, stored in head.stored.items():
+    for key, stored in head.tensor_names.items():
         assert torch.equal(read[key], weights[stored])
     assert head.fingerprint(read) == head.fingerprint({name: one.float() for name, one in read.items()})
 

@@ -41,7 +41,7 @@ class Gate:
 
 
 def events(job: Job) -> list[dict[str, Any]]:
-    texts, _ = job.feed.after(-1)
+    texts, _ = job.feed.events_after(-1)
     assert texts is not None
     return [json.loads(text) for text in texts]
 
@@ -206,7 +206,7 @@ def test_a_watcher_that_falls_behind_is_told_so() -> None:
     feed = Feed(max_bytes=200)
     for number in range(50):
         feed.publish({"n": number})
-    assert feed.after(0) == (None, 49)
+    assert feed.events_after(0) == (None, 49)
 
     async def first() -> Any:
         async for text in feed.watch(0):

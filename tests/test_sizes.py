@@ -229,7 +229,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_begins(monkeypatch: pytest
     assert size.cache == session.cache.store.nbytes
     read = session_behind(target, list(range(5, 25)), 400, every | Needs(layers=(1, 3), top_tokens=8))
     size = room.RunSize.of(target.shape, target.dtype, read.needs, 400, spare=SPARE_ROWS, rows=400)
-    assert size.kept == read.memory.bytes()
+    assert size.memory_bytes == read.memory.bytes()
 
     monkeypatch.setattr(room, "SMALL", 0)
     monkeypatch.setattr(room, "free_memory", lambda device: 1_000_000)

@@ -77,7 +77,8 @@ def runs(target, folder, sampling=None, knows=True, **options):
     ("family", "options", "sampling"),
     matrix(
         [("llama", {}, DRAWN), ("llama", {}, None), ("gpt2", {"vectors": 2}, DRAWN), ("mistral-window", {}, None)],
-        1, "other families and settings",
+        1,
+        "other families and settings",
     ),
 )
 def test_chains_and_draws_are_those_of_plain_sps_in_fewer_forwards(target, folders, family, options, sampling):
@@ -107,9 +108,7 @@ def test_random_prompt_tokens_change_nothing(target, folders):
 
 def test_what_is_recorded(target, folders):
     save_tiny_part(open_drafter(target, folders["llama"]), "ppd")
-    trace = record(
-        target, Prompt.from_ids(prompt_ids(3)), "sps+ppd", {"drafter": folders["llama"]}, max_new_tokens=NEW
-    )
+    trace = record(target, Prompt.from_ids(prompt_ids(3)), "sps+ppd", {"drafter": folders["llama"]}, max_new_tokens=NEW)
     assert trace.run["method"]["params"]["drafter"] == Path(folders["llama"]).name, "no path of this machine"
     nodes, steps = trace.tables["nodes"], trace.tables["steps"]
     for step, (forwards, hits) in enumerate(zip(steps["term:draft_forwards"], steps["term:hits"], strict=True)):
@@ -139,7 +138,9 @@ def test_it_follows_any_text(target):
             made = run.chain(context(tokens), 5, choose())
             fresh = one_by_one(LanguageModelRun(drafter, VOCAB), context(tokens), 5, choose())
             assert made.tokens == fresh.tokens
-            torch.testing.assert_close(torch.stack(made.told), torch.stack(fresh.told), atol=2e-4, rtol=1e-3)
+            torch.testing.assert_close(
+                torch.stack(made.logit_rows), torch.stack(fresh.logit_rows), atol=2e-4, rtol=1e-3
+            )
     again = run.chain(context(first), 5, drawn_at(Chooser(DRAWN), len(first)))
     assert again.forwards < 5, "what was read for the same text is still there"
 

@@ -72,20 +72,20 @@ def interpret(target: Target) -> Engines:
     made = Engines(target, "compiled")
     assert isinstance(made.static, CompiledForward)
     made.static.layers = {one_row: Interpreter(part) for one_row, part in made.static.parts.items()}  # type: ignore
-    made._checked = True
+    made._is_checked = True
     return made
 
 
 def interpret_unchecked(target: Target) -> Engines:
     """``interpreted`` under ``auto``, before its forwards were compared with stock ones."""
     made = interpret(target)
-    made.engine, made._checked = "auto", False
+    made.engine, made._is_checked = "auto", False
     return made
 
 
 def replay(target: Target) -> Engines:
     made = Engines(target)
-    made.engine, made.static, made._checked = "graph", AgainForward(target), True
+    made.engine, made.static, made._is_checked = "graph", AgainForward(target), True
     return made
 
 
@@ -681,4 +681,4 @@ def test_a_later_start_opens_what_was_compiled(module_target, monkeypatch):
     monkeypatch.setattr(engines, "WORKSHOP", shop)
     monkeypatch.setattr("decoders.model.engines.compiled_layers.WORKSHOP", shop)
     target.engines = Engines(target, "compiled")
-    assert target.engines.ready() and len(shop.opened) == 2
+    assert target.engines.ready() and len(shop.open_parts) == 2

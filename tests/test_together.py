@@ -132,4 +132,4 @@ def test_a_batchs_costs_are_of_the_load_that_was_measured(home: Path) -> None:
     ), 1))  # fmt: skip
     costs = batch_costs(target, 4)
     assert (costs.ms(4), costs.ms(32)) == (41.0, 48.0) and batch_costs(target, 2).ms(2) == pytest.approx(10 * 2 + 1)
-    assert costs.beside(3).ms(1) == 41.0
+    assert costs.other_costs(3).ms(1) == 41.0

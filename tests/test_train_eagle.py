@@ -61,7 +61,7 @@ def divergence(lesson: Lesson, place: int, distance: int, guess: torch.Tensor) -
     """KL(target ‖ head) of one guess, over the tokens that can be drafted."""
     row, t = int(lesson.rows[place]), int(lesson.at[place])
     head = lesson.network.head.weight
-    p, q = ((head @ state).log_softmax(0) for state in (lesson.kept["states"][row, t + distance], guess))
+    p, q = ((head @ state).log_softmax(0) for state in (lesson.stored_states["states"][row, t + distance], guess))
     return float((p.exp() * (p - q)).sum())
 
 
@@ -87,7 +87,7 @@ def test_the_first_ones_loss_imitates_the_next_states(target, monkeypatch, own_s
     for step, made in enumerate(guesses[: STEPS if own_states else 1]):
         weights = lesson.weights[:, step]
         apart = torch.stack([
-            F.smooth_l1_loss(made[place], lesson.kept["states"][row, min(t + 1 + step, 21)])
+            F.smooth_l1_loss(made[place], lesson.stored_states["states"][row, min(t + 1 + step, 21)])
             for place, (row, t) in enumerate(zip(lesson.rows.tolist(), lesson.at.tolist(), strict=True))
         ])  # fmt: skip
         told = torch.tensor([divergence(lesson, place, step + 1, made[place]) for place in range(4)])
@@ -115,7 +115,7 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_a_scaled_head(t
         if scaled:
             Eagle().fit(head, lambda: states.flatten(0, 1))
             assert torch.allclose(head.stands_for(head.read(states)), states, atol=1e-4)
-        taught = replace(lesson, network=head, kept={**lesson.kept, "states": states})
+        taught = replace(lesson, network=head, kept={**lesson.stored_states, "states": states})
         before = next(Eagle().guesses(taught)).detach()
         Eagle().loss(taught).backward()
         muon_and_adamw(head, head, 0.1, 1e-3, half=False).step(1.0)

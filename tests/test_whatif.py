@@ -198,7 +198,7 @@ def test_forced_sampled_and_pooled_runs(target, prompt):
         again = sampled.redraft(step)
         if again.trace.rows("nodes") == 1:
             continue
-        for one in judge_steps(again.trace, chosen_rules(["match"]), before=taken[step]):
+        for one in judge_steps(again.trace, chosen_rules(["match"]), offset=taken[step]):
             assert one.rules["match"].open or one.rules["match"].accepted == again.accepted
             agreed += not one.rules["match"].open
     assert agreed > 2

@@ -286,7 +286,7 @@ def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> No
         if key == wanted[0].key:
             Worker(pool.job).do(wanted[1])  # the other driver's worker
 
-    standing = sweep(wanted, pool, folder, told=tell_standing)
+    standing = sweep(wanted, pool, folder, on_progress=tell_standing)
     assert pool.order == ["u0", "u2", "u3"] and standing.done == 4
 
 

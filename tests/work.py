@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from specviz.experiments.experiment import Row
-from specviz.experiments.quantities import TIME_UNITS, QUANTITIES, Breakdown, Quantity
+from specviz.experiments.quantities import QUANTITIES, TIME_UNITS, Breakdown, Quantity
 
 ALWAYS_CLOCKED = ("draft_cost", "draft_share", "expected_speedup", "trace")
 

@@ -74,9 +74,9 @@ class BlockDrafter(Drafter):
         choose = likeliest if self.chooser is None else drawn_at(self.chooser, context.length)
         walk = walk_blocks(self.network, states, root, choose)
         is_drawn = self.chooser is not None
-        normal = walk.said if is_drawn else walk.said.softmax(-1)
+        normal = walk.logits if is_drawn else walk.logits.softmax(-1)
         token_probs = normal.gather(1, walk.places[:, None])[:, 0]
-        rank = (walk.alone > walk.alone.gather(1, walk.places[:, None])).sum(1)
+        rank = (walk.unigram_logits > walk.unigram_logits.gather(1, walk.places[:, None])).sum(1)
         sure = confidences(self.network, walk, root) if self.network.config.confidence else token_probs
         parts = fetch(tokens_at(self.network, walk.places), token_probs, normal.amax(1), rank, sure)
         tokens, probabilities, best, ranks, acceptance = (part.tolist() for part in parts)

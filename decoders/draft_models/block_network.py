@@ -157,7 +157,9 @@ class BlockConvolution(nn.Module):
         with torch.no_grad():
             self.base_kernel[:, 0] = 1.0
 
-    def before(self, x: Float[Tensor, "batch rows hidden"]) -> tuple[Tensor, Float[Tensor, "batch rows taps groups"]]:
+    def rows_before(
+        self, x: Float[Tensor, "batch rows hidden"]
+    ) -> tuple[Tensor, Float[Tensor, "batch rows taps groups"]]:
         """The sublayer's input, and what is added to the kernels behind it."""
         kernel_offsets = self.kernel_projection(x).unflatten(-1, (2, self.taps, -1))
         return self._mix(x, kernel_offsets[:, :, 0], 0), kernel_offsets[:, :, 1]
@@ -191,7 +193,7 @@ class BlockLayer(nn.Module):
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
         read, kernel_offsets = self.input_layernorm(x), torch.zeros(0)
         if hasattr(self, "attention_conv"):
-            read, kernel_offsets = self.attention_conv.before(read)
+            read, kernel_offsets = self.attention_conv.rows_before(read)
         keys, values = self.self_attn.keys_values(read, cos, sin)
         if context is not None:
             context_parts = [part.expand(len(x), -1, -1, -1).to(keys.dtype) for part in context]
@@ -202,7 +204,7 @@ class BlockLayer(nn.Module):
         )
         read = self.post_attention_layernorm(x)
         if hasattr(self, "mlp_conv"):
-            read, kernel_offsets = self.mlp_conv.before(read)
+            read, kernel_offsets = self.mlp_conv.rows_before(read)
             return x + self.mlp_conv.behind(self.mlp(read), kernel_offsets)
         return x + self.mlp(read)
 

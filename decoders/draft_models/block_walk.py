@@ -27,8 +27,8 @@ class Walk:
     """
 
     places: Int[Tensor, " positions"]
-    said: Float[Tensor, "positions drafted"]
-    alone: Float[Tensor, "positions drafted"]
+    logits: Float[Tensor, "positions drafted"]
+    unigram_logits: Float[Tensor, "positions drafted"]
     states: Float[Tensor, "positions hidden"]
 
 
@@ -102,7 +102,7 @@ def confidences(network: BlockNetwork, walk: Walk, root: int) -> Float[Tensor, "
 def lattice_of(network: BlockNetwork, walk: Walk, root: int) -> Lattice:
     """The likeliest candidates of every position, the walk's token among them, and the transitions between them."""
     config = network.config
-    logs = walk.alone.log_softmax(-1)
+    logs = walk.unigram_logits.log_softmax(-1)
     count = min(config.selector_top_k or RECORDED, logs.shape[1])
     places = logs.topk(count).indices
     on_walk = places == walk.places[:, None]

@@ -89,7 +89,7 @@ class Borrowing(nn.Module):
         linear.weight = nn.Parameter(rows.to(like), requires_grad=False)
         object.__setattr__(self, "head", linear)
 
-    def everything(self, logits: Float[Tensor, "*rows drafted"]) -> Float[Tensor, "*rows vocab"]:
+    def full_logits(self, logits: Float[Tensor, "*rows drafted"]) -> Float[Tensor, "*rows vocab"]:
         """Logits, or log-probabilities, over the whole vocabulary: tokens that cannot be drafted are never likely."""
         if self.drafted is None:
             return logits

@@ -50,8 +50,8 @@ class CompiledForwards(ABC):
         shapes = {kind: self.shape(kind) for kind in self.kinds}
         self.parts = {kind: Part.of(MAKER, shape.to_json()) for kind, shape in shapes.items()}
         self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
-        self.opened: dict[str, OpenPart] = {}
-        self.checked: bool | None = None
+        self.open_parts: dict[str, OpenPart] = {}
+        self.is_checked: bool | None = None
         self._visible = torch.zeros(0)
 
     @classmethod
@@ -99,16 +99,16 @@ class CompiledForwards(ABC):
 
     def takes(self, rows: int) -> bool:
         """True where a forward of so many rows runs here."""
-        if rows > MOST_ROWS or self.checked is False or self.engines.static is None or not self.ready():
+        if rows > MOST_ROWS or self.is_checked is False or self.engines.static is None or not self.ready():
             return False
-        return self.checked or self.check()
+        return self.is_checked or self.check()
 
     def ready(self) -> bool:
         """True once all parts are there; one that was made meanwhile is opened."""
         for kind, part in self.parts.items():
-            if kind not in self.opened and (runner := WORKSHOP.open(part)) is not None:
-                self.opened[kind] = runner
-        return len(self.opened) == len(self.parts)
+            if kind not in self.open_parts and (runner := WORKSHOP.open(part)) is not None:
+                self.open_parts[kind] = runner
+        return len(self.open_parts) == len(self.parts)
 
     def check(self) -> bool:
         """Compare compiled forwards with eager ones, once; from then on they are used, or never."""
@@ -117,10 +117,10 @@ class CompiledForwards(ABC):
             compiled, eager = self.forwards(kind)
             compiled_output, stock = compiled(), eager()
             difference = max(difference, float((compiled_output - stock).abs().max()) / max(1.0, float(stock.std())))
-        self.checked = difference <= TOLERANCE
-        if not self.checked:
+        self.is_checked = difference <= TOLERANCE
+        if not self.is_checked:
             say_once(f"compiled forwards of the {self.noun} differ from its own by {difference:.2g}: not used")
-        return self.checked
+        return self.is_checked
 
     def everywhere(self, keys: int) -> Float[Tensor, "1 keys"]:
         """The mask of one row that sees so many."""
@@ -165,7 +165,7 @@ class CompiledDraft(CompiledForwards):
         for layer in config.kv_layers:
             caches += [context.cache.keys(layer)[None], context.cache.values(layer)[None]]
         tensors = [ids, *rotary, their_cos, their_sin, torch.arange(start, stop), mask, their_mask]
-        logits, *queries = self.opened[kind].run([*tensors, *caches, *self.weights[kind]])
+        logits, *queries = self.open_parts[kind].run([*tensors, *caches, *self.weights[kind]])
         return logits, queries
 
     def forwards(self, kind: str) -> Pair:
@@ -183,7 +183,7 @@ class CompiledDraft(CompiledForwards):
 
         def forward() -> Tensor:
             logits, _ = self.run(ids, start, *run.rotary_at(at), store, context)
-            return self.model.everything(logits)
+            return self.model.full_logits(logits)
 
         def eager() -> Tensor:
             run.queries = [[] for _ in run.queries]

@@ -35,11 +35,11 @@ def pieces_of(have: int, length: int, context: Context, device: torch.device) ->
     """The pieces in which a text is read behind its first ``have`` rows: where each begins and ends. Raises
     ReadingStopped between two of them where the run was cancelled.
     """
-    most = READ_ROWS_CPU if device.type == "cpu" else READ_ROWS
-    for start in range(have, length, most):
+    max_rows = READ_ROWS_CPU if device.type == "cpu" else READ_ROWS
+    for start in range(have, length, max_rows):
         if start > have and context.is_cancelled:
             raise ReadingStopped
-        yield start, min(start + most, length)
+        yield start, min(start + max_rows, length)
 
 
 def forwards_of(
@@ -163,13 +163,13 @@ class DraftRun:
             logits, queries = self.compiled.run(ids, start, *self.rotary_at(positions), self.cache.store, self.context)
             for parts, query in zip(self.queries, queries, strict=True):
                 parts.append(query)
-            return self.model.everything(logits[None])
+            return self.model.full_logits(logits[None])
         rows, last = len(ids), self.model.config.layers - 1
         only = last_only and rows > 1
         views = [self._view(i, positions, only and i == last) for i in range(last + 1)]
         turns = self.cache.cos[positions], self.cache.sin[positions]
         states = self.model(ids[None], views, turns, mask, self.cache.rows(start, start + rows), only)
-        return self.model.everything(self.model.head(states)[0].float())
+        return self.model.full_logits(self.model.head(states)[0].float())
 
     def _view(self, layer: int, positions: slice | Tensor, last_only: bool) -> TargetView | None:
         """The target's keys that rows see: a draft's all its committed ones, a committed position's those before it."""

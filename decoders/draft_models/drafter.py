@@ -56,7 +56,7 @@ class Chain:
     """
 
     drafted: list[Int[Tensor, "1"]] = field(default_factory=list)
-    told: list[Tensor] = field(default_factory=list)
+    logit_rows: list[Tensor] = field(default_factory=list)
     forward: list[int] = field(default_factory=list)
     distance: list[int] = field(default_factory=list)
     forwards: int = 0
@@ -69,7 +69,7 @@ class Chain:
     def add(self, token: Int[Tensor, "1"], distribution: Tensor, forward: int, distance: int = 0) -> None:
         """One more token."""
         self.drafted.append(token)
-        self.told.append(distribution)
+        self.logit_rows.append(distribution)
         self.forward.append(forward)
         self.distance.append(distance)
 
@@ -126,12 +126,12 @@ class ModelDrafter(Drafter):
         is_delayed: bool = False, chain: Callable[[Context, int, Choose], Chain] | None = None,
     ) -> None:  # fmt: skip
         self.run, self.expansion, self.size = run, expansion, size
-        self.heuristic, self.delayed, self.looks_at = heuristic, is_delayed, run.looks_at
-        self.chain, self.counted = chain or partial(one_by_one, run), chain is not None
+        self.heuristic, self.is_delayed, self.looks_at = heuristic, is_delayed, run.looks_at
+        self.chain, self.counts_forwards = chain or partial(one_by_one, run), chain is not None
         self.chooser: Chooser | None = None
         self.gammas = {0: gamma}  # γ from a context length on
         self.tokens = np.zeros(0, dtype=np.int64)
-        self.most = 32  # γ's bound under the heuristic
+        self.max_length = 32  # γ's bound under the heuristic
 
     def sample_with(self, chooser: Chooser) -> None:
         if not chooser.sampling.greedy:
@@ -160,7 +160,7 @@ class ModelDrafter(Drafter):
         if self.heuristic and tree.drafted:
             gamma = self.gammas[max(self.gammas)]
             whole = accepted == max(tree.depths)
-            self.gammas[length + accepted + 1] = min(self.most, gamma + 2) if whole else max(1, gamma - 1)
+            self.gammas[length + accepted + 1] = min(self.max_length, gamma + 2) if whole else max(1, gamma - 1)
 
     def propose(self, context: Context, budget: int) -> Draft:
         gamma = self.gamma(context)
@@ -175,7 +175,9 @@ class ModelDrafter(Drafter):
         start_mark = mark(device)
         chain = self.chain(context, depth, choose)
         forward_mark = mark(device)
-        distributions = torch.stack(chain.told) if drawing is not None else torch.stack(chain.told).softmax(-1)
+        distributions = (
+            torch.stack(chain.logit_rows) if drawing is not None else torch.stack(chain.logit_rows).softmax(-1)
+        )
         proposal = expand(context.root, torch.cat(chain.drafted), distributions, self.expansion, self.size)
         self.run.wrote(proposal.tree.tokens[1:depth])  # the last one was not read
         notes = {"forward_ms": Span((start_mark, forward_mark)), "expand_ms": Span((forward_mark, mark(device)))}
@@ -201,7 +203,7 @@ class ModelDrafter(Drafter):
         return self._draft(proposal, distributions, False, gamma, notes)
 
     def _draft(
-        self, proposal: Proposal, distributions: Tensor, drawn: bool, gamma: int, times: Mapping[str, Span],
+        self, proposal: Proposal, distributions: Tensor, is_drawn: bool, gamma: int, times: Mapping[str, Span],
         chain: Chain | None = None,
     ) -> Draft:  # fmt: skip
         tree, rows = proposal.tree, proposal.rows
@@ -211,15 +213,15 @@ class ModelDrafter(Drafter):
             "bin": np.asarray([np.nan, *(bin_of(p) for p in confidence[1:])], dtype=float),
             "draft_rank": np.asarray([np.nan, *proposal.ranks[1:]], dtype=float),
         }
-        if self.delayed:
+        if self.is_delayed:
             terms["kv_delay"] = np.asarray([np.nan, *tree.depths[1:]], dtype=float)
-        route = "drawn" if drawn else {"none": "chain", "confidence": "cape"}.get(self.expansion, self.expansion)
-        spread = tuple("expansion" if extra else "drafter" for extra in proposal.expanded[1:])
+        route = "drawn" if is_drawn else {"none": "chain", "confidence": "cape"}.get(self.expansion, self.expansion)
+        spread = tuple("expansion" if extra else "drafter" for extra in proposal.is_expanded[1:])
         by_node = {node: distributions[row] for node, row in rows.items()}
         notes: dict[str, SupportsFloat] = {"gamma": float(gamma), **times}
-        if self.delayed:
+        if self.is_delayed:
             notes["kv_delay"] = float(max(tree.depths))
-        if self.counted and chain is not None:
+        if self.counts_forwards and chain is not None:
             missing = [np.nan] * (len(tree) - len(chain.drafted) - 1)  # expansions
             terms["draft_forward"] = np.asarray([np.nan, *chain.forward, *missing])
             terms["distance"] = np.asarray([np.nan, *(d or np.nan for d in chain.distance), *missing])
@@ -229,7 +231,7 @@ class ModelDrafter(Drafter):
         looks = Looks(tuple(rows), tuple(self.looks_at["layers"]), weights) if weights and self.looks_at else None
         return Draft(
             tree, ("root", *spread), (-1,) * len(tree), proposal.probabilities, route=route, terms=terms, notes=notes,
-            distributions=by_node, drawn=drawn, looks=looks,
+            distributions=by_node, drawn=is_drawn, looks=looks,
         )  # fmt: skip
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:

@@ -49,7 +49,7 @@ class CompiledEagle(CompiledForwards):
             scores = torch.zeros(mask.shape).masked_fill_(~mask, torch.finfo(torch.float32).min)
         caches = [part for layer in store for part in layer]
         tensors = [state, tokens, cos, sin, torch.arange(start, start + rows), scores]
-        states, logits = self.opened[kind].run([*tensors, *caches, *self.weights[kind]])
+        states, logits = self.open_parts[kind].run([*tensors, *caches, *self.weights[kind]])
         return states, logits
 
     def forwards(self, kind: str) -> Pair:

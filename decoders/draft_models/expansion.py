@@ -48,7 +48,7 @@ class Proposal:
     tree: DraftTree
     probabilities: tuple[float, ...]
     ranks: tuple[int, ...]
-    expanded: tuple[bool, ...]
+    is_expanded: tuple[bool, ...]
     rows: dict[int, int]
     confidences: tuple[float, ...]
 

@@ -25,7 +25,7 @@ class LayerRows:
     """Keys and values of one MTP layer, row after row, as transformers' attention asks for them."""
 
     def __init__(self) -> None:
-        self.stored: tuple[Tensor, ...] | None = None  # keys, values
+        self.stored_pair: tuple[Tensor, ...] | None = None  # keys, values
         self.capacity = self.start = 0
 
     def make_room(self, rows: int) -> None:
@@ -33,19 +33,19 @@ class LayerRows:
         if rows <= self.capacity:
             return
         self.capacity = rows
-        if self.stored is not None:
-            self.stored = tuple(F.pad(tensor, (0, 0, 0, rows - tensor.shape[2])) for tensor in self.stored)
+        if self.stored_pair is not None:
+            self.stored_pair = tuple(F.pad(tensor, (0, 0, 0, rows - tensor.shape[2])) for tensor in self.stored_pair)
 
     def update(self, keys: Tensor, values: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
         """New rows from ``start`` on; gives all up to there."""
-        if self.stored is None:
-            self.stored = tuple(
+        if self.stored_pair is None:
+            self.stored_pair = tuple(
                 tensor.new_zeros((*tensor.shape[:2], self.capacity, tensor.shape[3])) for tensor in (keys, values)
             )
         stop = self.start + keys.shape[2]
-        for store, new in zip(self.stored, (keys, values), strict=True):
+        for store, new in zip(self.stored_pair, (keys, values), strict=True):
             store[:, :, self.start : stop] = new
-        return self.stored[0][:, :, :stop], self.stored[1][:, :, :stop]
+        return self.stored_pair[0][:, :, :stop], self.stored_pair[1][:, :, :stop]
 
 
 class MtpRun:

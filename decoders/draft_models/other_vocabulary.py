@@ -73,7 +73,7 @@ class TextDrafter(ModelDrafter):
         forward_mark = mark(device)
         chain_tokens = chain.tokens
         self.run.wrote(chain_tokens[:-1])
-        sure = torch.stack(chain.told).softmax(-1).gather(1, torch.cat(chain.drafted)[:, None])[:, 0]
+        sure = torch.stack(chain.logit_rows).softmax(-1).gather(1, torch.cat(chain.drafted)[:, None])[:, 0]
         translation = self.words.write(context.tokens.tolist(), chain_tokens)
         tokens = list(translation.tokens[:budget])
         notes = {

@@ -26,15 +26,15 @@ class OwnCache:
         self.store = torch.zeros(layers, 2, 1, heads, 0, size)
         self.cos = self.sin = torch.zeros(0, size)
 
-    def make_room(self, rows: int, kept: int, like: Tensor) -> bool:
+    def make_room(self, rows: int, kept_rows: int, like: Tensor) -> bool:
         """Have room for so many rows, in the dtype and on the device of ``like``; the first ``kept`` ones stay. Whether
         there was less.
         """
         if self.store.shape[4] >= rows:
             return False
         store = torch.zeros(self.layers, 2, 1, self.heads, rows, self.size, dtype=like.dtype, device=like.device)
-        if kept:
-            store[..., :kept, :] = self.store[..., :kept, :]
+        if kept_rows:
+            store[..., :kept_rows, :] = self.store[..., :kept_rows, :]
         self.store = store
         self.cos, self.sin = self.rotary(rows, like)
         return True

@@ -175,7 +175,7 @@ class Published:
     format: str
     shapes: Shapes
     bytes: int
-    stored: dict[str, str] = field(default_factory=dict, repr=False)
+    tensor_names: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, place: str | Path) -> Published:
@@ -227,7 +227,7 @@ class Published:
 
     def read(self) -> dict[str, Tensor]:
         """The head's tensors on the CPU, as they are stored. Raises UserError for a damaged file."""
-        part_names = {name: part_name for part_name, name in self.stored.items()}
+        part_names = {name: part_name for part_name, name in self.tensor_names.items()}
         tensors = (pair for file in self.files for pair in _tensors(file, part_names))
         return {part_names[name]: tensor.clone() for name, tensor in tensors}  # they may be mapped from the file
 

@@ -103,18 +103,18 @@ class KeptRows:
     """Rows that are made once and kept; there is always room for as many again."""
 
     def __init__(self) -> None:
-        self.rows, self.made = torch.zeros((0, 1)), 0
+        self.rows, self.row_count = torch.zeros((0, 1)), 0
 
     def first(self, count: int, make: Callable[[int, int], Tensor]) -> Tensor:
         """The first ``count`` rows; ``make(start, stop)`` makes those that are new."""
-        if count > self.made:
-            fresh, old_rows = make(self.made, count), self.rows[: self.made]
+        if count > self.row_count:
+            fresh, old_rows = make(self.row_count, count), self.rows[: self.row_count]
             if count > len(self.rows):
                 self.rows = fresh.new_empty((2 * count, fresh.shape[1]))
-                if self.made:
-                    self.rows[: self.made] = old_rows
-            self.rows[self.made : count] = fresh
-            self.made = count
+                if self.row_count:
+                    self.rows[: self.row_count] = old_rows
+            self.rows[self.row_count : count] = fresh
+            self.row_count = count
         return self.rows[:count]
 
 

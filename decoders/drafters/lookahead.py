@@ -74,7 +74,7 @@ class NgramCache:
     """
 
     def __init__(self, capacity: int, text: Sequence[int] | np.ndarray = (), n: int = 0) -> None:
-        self.most, self.n, self.text = capacity, n, np.asarray(text, dtype=np.int64)
+        self.capacity, self.n, self.text = capacity, n, np.asarray(text, dtype=np.int64)
         self._tails: dict[int, OrderedDict[tuple[int, ...], None]] = {}
         self._not_looked_up = self._in_text() if capacity and len(self.text) >= n > 0 else 0
 
@@ -84,7 +84,7 @@ class NgramCache:
     def _in_text(self) -> int:
         """Number of n-grams in the text, ``most`` per token at most."""
         different = np.unique(np.lib.stride_tricks.sliding_window_view(self.text, self.n), axis=0)
-        return int(np.minimum(np.unique(different[:, 0], return_counts=True)[1], self.most).sum())
+        return int(np.minimum(np.unique(different[:, 0], return_counts=True)[1], self.capacity).sum())
 
     def _ngrams(self, token: int) -> OrderedDict[tuple[int, ...], None]:
         """The n-grams under a token, those of the text included."""
@@ -93,7 +93,7 @@ class NgramCache:
             starts = np.flatnonzero(self.text[: max(0, len(self.text) - self.n + 1)] == token) if self.n else ()
             for start in reversed(starts):
                 last_seen.setdefault(tuple(self.text[start + 1 : start + self.n].tolist()))
-                if len(last_seen) >= self.most:
+                if len(last_seen) >= self.capacity:
                     break
             self._tails[token] = OrderedDict.fromkeys(reversed(last_seen))
             self._not_looked_up -= len(last_seen)
@@ -101,17 +101,17 @@ class NgramCache:
 
     def add(self, token: int, tail: tuple[int, ...]) -> None:
         """Keep an n-gram, or move it to the end; the one that was not seen for longest goes."""
-        if not self.most:
+        if not self.capacity:
             return
         ngrams = self._ngrams(token)
         ngrams[tail] = None
         ngrams.move_to_end(tail)
-        if len(ngrams) > self.most:
+        if len(ngrams) > self.capacity:
             ngrams.popitem(last=False)
 
     def of(self, token: int) -> list[tuple[int, ...]]:
         """The tails kept under a token, the last seen one at the end."""
-        return list(self._ngrams(token)) if self.most else []
+        return list(self._ngrams(token)) if self.capacity else []
 
 
 @lru_cache(maxsize=64)

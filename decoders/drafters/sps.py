@@ -36,7 +36,7 @@ from decoders.draft_models.vocabularies import Vocabularies
 from decoders.errors import UserError
 from decoders.folders import typed_path
 from decoders.method.method import Method
-from decoders.method.part import DRAFT_MODELS, COMPANION, Kind, Training
+from decoders.method.part import COMPANION, DRAFT_MODELS, Kind, Training
 from decoders.model.engines.static import ROWS, Rows
 from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
@@ -112,7 +112,7 @@ class LanguageModelRun:
         self.words = words  # where its vocabulary is not the target's
         self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
         self.cache: TreeCache | None = None
-        self.masks, self.ahead = Masks(drafter.dtype, drafter.device), DraftRows()
+        self.masks, self.ahead_rows = Masks(drafter.dtype, drafter.device), DraftRows()
 
     def begin(self, context: Context) -> None:
         """Read the prompt."""
@@ -126,7 +126,7 @@ class LanguageModelRun:
             have = 0
             self.cache = TreeCache(self.drafter.shape, capacity)
         have, self.tokens = self.cache.cut(have), context.tokens.copy()
-        self.ahead = DraftRows(context.length)
+        self.ahead_rows = DraftRows(context.length)
         while True:
             stop = have + self.drafter.rows_at_once(have, context.length)
             logits = self._forward(self.tokens[have:stop].tolist(), np.arange(have, stop), last_only=True)
@@ -139,13 +139,13 @@ class LanguageModelRun:
 
     @torch.inference_mode()
     def extend(self, tokens: Tokens, parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
-        positions = self.ahead.grow(parents)
+        positions = self.ahead_rows.grow(parents)
         if not isinstance(tokens, Tensor):
             self.wrote(tokens)
         return self._forward(tokens, positions)
 
     def wrote(self, tokens: Sequence[int]) -> None:
-        if self.ahead.sees is None:
+        if self.ahead_rows.sees is None:
             self.tokens = np.append(self.tokens, np.asarray(tokens, dtype=np.int64))
 
     def looks(self, rows: Sequence[int]) -> None:
@@ -153,7 +153,7 @@ class LanguageModelRun:
 
     def _forward(self, tokens: Tokens, positions: np.ndarray, *, last_only: bool = False) -> Tensor:
         assert self.cache is not None
-        sees, depths = self.ahead.sees, self.ahead.base + np.asarray(self.ahead.depths)
+        sees, depths = self.ahead_rows.sees, self.ahead_rows.base + np.asarray(self.ahead_rows.depths)
         with self.drafter.lock:
             if sees is None and len(positions) <= ROWS[-1] and self.cache.length:
                 rows = Rows(self.cache, self.masks, tokens, positions, None)
@@ -187,7 +187,7 @@ class SharedTokensRun(LanguageModelRun):
             raise UserError(f"{drafter.name} has no token that is one of the target's: choose across={TEXT}")
         draft_index = np.zeros(words.target_size, dtype=np.int64)
         draft_index[words.shared_tokens[draft_ids]] = draft_ids
-        self.mine, self.theirs, self.there = send(
+        self.draft_probs, self.target_probs, self.node_places = send(
             drafter.device, draft_ids, words.shared_tokens[draft_ids], draft_index
         )
 
@@ -197,7 +197,7 @@ class SharedTokensRun(LanguageModelRun):
 
     def extend(self, tokens: Tokens, parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
         if isinstance(tokens, Tensor):
-            return super().extend(self.there[tokens], parents)
+            return super().extend(self.node_places[tokens], parents)
         return super().extend([self.words.assistant_of[token] for token in tokens], parents)
 
     def wrote(self, tokens: Sequence[int]) -> None:
@@ -205,7 +205,7 @@ class SharedTokensRun(LanguageModelRun):
 
     def fit_logits(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
         full = logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf)
-        full[..., self.theirs] = logits[..., self.mine]
+        full[..., self.target_probs] = logits[..., self.draft_probs]
         return full
 
 

@@ -235,7 +235,7 @@ class Class:
     tokens deep at most.
     """
 
-    above: int
+    matches_above: int
     upto: int
     reach: int
     places: Callable[[], Places]
@@ -289,10 +289,9 @@ class SuffixDrafter(Drafter):
         tokens, but deeper ones: it is asked where the depth ended a draft.
         """
         p, best, places = self.params, None, match_class.places()
-        for match_length in range(match_class.upto, match_class.above, -1):
-            guess = places.draft(
-                self._budget(match_length), p.depth - match_length, float(np.float32(p.min_token_prob)), p.tree
-            )
+        for match_length in range(match_class.upto, match_class.matches_above, -1):
+            depth, threshold = p.depth - match_length, float(np.float32(p.min_token_prob))
+            guess = places.draft(self._budget(match_length), depth, threshold, p.tree)
             if best is None or guess.score > best.score:
                 best = replace(guess, matched=match_length, kind=kind)
             if not guess.cut:
@@ -324,9 +323,7 @@ class SuffixDrafter(Drafter):
         """The classes of suffixes by their places in ``text``, which begins at position ``first``, and in the index,
         where ``intervals`` has an interval for each length.
         """
-        changes = {
-            length for length, interval in enumerate(intervals, 1) if intervals[length : length + 1] != [interval]
-        }
+        changes = {n for n, interval in enumerate(intervals, 1) if intervals[n : n + 1] != [interval]}
         classes, lower_length, p = [], 0, self.params
         padded = np.append(text, np.full(p.depth, SEPARATOR))
         for upto in sorted(changes | set(lengths[lengths > 0].tolist())):
@@ -369,9 +366,8 @@ class SuffixDrafter(Drafter):
         intervals = [] if self.index is None else list(self.index.intervals(tokens[1:][1 - self.params.depth :]))
         answer_start = int(np.searchsorted(ends, first))  # of the answer alone, to whose begin a match goes at most
         places = ends[answer_start:] - first
-        lengths = np.minimum(
-            np.minimum(np.append(matched, len(tokens))[answer_start:], places + 1), self.params.depth - 1
-        )
+        lengths = np.minimum(np.append(matched, len(tokens))[answer_start:], places + 1)
+        lengths = np.minimum(lengths, self.params.depth - 1)
         return self._classes(tokens[first:], first, places, lengths, intervals)
 
     def _candidates(self, guesses: list[Guess], best: Guess) -> Candidates | None:

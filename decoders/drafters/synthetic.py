@@ -19,7 +19,7 @@ from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Session, Target
 from decoders.trace.origins import Origin
-from decoders.verifiers.match import judged
+from decoders.verifiers.match import verdict_part
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class SyntheticParams:
         return self.alpha * self.decay ** np.arange(count)
 
 
-class Ahead:
+class TextAhead:
     """The target's greedy continuation of a text, decoded plainly on a session of its own as far as it is asked for."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.session: Session | None = None
 
-    def after(self, text: np.ndarray, count: int, room: int) -> list[int]:
+    def tokens_after(self, text: np.ndarray, count: int, room: int) -> list[int]:
         """The ``count`` tokens that the target would write after ``text``; ``room``: as many as may ever be wanted.
 
         It starts anew where the text is not the one that it wrote itself: the run drew its tokens, or looks back.
@@ -70,7 +70,7 @@ class Ahead:
             session.prefill(text.tolist())
         while session.length < end:
             root = Draft.empty(session.context.root, "decoding ahead")
-            session.commit(judged(root, [0], int(session.score(root).logits[0].argmax())))
+            session.commit(verdict_part(root, [0], int(session.score(root).logits[0].argmax())))
         return session.buffer[len(text) : end].tolist()
 
 
@@ -78,11 +78,11 @@ class SyntheticDrafter(Drafter):
     """A chain of the target's answer, wrong from the first depth on whose draw says so."""
 
     def __init__(self, target: Target, params: SyntheticParams) -> None:
-        self.params, self.vocab, self.ahead = params, target.shape.vocab, Ahead(target)
+        self.params, self.vocab, self.oracle = params, target.shape.vocab, TextAhead(target)
 
     def propose(self, context: Context, budget: int) -> Draft:
         count = min(self.params.k, budget)
-        answer, rates = self.ahead.after(context.tokens, count, budget), self.params.rates(count)
+        answer, rates = self.oracle.tokens_after(context.tokens, count, budget), self.params.rates(count)
         draws = np.random.default_rng((self.params.seed, context.length)).random(count)
         right = int(np.argmin([*(draws < rates), False]))
         tokens = [*answer[:right], *((token + 1) % self.vocab for token in answer[right:])]

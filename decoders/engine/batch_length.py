@@ -41,7 +41,7 @@ class BatchLength:
         if runs != self.runs:
             self.runs, self.tokens, self.ms = runs, float(runs), self.by_runs[runs].ms(runs)
         rate = max(self.tokens / self.ms, runs / self.costs.ms(runs))
-        run_costs = self.costs.beside(runs - 1)
+        run_costs = self.costs.other_costs(runs - 1)
         for number in active:
             self.lengths[number].costs, self.lengths[number].rate = run_costs, rate
 

@@ -53,7 +53,7 @@ class Step:
     draft_ms: Span
     verify_ms: Span
     commit_ms: Span
-    learned: Learned | None = None
+    observation: Learned | None = None
     decide_ms: Span | None = None
 
     @property
@@ -71,14 +71,14 @@ class Attempt:
     draft: Draft
     scored: Scored
     verdict: Verdict
-    started: Mark
+    start_mark: Mark
     proposed: Mark
     processed: Mark
     verified: Mark
 
     @property
     def propose_ms(self) -> Span:
-        return Span((self.started, self.proposed))
+        return Span((self.start_mark, self.proposed))
 
     @property
     def verify_ms(self) -> Span:
@@ -116,7 +116,7 @@ class Decoding:
             raise ValueError(f"max_new_tokens={max_new_tokens} is not allowed: a whole number of at least 1")
         target.check_fits(len(prompt.tokens))
         self.target, self.prompt, self.cancel = target, prompt, cancel
-        self.given = prompt  # before the method rewrote it
+        self.user_prompt = prompt  # before the method rewrote it
         self.sampling = sampling or Sampling()
         self.max_new_tokens = max_new_tokens
         self.stop_ids = frozenset(target.stop_ids if stop_ids is None else stop_ids)
@@ -158,7 +158,7 @@ class Decoding:
             target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
             stop_ids=stops, length=auto_length(length, target, entry.name), **options,
         )  # fmt: skip
-        decoding.given = prompt
+        decoding.user_prompt = prompt
         return decoding
 
     @property
@@ -174,7 +174,7 @@ class Decoding:
         """
         start_time = time.perf_counter()
         if read is not None:
-            self.session = read.again(self.needs)
+            self.session = read.check_again(self.needs)
         else:
             self.session = self.target.session(self.needs, len(self.prompt.tokens) + self.max_new_tokens)
             if not self.session.prefill(self.prompt, stops=self._stops_reading):
@@ -218,7 +218,7 @@ class Decoding:
             session.commit(verdict)
             commit_time = clock()
             observation = self.drafter.observe(draft, scored, verdict)
-            drafting = Span((attempt.started, attempt.proposed), (commit_time, clock()))
+            drafting = Span((attempt.start_mark, attempt.proposed), (commit_time, clock()))
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             emitted_count += len(emitted)
             times = drafting, attempt.verify_ms, Span((attempt.verified, commit_time))

@@ -112,16 +112,16 @@ class AutoLength:
     """Decides, step by step, what of a method's drafts is verified. ``fitted`` goes on from run to run."""
 
     def __init__(self, costs: RowCosts, survival: Survival | None = None) -> None:
-        self.costs, self.fitted = costs, Survival() if survival is None else survival
-        self.fitted.begin()
+        self.costs, self.survival = costs, Survival() if survival is None else survival
+        self.survival.begin()
         self.tokens, self.ms = 1.0, costs.ms(1)  # running means of a step's: ρ is their quotient
         self.rate = 1 / self.ms  # ρ: tokens per millisecond
         self.shared = False  # whether ρ and the costs are a batch's
         self.drafting = DraftingTime()
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.balance = 0.0  # the sum since it was last positive
-        self.judged = 0  # steps of the trial
-        self.rest, self.resting = REST_STEPS, 0
+        self.trial_steps = 0  # steps of the trial
+        self.rest_steps, self.resting = REST_STEPS, 0
         self.unseen, self.patience = 0, PATIENCE  # drafts in a row of which nothing was verified
         self.deep: list[float] = []  # running mean of the best survival by depth, from 1
         self.longest = 0  # draft: the depth of its deepest node
@@ -187,7 +187,7 @@ class AutoLength:
     def estimate(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
         """The nodes' survival, and the order in which they stay: likeliest first, each behind its parent."""
         plain_draft = without_draws(draft) if draft.drawn else draft
-        estimate = self._estimate = self.fitted.estimate(plain_draft, context.tokens, self.state)
+        estimate = self._estimate = self.survival.estimate(plain_draft, context.tokens, self.state)
         self.estimates.append(estimate)
         self.longest = max(self.longest, estimate.shape.deepest)
         order = range(len(estimate.survival))
@@ -294,7 +294,7 @@ class AutoLength:
         if verdict.accepted:
             self.patience = PATIENCE
         if estimate is not None:
-            self.fitted.fit(estimate, draft, verdict)
+            self.survival.fit(estimate, draft, verdict)
         whole = verdict.bonus is not None and verdict.accepted == deepest
         self.state = 0 if not deepest else 1 if not verdict.accepted else 3 if whole else 2
         elapsed_ms = self._decided_ms + (time.perf_counter() - start_time) * 1e3
@@ -307,16 +307,16 @@ class AutoLength:
         # the running mean of its time, as one step's may be disturbed
         cost = self.costs.ms(rows) - self.costs.ms(1) + self.drafting.ms
         profit = accepted - self.rate * cost
-        self.judged += 1
-        self.gain += max(RECENT, 1 / self.judged) * (profit - self.gain)
+        self.trial_steps += 1
+        self.gain += max(RECENT, 1 / self.trial_steps) * (profit - self.gain)
         self.balance = min(0.0, self.balance + profit)
-        if self.judged < TRIAL:
+        if self.trial_steps < TRIAL:
             return
         if self.gain >= 0:
-            self.rest = REST_STEPS
+            self.rest_steps = REST_STEPS
         elif self.balance < -LOSS and self.rate * self.drafting.ms > FREE:
-            self.resting, self.rest = self.rest, min(2 * self.rest, LONGEST_REST)
-            self.judged, self.gain, self.balance = 0, 0.0, 0.0
+            self.resting, self.rest_steps = self.rest_steps, min(2 * self.rest_steps, LONGEST_REST)
+            self.trial_steps, self.gain, self.balance = 0, 0.0, 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The run's record: the costs that were counted with, and the fitted model."""
@@ -324,5 +324,5 @@ class AutoLength:
         return {
             "policy": AUTO, "rows": list(curve.rows), "ms": [round(ms, 4) for ms in curve.ms], "source": curve.source,
             "scale": round(self.costs.scale, 4), "drafting_ms": round(self.drafting.ms, 4),
-            "tokens_per_ms": round(self.rate, 6), "fitted": self.fitted.to_json(),
+            "tokens_per_ms": round(self.rate, 6), "fitted": self.survival.to_json(),
         }  # fmt: skip

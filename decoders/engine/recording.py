@@ -201,8 +201,8 @@ class Run:
         """
         d = self.decoding
         options = {name: getattr(d, name) for name in ("sampling", "max_new_tokens", "stop_ids", "cancel")}
-        plain = Decoding.of(d.target, d.given, BASELINE, **options)
-        is_repeat = len(d.prompt.tokens) > 1 and d.prompt.tokens == d.given.tokens
+        plain = Decoding.of(d.target, d.user_prompt, BASELINE, **options)
+        is_repeat = len(d.prompt.tokens) > 1 and d.prompt.tokens == d.user_prompt.tokens
         read = d.session is not None and is_repeat and d.target.shape.rotary_switch is None
         plain.prefill(d.session if read else None)
         start_time = time.perf_counter()
@@ -314,12 +314,12 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run
     )
     if d.length is not None:
         run["length"] = {"policy": AUTO}
-    if d.given.dialogue:
-        run["turn"] = d.given.turn
+    if d.user_prompt.dialogue:
+        run["turn"] = d.user_prompt.turn
     if settings := passed_over(getattr(d.target.model, "generation_config", None), not d.sampling.greedy):
         run["passed_over"] = settings
-    if d.given.tokens != d.prompt.tokens:
-        run["given_prompt"] = prompt_key(d.target.name, d.given.tokens)
+    if d.user_prompt.tokens != d.prompt.tokens:
+        run["given_prompt"] = prompt_key(d.target.name, d.user_prompt.tokens)
     if d.prompt.reference_of:
         run["reference_of"] = d.prompt.reference_of
     if d.prompt.compression is not None:

@@ -69,7 +69,7 @@ class RowCosts:
         share = max(FOLLOW, 1 / self.steps)
         self.scale += share * (max(0.67 * self.scale, min(1.5 * self.scale, ratio)) - self.scale)
 
-    def beside(self, rows: int) -> RowCosts:
+    def other_costs(self, rows: int) -> RowCosts:
         """Of one run whose forward has so many rows of others: L(rows + n), which this run's steps do not change."""
         costs = copy.copy(self)
         costs.base, costs.follows = self.base[rows:], False

@@ -99,7 +99,7 @@ class Recording:
                 if step.draft.probes:
                     self._add_probes(rows, step)
                 continue
-            for looks in (step.draft.looks, step.learned and step.learned.looks):
+            for looks in (step.draft.looks, step.observation and step.observation.looks):
                 if looks is not None:
                     for look_columns in looked_at(looks):
                         rows.add("attention", len(look_columns["node"]), {"step": step.index, **look_columns})
@@ -206,7 +206,7 @@ class Recording:
         rows.add("tokens", len(step.emitted), {
             **emitted, "id": step.emitted, "segment": "output", "passage": -1, "step": step.index, "kind": kinds,
         })  # fmt: skip
-        learned_notes = step.learned.notes if step.learned else {}
+        learned_notes = step.observation.notes if step.observation else {}
         notes = {key: learned_notes.get(key, draft.notes.get(key, math.nan)) for key in self._terms["steps"]}
         rows.add("steps", 1, {
             "context": step.context_length, "route": draft.route, "reason": "" if drafted else draft.reason,
@@ -240,7 +240,11 @@ class Recording:
 
     @staticmethod
     def _add_probes(rows: Rows, step: Step) -> None:
-        probes, logits, joint = step.draft.probes, step.scored.probe_logits, step.learned.joint if step.learned else ()
+        probes, logits, joint = (
+            step.draft.probes,
+            step.scored.probe_logits,
+            step.observation.joint if step.observation else (),
+        )
         assert logits is not None
         best, token = logits.max(-1)
         prob = (best - logits.logsumexp(-1)).exp().tolist()

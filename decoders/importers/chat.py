@@ -38,7 +38,7 @@ class Answer:
     at: list[int] = field(default_factory=list)  # place of each chunk's document in parts
     parts: list[dict[str, Any]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    streamed: bool = False
+    is_stream: bool = False
 
 
 def answers(documents: Iterable[Document]) -> list[Answer]:
@@ -68,7 +68,7 @@ def answers(documents: Iterable[Document]) -> list[Answer]:
             check_tokens(tokens)
     for answer in partial_answers.values():
         answer.request.text = "".join(answer.texts)
-        answer.request.said = usage(answer) | {
+        answer.request.server_fields = usage(answer) | {
             path: value for part in answer.parts for path, value in about_drafts(part).items()
         }
         _take_echo(answer)
@@ -77,12 +77,12 @@ def answers(documents: Iterable[Document]) -> list[Answer]:
 
 def _take_echo(answer: Answer) -> None:
     """Take an echoed prompt out of the output: by its count of tokens, or by its text."""
-    request, fields = answer.request, answer.request.said
+    request, fields = answer.request, answer.request.server_fields
     prompt, output_count = (whole(fields.get(f"usage.{name}_tokens")) for name in ("prompt", "completion"))
     tokens, count = request.tokens, 0
-    if prompt and request.counted and output_count is not None and len(tokens) == prompt + output_count:
+    if prompt and request.is_counted and output_count is not None and len(tokens) == prompt + output_count:
         count = prompt
-    elif request.prompt and not request.counted and len(answer.chunks) == 1:
+    elif request.prompt and not request.is_counted and len(answer.chunks) == 1:
         text = "".join(str(token.text or "") for token in tokens)
         if text.startswith(request.prompt) and len(text) > len(request.prompt):
             written_words = words(text[len(request.prompt) :])
@@ -91,7 +91,7 @@ def _take_echo(answer: Answer) -> None:
         return
     if all(token.id is not None for token in tokens[:count]):
         request.prompt_ids = request.prompt_ids or [token.id or 0 for token in tokens[:count]]
-    if request.counted and all(isinstance(token.text, str) for token in tokens[:count]):
+    if request.is_counted and all(isinstance(token.text, str) for token in tokens[:count]):
         request.prompt = request.prompt or "".join(str(token.text) for token in tokens[:count])
     request.tokens = tokens[count:]
     if len(answer.chunks) == 1:
@@ -112,7 +112,7 @@ def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: floa
         if isinstance(holder.get("prompt"), str):
             request.prompt = holder["prompt"]
     part = choice.get("delta") if isinstance(choice.get("delta"), dict) else choice.get("message")
-    answer.streamed |= isinstance(choice.get("delta"), dict) or str(value.get("object", "")).endswith("chunk")
+    answer.is_stream |= isinstance(choice.get("delta"), dict) or str(value.get("object", "")).endswith("chunk")
     holder = part if isinstance(part, dict) else choice
     new = tokens_of(choice, holder)
     if new and all(token.text is None for token in new):
@@ -121,7 +121,7 @@ def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: floa
             new[0].text = text or None
         answer.texts.append(text)
     lead = len(new) > 1 and not request.tokens and new[0].prob is None and new[1].prob is not None  # echoed: no p
-    request.counted = request.counted and all(t.id is not None or t.prob is not None for t in new[int(lead) :])
+    request.is_counted = request.is_counted and all(t.id is not None or t.prob is not None for t in new[int(lead) :])
     if new:
         request.tokens += new
         answer.chunks.append((len(new), at))

@@ -102,7 +102,7 @@ class Importer:
         """The fields about drafts in the file's documents that are neither used nor shown; none in a log of text."""
         if not source.was_searched:
             return {}
-        shown_names = {snake(name) for request in contents.requests for name in request.said}
+        shown_names = {snake(name) for request in contents.requests for name in request.server_fields}
         shown_names |= {snake(name) for numbers in contents.numbers for name in numbers.values} | self.fields
         unused_fields: dict[str, Any] = {}
         for document in islice(source.documents, MOST_LOOKED):
@@ -115,15 +115,15 @@ class Importer:
 def _settle(request: Request, contents: Contents) -> None:
     """Complete a request's totals by its server's own numbers; one that tells counts alone becomes numbers."""
     known_totals = {name: count for name, count in request.totals.items() if count is not None}
-    request.totals = check_totals({**totals_of(request.said), **known_totals})
+    request.totals = check_totals({**totals_of(request.server_fields), **known_totals})
     if request.tokens or not ABOUT.intersection(request.totals):
         return
     count = request.totals.get("tokens")
     if count and count <= MOST_ROWS:
-        request.tokens, request.counted = [Token()] * count, True
+        request.tokens, request.is_counted = [Token()] * count, True
         request.notes.append(NO_TEXT)
     else:
-        contents.numbers.append(Numbers.of(clean(request.key[:80]), request.said, request.totals))
+        contents.numbers.append(Numbers.of(clean(request.key[:80]), request.server_fields, request.totals))
 
 
 def _with_output(contents: Contents) -> Iterator[Request]:

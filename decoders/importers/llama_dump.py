@@ -72,7 +72,7 @@ def _add(request: Request, value: dict[str, Any], drafted: int, accepted: int) -
     request.steps.append(step)
     drop_count = whole(value.get("pmin_drop"))
     if drop_count:
-        request.said["pmin_drop"] = request.said.get("pmin_drop", 0) + drop_count
+        request.server_fields["pmin_drop"] = request.server_fields.get("pmin_drop", 0) + drop_count
 
 
 def _choices(place: dict[str, Any], token: int | None) -> list[Choice]:

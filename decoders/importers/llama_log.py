@@ -76,7 +76,7 @@ class Slot:
     request: Request
     draft: dict[int, list[Choice]] = field(default_factory=dict)
     sampled: int | None = None
-    counted: tuple[int, int] | None = None
+    last_counts: tuple[int, int] | None = None
     step: ServerStep | None = None
     at: float | None = None  # of the last step's tokens, ms
 
@@ -141,7 +141,7 @@ def read(source: Source) -> Contents | None:
     for request in contents.requests:
         if request.tokens and not has_details:
             request.notes.append(BRIEF)
-        elif not request.tokens and "draft_n" in request.said:
+        elif not request.tokens and "draft_n" in request.server_fields:
             contents.numbers.append(_numbers(request))
     contents.requests = [request for request in contents.requests if request.tokens]
     has_content = bool(contents.requests or contents.numbers or statistics)
@@ -168,19 +168,19 @@ def _piece(text: str) -> str | bytes:
 
 def _numbers(request: Request) -> Numbers:
     """A request of which the log has the totals alone."""
-    fields = dict(request.said)
+    fields = dict(request.server_fields)
     for name, value in (("tokens", request.totals.get("tokens")), ("prompt ms", request.prefill_ms),
                         ("decode ms", request.decode_ms)):  # fmt: skip
         fields |= {} if value is None else {name: value}
     return Numbers.of(request.key, fields, request.totals)
 
 
-def _statistics(drafter: str, fields: dict[str, Any], counted: bool) -> Numbers:
+def _statistics(drafter: str, fields: dict[str, Any], has_counts: bool) -> Numbers:
     """A drafter's counts since the server started; ``counted``: its tokens are counted request by request, too."""
     names = {"drafts": "gen drafts", "drafted": "gen tokens", "accepted": "acc tokens"}
     totals = {name: fields[label] for name, label in names.items() if isinstance(fields.get(label), int)}
     numbers = Numbers.of(f"statistics of {drafter}, since the start", fields, totals)
-    if counted:
+    if has_counts:
         numbers.totals = {}
     return numbers
 
@@ -189,18 +189,18 @@ def _add_numbers(request: Request, match: re.Match[str], form: str = "") -> None
     """Add the server's own numbers of a request; ``form`` names the groups of a line without its slot."""
     clock = match[f"clock{form}"]
     if not form and match["prompt"]:
-        request.said["prompt tokens"] = int(match["prompt"])
+        request.server_fields["prompt tokens"] = int(match["prompt"])
     elif not form and match["stop"]:
         request.stop = STOPS[match["stop"]]
     elif not form and match["places"]:
-        request.said |= parts_of(f"acc per pos = ({match['places']})")
+        request.server_fields |= parts_of(f"acc per pos = ({match['places']})")
     elif match[f"rate{form}"]:
         drafted, accepted = int(match[f"of{form}"]), int(match[f"all{form}"])
-        request.said |= {"draft_n": drafted, "draft_n_accepted": accepted}
-        request.said["draft acceptance rate"] = float(match[f"rate{form}"])
+        request.server_fields |= {"draft_n": drafted, "draft_n_accepted": accepted}
+        request.server_fields["draft acceptance rate"] = float(match[f"rate{form}"])
         request.totals |= {"drafted": drafted, "accepted": accepted}
         parts = parts_of(match[f"more{form}"])
-        request.said |= parts
+        request.server_fields |= parts
         request.totals["drafts"] = next((drafts_of(accepted, parts[name]) for name in MEANS if name in parts), None)
     elif clock and clock.startswith("prompt"):
         request.prefill_ms = float(match[f"ms{form}"])
@@ -261,10 +261,10 @@ def _token(slot: Slot, token: int, text: str | bytes, place: int, at: float | No
 
 def _brief(slot: Slot, draft: dict[int, list[Choice]], accepted: int, drafted: int, is_repeat: bool) -> None:
     """One verified draft of a log without tokens. The same step may be told twice, in brief and with the new length."""
-    if is_repeat and slot.counted == (accepted, drafted) and not draft:
-        slot.counted = None
+    if is_repeat and slot.last_counts == (accepted, drafted) and not draft:
+        slot.last_counts = None
         return
-    slot.counted = None if is_repeat else (accepted, drafted)
+    slot.last_counts = None if is_repeat else (accepted, drafted)
     step = _step(draft, accepted, drafted)
     for place in range(step.accepted or 0):
         token, text, _ = step.draft[place][0] if place < len(step.draft) else (None, None, None)

@@ -39,7 +39,7 @@ class Stream:
     request: Request
     marks: tuple[int | None, ...] = ()
     counts: list[tuple[int, int, int, float | None]] | None = field(default_factory=list)
-    joined: bool = False  # a text waits for the next token's
+    is_joined: bool = False  # a text waits for the next token's
 
     def goes_on(self, marks: tuple[int | None, ...], total: int | None) -> bool:
         """True where a document of these numbers, behind so many tokens, may be of this stream."""
@@ -73,7 +73,7 @@ class Stream:
         if request.stop == "eos" and total == len(request.tokens) + 1:
             request.tokens.append(Token())  # the token that ended the answer has no text
         if total is not None and total == len(request.tokens):
-            request.counted = True
+            request.is_counted = True
         if self.counts:
             request.steps = steps_of(self.counts)
             if request.steps is None or sum(step.emitted for step in request.steps) != len(request.tokens):
@@ -140,14 +140,16 @@ def read(source: Source) -> Contents | None:
         check_tokens(count)
         if value.get("stop") is not False:
             begun = [candidate for candidate in begun if candidate is not stream]
-            contents.requests.append(_finish(stream.close() if is_stream else stream.request, stream.request.said))
+            contents.requests.append(
+                _finish(stream.close() if is_stream else stream.request, stream.request.server_fields)
+            )
     for place, document in enumerate(source.documents):  # timings alone
         if {"predicted_ms", "predicted_n"} <= set(document.value) and len(contents.requests) <= MOST_REQUESTS:
             count = whole(document.value.get("predicted_n"))
             contents.requests.append(_finish(Request(f"request {place + 1}", totals={"tokens": count}), document.value))
     for stream in begun:
         stream.request.notes.append("the stream ends before the answer does")
-        contents.requests.append(_finish(stream.close(), stream.request.said))
+        contents.requests.append(_finish(stream.close(), stream.request.server_fields))
     return contents if contents.requests else None
 
 
@@ -182,7 +184,7 @@ def _add(stream: Stream, value: dict[str, Any], total: int | None, is_stream: bo
     if isinstance(value.get("prompt"), str):
         request.prompt = value["prompt"]
     timings = value["timings"] if isinstance(value.get("timings"), dict) else {}
-    request.said |= timings
+    request.server_fields |= timings
     request.stop = STOPS.get(str(value.get("stop_type")), request.stop)
     if value.get("stop") is not False:
         request.totals["tokens"] = total if total is not None else whole(timings.get("predicted_n"))
@@ -201,12 +203,12 @@ def _add(stream: Stream, value: dict[str, Any], total: int | None, is_stream: bo
         or [Token(token_id) for token_id in ids or ()]
         or [Token(None, text)][: len(text)]
     )
-    request.counted = request.counted and all(token.id is not None for token in new)
+    request.is_counted = request.is_counted and all(token.id is not None for token in new)
     if len(new) == 1:
         top_text = next((name for token_id, name, _ in new[0].top if token_id == new[0].id), None)
         waits = not text and new[0].id is not None
-        new[0].text = top_text or (None if waits or (stream.joined and new[0].id is not None) else text or None)
-        stream.joined = waits
+        new[0].text = top_text or (None if waits or (stream.is_joined and new[0].id is not None) else text or None)
+        stream.is_joined = waits
     stream.add(new, total, timings)
     return len(request.tokens) - start_count
 
@@ -225,12 +227,12 @@ def _tokens(request: Request, value: dict[str, Any]) -> list[Token]:
         tokens = [Token(token_id) for token_id in ids]
     if any(token.text is None for token in tokens):
         request.text = text or ""
-    request.counted = bool(tokens)
+    request.is_counted = bool(tokens)
     return tokens or [Token(None, part) for part in words(text or "")]
 
 
 def _finish(request: Request, timings: dict[str, Any]) -> Request:
-    request.said = merge_fields(request.said, timings)
+    request.server_fields = merge_fields(request.server_fields, timings)
     request.prefill_ms, request.decode_ms = number(timings.get("prompt_ms")), number(timings.get("predicted_ms"))
     request.untimed_tokens = 1
     request.totals |= {

@@ -38,7 +38,7 @@ def read(source: Source) -> Contents | None:
             drafted += [is_drafted] * count
         stats = document.value.get("stats")
         if request is not None and isinstance(stats, dict):
-            request.said = dict(stats)
+            request.server_fields = dict(stats)
             names = {"eosFound": "eos", "maxPredictedTokensReached": "max tokens"}
             request.stop = names.get(str(stats.get("stopReason")), str(stats.get("stopReason") or ""))
             info = document.value.get("modelInfo")
@@ -58,13 +58,13 @@ def _in_one_piece(source: Source) -> Iterator[Request]:
     for answer in answers(source.documents):
         counted_stats = [part["stats"] for part in answer.parts if _counts(part.get("stats"))]
         if counted_stats:
-            answer.request.said = merge_fields(answer.request.said, counted_stats[-1])
+            answer.request.server_fields = merge_fields(answer.request.server_fields, counted_stats[-1])
             yield answer.request
     for place, document in enumerate(source.documents):
         value = document.value
         stats, text = value.get("stats"), value.get("content")
         if "choices" not in value and isinstance(stats, dict) and _counts(stats):
-            request = Request(f"prediction {place + 1}", said=dict(stats), counted=False)
+            request = Request(f"prediction {place + 1}", server_fields=dict(stats), is_counted=False)
             request.tokens = [Token(None, word) for word in words(text if isinstance(text, str) else "")]
             yield request
 
@@ -86,7 +86,7 @@ def _fragments(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _finish(request: Request, drafted: list[bool]) -> Request:
     steps, accepted = list[ServerStep](), 0
-    drafts = any(drafted) or bool(number(request.said.get("totalDraftTokensCount")))
+    drafts = any(drafted) or bool(number(request.server_fields.get("totalDraftTokensCount")))
     draft_count = None if drafts else 0  # a step whose draft was rejected looks like one without a draft
     for is_drafted in drafted:
         if is_drafted:

@@ -18,7 +18,7 @@ def read(source: Source) -> Contents | None:
     contents = Contents()
     for answer in answers(source.documents):
         request = answer.request
-        if answer.streamed and len(answer.chunks) > 1:
+        if answer.is_stream and len(answer.chunks) > 1:
             times = timings(answer)
             request.steps = [ServerStep(count, ms=ms) for (count, _), ms in zip(answer.chunks, times, strict=True)]
             request.notes.append("a step here is a chunk of the stream: what was drafted in it is not told")

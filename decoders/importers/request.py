@@ -72,7 +72,7 @@ class ServerStep:
     draft: Sequence[Sequence[Choice]] = ()
     ms: float | None = None
     reason: str = ""
-    judged: Sequence[tuple[float, int]] = ()
+    draft_choices: Sequence[tuple[float, int]] = ()
     served: Sequence[float] | None = None
     tops: Sequence[Sequence[Choice]] = ()
     draft_ms: float | None = None
@@ -108,7 +108,7 @@ class Request:
     prompt_ids: Sequence[int] = ()
     tokens: list[Token] = field(default_factory=list)
     steps: list[ServerStep] | None = None
-    said: dict[str, Any] = field(default_factory=dict)
+    server_fields: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, Any] = field(default_factory=dict)  # the server's own: tokens, steps, drafts, drafted, accepted
     stop: str = ""
     notes: list[str] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Request:
     decode_ms: float | None = None
     untimed_tokens: int = 0  # written before the clock of ``decode_ms`` starts: 1 where it starts with the first token
     text: str = ""  # of the answer, where it is told apart from its tokens
-    counted: bool = True  # False where a text may stand for several tokens
+    is_counted: bool = True  # False where a text may stand for several tokens
 
     @property
     def rows(self) -> int:

@@ -59,7 +59,7 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
     prompt = _prompt(request, pieces, unknown)
     output = [pieces.id(token.id, token.text) for token in request.tokens]
     unknown.add("tokens.source")
-    if not request.counted:
+    if not request.is_counted:
         unknown.add("tokens")
     steps = _steps(request, unknown)
     warnings = [*request.warnings, *differences(request)]
@@ -86,7 +86,7 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
 
 def _run(request: Request, source: str, title: str, prompt_length: int, unknown: list[str]) -> dict[str, Any]:
     identity = (request.key, request.model, prompt_length, [token.id or token.text for token in request.tokens[:64]])
-    method = clean(str(request.said.get("method", ""))[:80])
+    method = clean(str(request.server_fields.get("method", ""))[:80])
     return {
         "id": hashlib.sha256(repr((source, identity)).encode("utf-8", "replace")).hexdigest()[:16],
         "title": clean(f"{title}: {request.key or request.model or 'a request'}"[:200]),
@@ -110,7 +110,7 @@ def _run(request: Request, source: str, title: str, prompt_length: int, unknown:
         },
         "metrics": {}, "metric_help": metrics.metric_help(), "unknown": unknown,
         "imported": {
-            "source": source, "title": title, "said": plain(request.said),
+            "source": source, "title": title, "said": plain(request.server_fields),
             "notes": [clean(note[:600]) for note in request.notes[:20]],
             **({"text": clean(request.text[:19_000])} if request.text else {}),
         },
@@ -127,7 +127,7 @@ def differences(request: Request) -> list[str]:
     """
     result = []
     steps = [step for step in request.steps or () if step.accepted is not None and step.drafted is not None]
-    sums = {"tokens": len(request.tokens)} if request.counted else {}
+    sums = {"tokens": len(request.tokens)} if request.is_counted else {}
     if request.steps is not None and len(steps) == len(request.steps):
         sums |= {"drafted": sum(step.drafted or 0 for step in steps)}
         sums |= {"accepted": sum(step.accepted or 0 for step in steps)}
@@ -181,7 +181,7 @@ class _Rows(Rows):
         self.request, self.pieces, self.output, self.unknown = request, pieces, output, unknown
         self.prompt, steps = len(prompt), request.steps or ()
         self.root, self.at, self.step, self.elapsed = prompt[-1], 0, 0, 0.0
-        self.timed = any(step.ms is not None for step in steps)
+        self.is_timed = any(step.ms is not None for step in steps)
         columns = columns_with_defaults({})
         for table, name, is_recorded in (
             ("nodes", "served_prob", any(step.served is not None for step in steps)),  # after temperature and the like
@@ -222,7 +222,7 @@ class _Rows(Rows):
             "reason": "" if drafted else step.reason, "emitted": len(emitted),
             "bonus": self.output[emitted.stop - 1] if has_bonus else -1, "outcome": full if drafted else "plain",
             "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": step.draft_ms,
-            "verify_ms": step.verify_ms, "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
+            "verify_ms": step.verify_ms, "commit_ms": None, "elapsed_ms": self.elapsed if self.is_timed else None,
             "batch": step.batch,
         })  # fmt: skip
         self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
@@ -245,7 +245,7 @@ class _Rows(Rows):
             )
         else:
             verdicts, tokens, status = self._of_tree(step, depths, step.path[:accepted], judgements)
-        verdicts[: len(step.judged)] = [(share(prob), rank) for prob, rank in step.judged[:drafted]]
+        verdicts[: len(step.draft_choices)] = [(share(prob), rank) for prob, rank in step.draft_choices[:drafted]]
 
         def shares(values: Sequence[float | None]) -> list[float | None]:
             known_shares = [share(value) for value in values[:drafted]]

@@ -40,7 +40,7 @@ def _request(value: dict[str, Any], rounds: list[dict[str, Any]], key: str) -> R
         ids = ids if ids is not None and len(ids) == step.emitted else [None] * step.emitted
         texts = [text if isinstance(text, str) and place == 0 else None for place in range(step.emitted)]
         request.tokens += [Token(token, piece) for token, piece in zip(ids, texts, strict=True)]
-    request.said = {name: value[name] for name in ("method", "model") if isinstance(value.get(name), str)}
+    request.server_fields = {name: value[name] for name in ("method", "model") if isinstance(value.get(name), str)}
     return request
 
 

@@ -75,7 +75,7 @@ def _dspark(dump: dict[str, Any], contents: Contents) -> list[Request]:
                 key = f"{key} from {prefix}"
             if key not in begun and len(contents.requests) + len(begun) > MOST_REQUESTS:
                 continue
-            request = begun.setdefault(key, Request(key, said={"method": "DSPARK", "prefix_len": prefix}))
+            request = begun.setdefault(key, Request(key, server_fields={"method": "DSPARK", "prefix_len": prefix}))
             if (missing := prefix - ends.get(key, prefix)) and "rid" in entry:
                 request.warnings.append(f"{missing} tokens before number {prefix + 1} are not in the dump")
             ends[key] = prefix + accepted + 1
@@ -102,7 +102,7 @@ def _dspark_step(
     step.ms, step.batch = gpu if gpu is not None else cpu, whole(record.get("bs")) or 0
     request.steps.append(step)
     for name, count in (("drafted", len(drafted)), ("verified", verified), ("accepted", accepted)):
-        request.said[name] = request.said.get(name, 0) + count
+        request.server_fields[name] = request.server_fields.get(name, 0) + count
 
 
 def _metas(part: dict[str, Any]) -> list[dict[str, Any]]:
@@ -115,14 +115,14 @@ def _metas(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _add_numbers(request: Request, meta: dict[str, Any]) -> None:
     fields = {name: value for name, value in meta.items() if isinstance(value, int | float | list)}
-    request.said = merge_fields(request.said, fields)
-    request.said.pop("output_token_logprobs", None)
-    request.said.pop("output_top_logprobs", None)
+    request.server_fields = merge_fields(request.server_fields, fields)
+    request.server_fields.pop("output_token_logprobs", None)
+    request.server_fields.pop("output_top_logprobs", None)
     reason = meta.get("finish_reason")
     kind = reason.get("type") if isinstance(reason, dict) else reason
     request.stop = {"stop": "eos", "length": "max tokens"}.get(str(kind), "")
     if latency := number(meta.get("e2e_latency")):
-        request.said["e2e_latency"] = latency
+        request.server_fields["e2e_latency"] = latency
 
 
 def _native(key: str, parts: list[dict[str, Any]]) -> Request:
@@ -140,7 +140,7 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
         request.tokens, request.text = [Token(token_id) for token_id in ids], str(last.get("text") or "")
     else:
         request.tokens = [Token(None, word) for word in words(str(last.get("text") or ""))]
-        request.counted = False
+        request.is_counted = False
     if isinstance(meta.get("prompt_token_ids"), list):
         request.prompt_ids = numbers(meta["prompt_token_ids"]) or ()
     request.steps = _stream_steps(parts, len(request.tokens), request)

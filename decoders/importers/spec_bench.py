@@ -72,16 +72,16 @@ def _turns(choice: dict[str, Any], key: str, model: str) -> Iterator[Request]:
         accept_lengths = nested[turn] if turn < len(nested) else None
         request = Request(f"{key}, turn {turn + 1}" if len(wrote) > 1 else key, model)
         request.text = str(texts[turn]) if turn < len(texts) else ""
-        request.said = {"new_tokens": count}
+        request.server_fields = {"new_tokens": count}
         request.totals["tokens"] = count
         if turn < len(times) and (seconds := number(times[turn])) is not None:
-            request.said["wall_time"] = seconds
+            request.server_fields["wall_time"] = seconds
             if len(times) == len(wrote):
                 request.decode_ms = seconds * 1e3
         if turn < len(steps):
-            request.said[name] = steps[turn]
+            request.server_fields[name] = steps[turn]
         if accept_lengths and min(accept_lengths) >= 1:
-            request.said["mean accept length"] = sum(accept_lengths) / len(accept_lengths)
+            request.server_fields["mean accept length"] = sum(accept_lengths) / len(accept_lengths)
             request.tokens = [Token()] * sum(accept_lengths)
             request.steps = [ServerStep(length, length - 1) for length in accept_lengths]
         else:

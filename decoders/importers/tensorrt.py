@@ -48,7 +48,7 @@ def read(source: Source) -> Contents | None:
         contents.numbers.append(Numbers.of("all iterations", server_values, sums))
     contents.unread = odd
     for answer in answers(source.documents):
-        if any(snake(name) == LENGTH for name in answer.request.said):
+        if any(snake(name) == LENGTH for name in answer.request.server_fields):
             contents.requests.append(answer.request)
     contents.numbers += _requests(source)
     return contents if contents.requests or contents.numbers else None

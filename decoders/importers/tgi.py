@@ -59,7 +59,7 @@ def _finish(request: Request, details: dict[str, Any]) -> Request:
         request.prompt_ids = [token for token in ids if token is not None]
     request.stop = STOPS.get(str(details.get("finish_reason")), "")
     if (count := whole(details.get("generated_tokens"))) is not None:
-        request.said["generated_tokens"] = count
+        request.server_fields["generated_tokens"] = count
     return request
 
 

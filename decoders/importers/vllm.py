@@ -37,13 +37,13 @@ def read(source: Source) -> Contents | None:
         if not isinstance(speculation, dict):
             continue
         request = answer.request
-        request.said = merge_fields(
-            request.said, {**{n: v for n, v in metrics.items() if number(v) is not None}, **speculation}
+        request.server_fields = merge_fields(
+            request.server_fields, {**{n: v for n, v in metrics.items() if number(v) is not None}, **speculation}
         )
         request.prefill_ms, request.decode_ms = (
             number(metrics.get(name)) for name in ("time_to_first_token_ms", "generation_time_ms")
         )
-        request.totals |= {name: whole(request.said.get(field)) for name, field in TOTALS.items()}
+        request.totals |= {name: whole(request.server_fields.get(field)) for name, field in TOTALS.items()}
         request.untimed_tokens = 1  # generation_time_ms: from the first token to the last
         request.steps = steps_of(speculation, request, answer)
         contents.requests.append(request)
@@ -65,7 +65,7 @@ def steps_of(speculation: dict[str, Any], request: Request, answer: Answer) -> l
         count = f"{accepted[odd[0]]:,} of {drafted[odd[0]]:,} drafted tokens"
         request.notes.append(f"step {odd[0] + 1} is said to have accepted {count}: the arrays were left out")
         return None
-    if answer.streamed and (steps := by_chunks([n for n, _ in answer.chunks], accepted, drafted)) is not None:
+    if answer.is_stream and (steps := by_chunks([n for n, _ in answer.chunks], accepted, drafted)) is not None:
         return _add_times(steps, answer, request)
     count = len(request.tokens)
     makes = sum(accepted) + len(accepted)

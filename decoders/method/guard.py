@@ -27,7 +27,14 @@ from .method import Method
 
 log = logging.getLogger(__name__)
 PART_OF_DRAFTER = "its drafter sets `part`; declare it on the card: Method(…, part=TrainedPart(Kind(…)))"
-CARD_FUNCTIONS = ("needs", "verifier", "prompt", "brings", "applies", "cold")  # a card's functions, but build and available
+CARD_FUNCTIONS = (
+    "needs",
+    "verifier",
+    "prompt",
+    "brings",
+    "applies",
+    "cold",
+)  # a card's functions, but build and available
 
 
 class PluginError(UserError):
@@ -40,7 +47,7 @@ class Guard:
 
     name: str
     place: str
-    own: str
+    own_folder: str
 
     def call(self, duty: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call the function. Its own UserError and a run's cancelling stay; any other error becomes the plug-in's."""
@@ -51,7 +58,7 @@ class Guard:
             raise
         except BaseException as problem:  # SystemExit too: a plug-in does not end the app
             log.info("%s: %s failed", self.name, duty, exc_info=problem)
-            at = place_of(traceback.extract_tb(problem.__traceback__), self.own)
+            at = place_of(traceback.extract_tb(problem.__traceback__), self.own_folder)
             reason = f"{type(problem).__name__}: {first_line(problem)}{at and ', '}{at}"
             seconds = time.perf_counter() - start_time
             raise self.fault(duty, reason, f" after {seconds:,.0f} s" if seconds >= 1 else "") from problem

@@ -280,12 +280,12 @@ def _extract(passages: Sequence[Passage], budget: int, topic: str, count: Counte
     return _join(passages, owner, kept_units)
 
 
-def _join(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str]) -> list[str]:
+def _join(passages: Sequence[Passage], owner: Sequence[int], kept_units: dict[int, str]) -> list[str]:
     """The kept sentences of each passage in their order; the space before the first one goes, its indent stays."""
     bodies = ["" for _ in passages]
-    for unit in sorted(kept):
+    for unit in sorted(kept_units):
         opens = not bodies[owner[unit]] and unit > 0 and owner[unit - 1] == owner[unit]
-        bodies[owner[unit]] += re.sub(r"^(?:[\r\n]+|[ \t]+)", "", kept[unit]) if opens else kept[unit]
+        bodies[owner[unit]] += re.sub(r"^(?:[\r\n]+|[ \t]+)", "", kept_units[unit]) if opens else kept_units[unit]
     return bodies
 
 

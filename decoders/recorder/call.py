@@ -39,7 +39,7 @@ class Output:
     steps: Steps
     processed: AsProcessed
     elapsed_ms: float = 0.0
-    ended: bool = False
+    is_over: bool = False
 
 
 class Call:
@@ -106,7 +106,7 @@ class Call:
         drafted, draft_logits, proposed = self._drafted or (None, None, self._begun)
         marks = self._begun, proposed, self._verified or end_mark, end_mark
         for row, waiting in enumerate(self._waiting):
-            if self.outputs[row].ended:
+            if self.outputs[row].is_over:
                 continue
             processed = None if self._processed is None else self._processed[row]
             new = ids[row, self._length :]
@@ -115,7 +115,7 @@ class Call:
             self._bytes += observation.nbytes
         if len(self.outputs) > 1:
             for output, over in zip(self.outputs, end_flags.tolist(), strict=True):
-                output.ended = output.ended or over
+                output.is_over = output.is_over or over
         self._drafted = self._logits = self._processed = self._verified = None
         if self._bytes >= WAITING_BYTES.get(self.device.type, WAITING_BYTES["cpu"]):
             self.record()

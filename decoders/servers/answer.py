@@ -14,7 +14,8 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from decoders.errors import UserError, why
+from decoders.errors import UserError
+from decoders.errors import reason_of as first_reason
 
 CONNECT_S, ANSWER_S = 10.0, 300.0  # most seconds for a first answer, and for the next chunk of a stream (a long prompt)
 WHOLE_S, STREAM_S = 20.0, 1800.0  # most seconds for a whole answer, and for a whole stream
@@ -34,7 +35,7 @@ class Answer:
         self, address: str, verb: str, path: str, body: Any = None, key: str = "", seconds: float = CONNECT_S,
         whole: float = WHOLE_S,
     ) -> None:  # fmt: skip
-        self.where, self.whole, self.expired = f"{address}{path}", whole, False
+        self.address, self.whole, self.is_expired = f"{address}{path}", whole, False
         parts = urlsplit(address)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         headers = {"Accept": "application/json", "Connection": "close"}
@@ -68,17 +69,17 @@ class Answer:
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            raise ServerFault(f"{self.where} does not answer in JSON: is it vLLM, llama.cpp or their like?") from None
+            raise ServerFault(f"{self.address} does not answer in JSON: is it vLLM, llama.cpp or their like?") from None
 
     def read(self, max_bytes: int) -> bytes:
         """At most so many of its bytes. Raises ServerFault where it ends too early, or takes too long."""
         try:
             data = self.response.read(max_bytes)
-            if self.expired:
+            if self.is_expired:
                 raise TimeoutError
             return data
         except (OSError, http.client.HTTPException, ValueError) as problem:
-            raise ServerFault(f"{self.where} does not answer whole ({self.reason(problem)})") from None
+            raise ServerFault(f"{self.address} does not answer whole ({self.reason(problem)})") from None
         finally:
             self.end()
 
@@ -94,22 +95,22 @@ class Answer:
 
     def reason(self, problem: Exception) -> str:
         """Words for what went wrong with it."""
-        return f"not done within {self.whole:,.0f} s" if self.expired else reason_of(problem)
+        return f"not done within {self.whole:,.0f} s" if self.is_expired else reason_of(problem)
 
     def _expire(self) -> None:
-        self.expired = True
+        self.is_expired = True
         self.close()
 
     def _fault(self) -> ServerFault:
         status = self.response.status
         if status in (401, 403):
             self.end()
-            return ServerFault(f"{self.where} refuses the request ({status}): give the API key that it asks for")
+            return ServerFault(f"{self.address} refuses the request ({status}): give the API key that it asks for")
         fault: Any = None
         with contextlib.suppress(ServerFault):
             fault = self.json()
         message = error_text(fault.get("error", fault.get("detail", fault)) if isinstance(fault, dict) else fault)
-        return ServerFault(f"{self.where} answers {status}{f': {message}' if message else ''}")
+        return ServerFault(f"{self.address} answers {status}{f': {message}' if message else ''}")
 
 
 def connect(address: tuple[str, int], timeout: float | None = None, source_address: Any = None) -> socket.socket:
@@ -154,4 +155,4 @@ def reason_of(problem: Exception) -> str:
     """Words for a fault of the network."""
     if isinstance(problem, TimeoutError):
         return "no answer in time"
-    return why(problem)[:120]
+    return first_reason(problem)[:120]

@@ -125,9 +125,9 @@ class Stream:
             is_done = is_done or over
             if text:
                 yield text
-        if answer.expired:
+        if answer.is_expired:
             cause = f" (it was not done within {answer.whole:,.0f} s)"
-        if (not is_done or answer.expired) and not self.closed:
+        if (not is_done or answer.is_expired) and not self.closed:
             raise ServerFault(f"{self.server.address} ended in the middle of its answer{cause}")
 
     @property

@@ -50,9 +50,9 @@ class Recording:
 
     key: str
     prompt_ids: list[int]
-    most: int
+    max_steps: int
     stop_ids: frozenset[int]
-    said: dict[str, Any]
+    settings: dict[str, Any]
     begun: float = field(default_factory=time.time)
     steps: list[ServerStep] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
@@ -164,7 +164,7 @@ class Recorder:
     def __init__(self, folder: Path, source: str, title: str, texts: Callable[[], Any] | None = None) -> None:
         self.folder, self.source, self.title, self.texts = folder, source, title, texts
         self.running: dict[str, Recording] = {}
-        self.lost = 0
+        self.lost_count = 0
         self._pieces: Any = None
         self._failed = ""
         self._queue: queue.Queue[Any] = queue.Queue(MOST_WAITING)
@@ -176,8 +176,8 @@ class Recorder:
     def begin(self, recording: Recording) -> bool:
         """Record a request from now on; False where too many are."""
         if len(self.running) >= MOST_REQUESTS:
-            self.lost += 1
-            if self.lost == 1:
+            self.lost_count += 1
+            if self.lost_count == 1:
                 log.warning("more than %d requests at a time: further ones are not recorded", MOST_REQUESTS)
             return False
         if len(recording.prompt_ids) >= MOST_TOKENS:
@@ -250,7 +250,7 @@ class Recorder:
                 continue
             step = ServerStep(len(new_tokens), len(new_tokens) - 1, count, reason="" if count else NO_DRAFT)
             step.draft = [[(drafted[i], None, None if q is None else q[i])] for i in drafts]
-            step.judged = [(probs[i], ranks[i]) for i in drafts]
+            step.draft_choices = [(probs[i], ranks[i]) for i in drafts]
             step.served = None if served_rows is None else [served_rows[i] for i in drafts]
             step.tops = rows
             step.draft_ms, step.verify_ms = draft_ms, verify_ms
@@ -267,15 +267,15 @@ class Recorder:
     ) -> None:
         """Add a step of a forward, with its tokens up to where the server stops the request."""
         for name, count in (("num_draft_tokens", step.drafted), ("num_accepted_tokens", step.accepted)):
-            recording.said[name] = recording.said.get(name, 0) + count
+            recording.settings[name] = recording.settings.get(name, 0) + count
         step.batch, step.ms = batch.batch, None if recording.last is None else (batch.at - recording.last) * 1000
         recording.last = batch.at
-        room = recording.most - len(recording.tokens)
+        room = recording.max_steps - len(recording.tokens)
         for place, token in enumerate(new_tokens[:room]):
             top = rows[min(place, len(rows) - 1)]
             prob = next((p for choice, _, p in top if choice == token), None)
-            if prob is None and place < len(step.judged):
-                prob = step.judged[place][0]
+            if prob is None and place < len(step.draft_choices):
+                prob = step.draft_choices[place][0]
             recording.tokens.append(Token(token, None, prob, top))
             if token in recording.stop_ids:
                 recording.stop = "stop token"
@@ -322,8 +322,8 @@ class Recorder:
         """The trace of a recording as far as it went."""
         notes = [recording.truncated] if recording.truncated else []
         request = Request(
-            key=recording.key, model=str(recording.said.get("model", "")), prompt_ids=recording.prompt_ids,
-            tokens=recording.tokens, steps=recording.steps, said=dict(recording.said), notes=notes,
+            key=recording.key, model=str(recording.settings.get("model", "")), prompt_ids=recording.prompt_ids,
+            tokens=recording.tokens, steps=recording.steps, server_fields=dict(recording.settings), notes=notes,
             stop=recording.stop or "ended by the server: aborted, or by a stop string",
             decode_ms=sum(step.ms or 0.0 for step in recording.steps) or None,
         )  # fmt: skip

@@ -62,10 +62,10 @@ class Requests:
     """
 
     def __init__(self, folder: Path, all_requests: bool) -> None:
-        self.folder, self.everything, self.choices = folder, all_requests, choices_per_row()
+        self.folder, self.record_all, self.choices = folder, all_requests, choices_per_row()
         self.recorder: Recorder | None = None
         self.about: dict[str, Any] = {}
-        self.passed: set[str] = set()  # requests that are not recorded
+        self.skipped_ids: set[str] = set()  # requests that are not recorded
         self.failed = False
 
     def find_or_begin(self, key: str, begin: Callable[[], Recording | None]) -> Recording | None:
@@ -75,21 +75,21 @@ class Requests:
         assert self.recorder is not None
         if (recording := self.recorder.running.get(key)) is not None:
             return recording
-        if key in self.passed:
+        if key in self.skipped_ids:
             return None
         new = begin()
         if new is None or not self.recorder.begin(new):
-            self.passed.add(key)
+            self.skipped_ids.add(key)
             return None
         return new
 
     def asks(self, settings: Any) -> bool:
         """True where every request is recorded, or these settings of a request ask for it."""
-        return bool(self.everything or (settings or {}).get(RECORD_REQUEST))
+        return bool(self.record_all or (settings or {}).get(RECORD_REQUEST))
 
     def end(self, keys: Sequence[str]) -> None:
         """Requests that the server is done with."""
-        self.passed.difference_update(keys)
+        self.skipped_ids.difference_update(keys)
         if self.recorder is not None:
             self.recorder.end(keys)
 

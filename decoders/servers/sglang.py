@@ -66,7 +66,7 @@ def _install(folder: Path, all_requests: bool) -> None:
     install(registry, sample, getattr(processor, DECODING), folder, all_requests)
 
 
-def install(registry: Any, sample: Any, decoded: Any, folder: Path, everything: bool) -> TreeTaps | None:
+def install(registry: Any, sample: Any, decoded: Any, folder: Path, record_all: bool) -> TreeTaps | None:
     """Register both hooks; None, said in one line, where a signature is not the known one."""
     for function in (sample, decoded):
         name = function.__name__
@@ -74,7 +74,7 @@ def install(registry: Any, sample: Any, decoded: Any, folder: Path, everything: 
         if parameters != VERSIONS[name]:
             log.error(REFUSED.format(name=name, found=", ".join(parameters), known=", ".join(VERSIONS[name])))
             return None
-    taps, hook_type, hooks = TreeTaps(folder, everything), registry.HookType.AROUND, registry.HookRegistry
+    taps, hook_type, hooks = TreeTaps(folder, record_all), registry.HookType.AROUND, registry.HookRegistry
     hooks.register(".".join(SAMPLE), taps.sample, hook_type)
     hooks.register(".".join((*RESULT, DECODING)), taps.after_decoding, hook_type)
     return taps
@@ -116,12 +116,12 @@ class TreeRecorder(Recorder):
             new_tokens = wrote[: len(accepted) + 1]
             step = ServerStep(len(new_tokens), len(accepted), len(order) - 1, reason="" if len(order) > 1 else NO_DRAFT)
             step.draft = [[(tokens[i], None, None if q is None else q[place][i])] for i in order[1:]]
-            step.judged = [(probs[place][i], ranks[place][i]) for i in order[1:]]
+            step.draft_choices = [(probs[place][i], ranks[place][i]) for i in order[1:]]
             step.tops = [tops[place][i] for i in order]
             step.parents, step.path = [number[parents[i]] for i in order[1:]], accepted
             step.draft_ms, step.verify_ms = draft_ms, verify_ms
             self._extend(recording, batch, step, new_tokens, [step.tops[node] for node in (0, *accepted)])
-            probs_of = [step.judged[node - 1][0] for node in accepted]
+            probs_of = [step.draft_choices[node - 1][0] for node in accepted]
             for token, prob in zip(recording.tokens[-step.emitted :], probs_of, strict=False):
                 token.prob = prob
         self._note_live(batch)

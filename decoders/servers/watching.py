@@ -83,7 +83,7 @@ class Folder:
     def __init__(self, folder: Path) -> None:
         if not typed_path(folder).is_dir():
             raise UserError(f"{folder} is no folder: give the one that SPECVIZ_RECORD names, or a server's address")
-        self.folder, self.seen = folder, Acceptance()
+        self.folder, self.totals = folder, Acceptance()
         self._at: dict[Path, int] = {}
         self._requests: set[str] = set()
         self._recent: deque[tuple[float, int]] = deque()
@@ -96,9 +96,9 @@ class Folder:
         moment = time.time()
         while self._recent and self._recent[0][0] < moment - WINDOW:
             self._recent.popleft()
-        self.seen.requests = len(self._requests)
-        self.seen.per_second = sum(tokens for _, tokens in self._recent) / WINDOW
-        return self.seen
+        self.totals.requests = len(self._requests)
+        self.totals.per_second = sum(tokens for _, tokens in self._recent) / WINDOW
+        return self.totals
 
     def _new(self, path: Path) -> list[bytes]:
         """Whole lines behind those of before; all of a file that began anew."""
@@ -126,7 +126,7 @@ class Folder:
             return
         self._requests.add(request)
         self._recent.append((at, emitted))
-        self.seen.add(drafted, accepted, emitted)
+        self.totals.add(drafted, accepted, emitted)
 
 
 class Metrics:

@@ -226,7 +226,8 @@ def pair(samples: Sequence[Sample], numerator: str, denominator: str, *, end_to_
 def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
     """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
     runs = pair(samples, name, name + TRACED_SUFFIX, end_to_end=end_to_end)
-    off, on = (Spread.of([*_speeds(samples, run_name, end_to_end).values()]) for run_name in (name, name + TRACED_SUFFIX))
+    names = name, name + TRACED_SUFFIX
+    off, on = (Spread.of([*_speeds(samples, run_name, end_to_end).values()]) for run_name in names)
     return replace(runs, median=off.median / on.median) if runs and off and on else None
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .plan import Case, Order
 
-Filed: TypeAlias = Callable[["Trace", "Case", str], Row]  # keeps the trace of a line's run; the columns of its row
+FileRow: TypeAlias = Callable[["Trace", "Case", str], Row]  # keeps the trace of a line's run; the columns of its row
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Ledger:
     cases: Sequence[Case]
     methods: Mapping[str, str]
     lossy: Collection[str] = ()
-    filed: Filed | None = None
+    file_row: FileRow | None = None
     on_device: Callable[[Callable[[], Any]], Any] = lambda work: work()
     sampling: Sampling | None = None
     rows: list[Row] = field(default_factory=list)
@@ -118,8 +118,8 @@ class Ledger:
         traced_run = measurements.pop("traced", None)
         timed_run = next(iter(measurements.values()), None)
         sample = timed_run.sample if timed_run is not None else None
-        if first and traced_run is not None and traced_run.trace is not None and self.filed is not None:
-            row |= self.filed(traced_run.trace, case, line)
+        if first and traced_run is not None and traced_run.trace is not None and self.file_row is not None:
+            row |= self.file_row(traced_run.trace, case, line)
         elif first and sample is not None:
             row |= {name: getattr(sample, name) for name in ("tokens", "steps", "accepted", "tokens_per_step")}
         speed = sample.tokens_per_s if sample is not None else None

@@ -110,7 +110,7 @@ class MethodCheck:
         expected: Outcome,
         outcome: Outcome,
         allowance: float,
-        drawn: bool,
+        is_sampled: bool,
     ) -> None:
         """Enter whether a run's output is the reference's; ``allowance`` (logits) is what rounding may do."""
         self.total += 1
@@ -128,7 +128,7 @@ class MethodCheck:
             self.identical += 1
             return
         at = first_difference(plain, output)
-        if drawn:  # no fault, and no logits tell more
+        if is_sampled:  # no fault, and no logits tell more
             expected_token, output_token = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
             verdict = SAMPLING if self.lossless else LOSSY
             self.divergences.append(Divergence(at, expected_token, output_token, verdict, prompt=index))

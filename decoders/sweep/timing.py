@@ -37,7 +37,7 @@ class Timing:
 
         >>> Timing.of([2.0, 2.0, 9.0])
         Timing(median=2.0, low=2.0, high=5.5, count=3, impossible=False, unsteady=True)
-        >>> Timing.of([33.78], most=8.0).impossible
+        >>> Timing.of([33.78], limit=8.0).impossible
         True
         """
         if len(values) < 2:

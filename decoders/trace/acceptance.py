@@ -72,8 +72,8 @@ class AcceptanceSums:
         if knows_verdicts(trace):
             sums.drafts = sum(count > 0 for count in steps["drafted"])
             sums.drafted, sums.depth = sum(steps["drafted"]), sum(steps["depth"])
-            sums.stood, sums.tested = int(decisions.stood.sum()), len(decisions.stood)
-            sums.first = int(decisions.stood[decisions.depth == 1].sum())
+            sums.stood, sums.tested = int(decisions.is_accepted.sum()), len(decisions.is_accepted)
+            sums.first = int(decisions.is_accepted[decisions.depth == 1].sum())
             sums.rate_accepted = sums.length_accepted = sums.stood
             sums.first_drafts = sums.drafts
         elif totals := (trace.run.get("imported") or {}).get("totals"):
@@ -136,13 +136,13 @@ class Acceptance:
         choices = decisions(trace)
         sums = AcceptanceSums.of(trace, choices)
         accepted_counts, decision_counts = (
-            Counter(choices.depth[choices.stood].tolist()),
+            Counter(choices.depth[choices.is_accepted].tolist()),
             Counter(choices.depth.tolist()),
         )
         acceptance = cls(sums, [sums], accepted_counts, decision_counts, Counter(accepted_lengths(trace)))
         for name, group in zip(GROUPS, _group(trace, choices), strict=True):
             counts = acceptance.groups[name]
-            for key, good in zip(group, choices.stood.tolist(), strict=True):
+            for key, good in zip(group, choices.is_accepted.tolist(), strict=True):
                 pair = counts.setdefault(key, [0, 0])
                 pair[0] += good
                 pair[1] += 1

@@ -23,7 +23,7 @@ class Decisions:
 
     step: np.ndarray
     depth: np.ndarray
-    stood: np.ndarray
+    is_accepted: np.ndarray
     node: np.ndarray
 
 

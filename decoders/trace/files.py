@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from decoders.errors import why
+from decoders.errors import reason_of
 from decoders.folders import LFS_POINTER, pointer_words, write_bytes
 
 from .check import MAX_CELLS, check, check_run
@@ -66,7 +66,7 @@ def save(trace: Trace, path: str | os.PathLike[str] | None) -> bytes | None:
     try:
         write_bytes(Path(path), data)
     except OSError as fault:
-        raise TraceError(f"{Path(path).name} cannot be written: {why(fault)}; check the folder") from None
+        raise TraceError(f"{Path(path).name} cannot be written: {reason_of(fault)}; check the folder") from None
     return None
 
 
@@ -82,7 +82,7 @@ def load(source: str | os.PathLike[str] | bytes) -> Trace:
     except TraceError as fault:
         raise TraceError(f"{name} cannot be opened as a trace: {fault}; {_ADVICE}") from None
     except (OSError, ValueError) as fault:  # ValueError: a path with a NUL in it
-        raise TraceError(f"{name} cannot be opened: {why(fault)}; check the path") from None
+        raise TraceError(f"{name} cannot be opened: {reason_of(fault)}; check the path") from None
 
 
 def _load(file: BinaryIO, size: int) -> Trace:

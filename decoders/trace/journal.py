@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.errors import why
+from decoders.errors import reason_of
 from decoders.folders import private_folder
 
 from .check import check, check_run
@@ -63,7 +63,7 @@ class Journal:
             self.close()
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise TraceError(f"{self.path.name} cannot be written: {why(fault)}") from fault
+            raise TraceError(f"{self.path.name} cannot be written: {reason_of(fault)}") from fault
 
     def append(self, delta: Delta) -> None:
         """Add one step. Raises OSError where the disk refuses."""
@@ -167,7 +167,7 @@ def recover(path: str | os.PathLike[str]) -> Trace:
         with open(path, "rb") as file:
             line, _, body = file.read(MAX_UNPACKED).partition(b"\n")
     except OSError as fault:
-        raise TraceError(f"{name} cannot be opened: {why(fault)}; check the path") from None
+        raise TraceError(f"{name} cannot be opened: {reason_of(fault)}; check the path") from None
     try:
         head = loads(line, "header")
         version = head.get("journal")

@@ -235,7 +235,7 @@ def distances(trace: Trace) -> tuple[float | None, int]:
     nodes, choices = trace.tables["nodes"], decisions(trace)
     if not trace.run.get("sampling", {}).get("temperature"):
         ranks = np.asarray(nodes["rank"], dtype=np.int64)
-        return float((ranks[choices.node] > 0)[choices.stood].sum()), len(choices.node)
+        return float((ranks[choices.node] > 0)[choices.is_accepted].sum()), len(choices.node)
     tv_terms = nodes.get("term:tv")
     node_distances = [tv_terms[node] for node in choices.node.tolist()] if tv_terms else [None]
     known_values = [value for value in node_distances if value is not None]
@@ -369,7 +369,7 @@ def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:
     A depth is reached by a step where a position was decided there (``decisions``), accepted where it stood.
     """
     choices = decisions(trace)
-    reach_counts, accepted = np.bincount(choices.depth), np.bincount(choices.depth[choices.stood])
+    reach_counts, accepted = np.bincount(choices.depth), np.bincount(choices.depth[choices.is_accepted])
     return [(d, int(n), int(accepted[d]) if d < len(accepted) else 0) for d, n in enumerate(reach_counts) if d]
 
 

@@ -102,7 +102,7 @@ class Threshold(Policy):
 
     threshold: float = 0.4
     q: list[float] = field(default_factory=list)
-    stood: list[bool] = field(default_factory=list)
+    verdicts: list[bool] = field(default_factory=list)
     name = "transformers, threshold"
     source = "ConfidenceCriteria, update_candidate_strategy"
     confident = True
@@ -113,8 +113,8 @@ class Threshold(Policy):
     def learn(self, offer: Offer, length: int, accepted_count: int) -> None:
         verdict_count = min(length, accepted_count + 1)
         self.q += offer.q[:verdict_count]
-        self.stood += [k < accepted_count for k in range(verdict_count)]
-        right, q = np.array(self.stood), np.array(self.q)
+        self.verdicts += [k < accepted_count for k in range(verdict_count)]
+        right, q = np.array(self.verdicts), np.array(self.q)
         if len(q) > 5 and right.any() and not right.all():
             at = np.unique(q)
             passes = q >= at[:, None]
@@ -130,7 +130,7 @@ class Estimator(Policy):
 
     w: float = 0.5
     b: np.ndarray = field(default_factory=lambda: np.full(64, -0.2))
-    seen: list[tuple[int, float, bool]] = field(default_factory=list)
+    observations: list[tuple[int, float, bool]] = field(default_factory=list)
     steps: int = 0
     tokens: float = 0.0
     ms: float = 0.0
@@ -150,16 +150,16 @@ class Estimator(Policy):
 
     def learn(self, offer: Offer, length: int, accepted_count: int) -> None:
         self.tokens += accepted_count + 1
-        self.seen += [
+        self.observations += [
             (k, float(_logit(offer.q[k])), k < accepted_count) for k in range(min(length, accepted_count + 1))
         ]
         self.steps += 1
-        if self.steps % 100 == 0 and self.seen:
+        if self.steps % 100 == 0 and self.observations:
             self._refit()
 
     def _refit(self) -> None:
         """Logistic regression with a pull towards where it begins, by gradient steps."""
-        place, x, y = (np.array(column, dtype=np.float64) for column in zip(*self.seen, strict=True))
+        place, x, y = (np.array(column, dtype=np.float64) for column in zip(*self.observations, strict=True))
         place = np.minimum(place.astype(int), 63)
         for _ in range(200):
             slope = y - 1 / (1 + np.exp(-(self.w * x + self.b[place])))

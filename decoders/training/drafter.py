@@ -114,7 +114,7 @@ class Run(BorrowingRun):
             states = self.draft(ids, self._target_views(batch, ids))
             if self.draft.drafted is None:
                 return batch, *weighted_loss(self._head, states, batch, weights)
-            all_logits = lambda rows: self.draft.everything(self.draft.head(rows))  # noqa: E731
+            all_logits = lambda rows: self.draft.full_logits(self.draft.head(rows))  # noqa: E731
             return batch, *weighted_loss(all_logits, states, batch, weights)
 
     @cached_property
@@ -135,14 +135,14 @@ class Run(BorrowingRun):
         return self._views(kvs, rotary, ids.shape[1])
 
     def _soft_loss(
-        self, kept: States, batch: Batch, weights: Float[Tensor, "rows length"]
+        self, stored_states: States, batch: Batch, weights: Float[Tensor, "rows length"]
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """``learning.weighted_loss``, but of KL(target ‖ draft model) over the tokens that can be drafted."""
-        kvs, target_states = kept.of(batch)
+        kvs, target_states = stored_states.of(batch)
         weights = weights[:, 1:].to(self.device)
         answers, mask = (batch.kinds[:, 1:] == RESPONSE).to(self.device), weights > 0
         with self.half():
-            states = self.draft(batch.ids.to(self.device), self._glimpses(kept, kvs))
+            states = self.draft(batch.ids.to(self.device), self._glimpses(stored_states, kvs))
             with torch.no_grad():
                 labels = self.draft.head(target_states[:, :-1][mask]).float().log_softmax(-1)
             guesses = self.draft.head(states[:, :-1][mask]).float().log_softmax(-1)
@@ -179,7 +179,7 @@ class Run(BorrowingRun):
             with self.half():
                 target_logits, views = self._target_outputs(batch, mask)
                 states = self.draft(ids, views)[:, :-1].float()
-                logits = self.draft.everything(self.draft.head(states[mask])).float()
+                logits = self.draft.full_logits(self.draft.head(states[mask])).float()
             labels, n = ids[:, 1:][mask], int(mask.sum())
             possible = torch.isin(labels, self.draft.drafted) if self.draft.drafted is not None else slice(None)
             losses = F.cross_entropy(logits, labels, reduction="none")[possible]

@@ -36,13 +36,13 @@ class Unroll:
         self.lesson, self.head, self.ids = lesson, lesson.network, lesson.ids
         rows, length = self.ids.shape
         self.angles = self.head.config.rotary(2 * length, features)
-        self.columns, self.chosen = columns(lesson.rows, lesson.at, rows)
+        self.columns, self.column_rows = columns(lesson.rows, lesson.at, rows)
         self.step = 0
         memory = list[tuple[Tensor, Tensor]]()
         self.states = self._first(features, memory)
         self.text = memory[0]
-        self.own = list[tuple[Tensor, Tensor]]()  # keys and values of the steps after it
-        self.seen = torch.arange(length, device=features.device) <= self.columns[..., None]
+        self.step_kvs = list[tuple[Tensor, Tensor]]()  # keys and values of the steps after it
+        self.visible_mask = torch.arange(length, device=features.device) <= self.columns[..., None]
 
     def _first(self, features: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Float[Tensor, "rows length hidden"]:
         def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,7 +56,7 @@ class Unroll:
     @property
     def step_states(self) -> Float[Tensor, "positions hidden"]:
         """The step's states at the lesson's positions."""
-        return self.states[self.lesson.rows, self.lesson.at] if self.step == 0 else self.states[self.chosen]
+        return self.states[self.lesson.rows, self.lesson.at] if self.step == 0 else self.states[self.column_rows]
 
     @property
     def guess(self) -> Float[Tensor, "positions hidden"]:
@@ -83,8 +83,10 @@ class Unroll:
         read, residual = layer.into_attention(head.fuse(previous_states, embedded), embedded)
         cos, sin = (angle[at + self.step][:, None] for angle in self.angles)
         query, *key_value = layer.self_attn.project(read, cos, sin)
-        self.own.append((key_value[0], key_value[1]))
-        self.states = layer.out_of_attention(residual, attend_columns(query, *self.text, self.own, self.seen))
+        self.step_kvs.append((key_value[0], key_value[1]))
+        self.states = layer.out_of_attention(
+            residual, attend_columns(query, *self.text, self.step_kvs, self.visible_mask)
+        )
 
 
 def attend_columns(
@@ -177,7 +179,7 @@ class Eagle(HeadKind):
         unroll = Unroll(lesson, features + (noise * head.spread if head.config.scaled else noise))
         losses = list[Tensor]()
         for step in unroll.steps(lesson.weights.shape[1] if lesson.recipe.own_states else 1):
-            truth = head.read(lesson.states[lesson.rows, lesson.behind(step + 1)])
+            truth = head.read(lesson.states[lesson.rows, lesson.targets_behind(step + 1)])
             weights = lesson.weights[:, step]
             distances = F.smooth_l1_loss(unroll.step_states.float(), truth.float(), reduction="none").mean(-1)
             feature_loss = (distances * weights).sum() / weights.sum().clamp_min(1e-9)

@@ -54,7 +54,7 @@ class Parallel(HeadKind):
         states = read[lesson.rows, lesson.at]
         for number in range(heads.config.heads):
             if self.grounded:
-                ids = [lesson.ids[lesson.rows, lesson.behind(place + 1)] for place in range(number + 1)]
+                ids = [lesson.ids[lesson.rows, lesson.targets_behind(place + 1)] for place in range(number + 1)]
                 tokens = heads.embedding(stack(ids, 1))
             yield heads.outputs[number](heads.state(number, states, tokens))
 

@@ -59,7 +59,7 @@ class Lesson:
 
     network: Borrowing
     ids: Int[Tensor, "rows length"]
-    kept: dict[str, Tensor]
+    stored_states: dict[str, Tensor]
     rows: Int[Tensor, " positions"]
     at: Int[Tensor, " positions"]
     weights: Float[Tensor, "positions distances"]
@@ -70,14 +70,16 @@ class Lesson:
     @property
     def states(self) -> Float[Tensor, "rows length hidden"]:
         """The target's last states, after its norm."""
-        return self.kept["states"]
+        return self.stored_states["states"]
 
     @cached_property
     def features(self) -> Float[Tensor, "rows length read"]:
         """The target's states that the network reads, joined."""
-        return torch.cat([self.kept.get(f"hidden.{layer}", self.states) for layer in self.network.config.features], -1)
+        return torch.cat(
+            [self.stored_states.get(f"hidden.{layer}", self.states) for layer in self.network.config.features], -1
+        )
 
-    def behind(self, places: int) -> Int[Tensor, " positions"]:
+    def targets_behind(self, places: int) -> Int[Tensor, " positions"]:
         """The positions so many places further on, inside the text."""
         return (self.at + places).clamp_max(self.ids.shape[1] - 1)
 
@@ -96,7 +98,7 @@ class Lesson:
         own token (nowhere where that cannot be drafted).
         """
         length, distances = self.ids.shape[1], self.weights.shape[1]
-        spots = torch.stack([self.rows * length + self.behind(d + 1) for d in range(distances)], 1)
+        spots = torch.stack([self.rows * length + self.targets_behind(d + 1) for d in range(distances)], 1)
         unique_spots, index = spots.unique(return_inverse=True)
         if self.hard:
             label_places = places_of(
@@ -215,7 +217,7 @@ class HeadsRun(BorrowingRun):
         return torch.cat([self.states.read(batch)["states"][batch.kinds != IGNORED] for batch in batches])
 
     def lesson(
-        self, batch: Batch, kept: dict[str, Tensor], weights: Float[Tensor, "rows length distances"],
+        self, batch: Batch, stored_states: dict[str, Tensor], weights: Float[Tensor, "rows length distances"],
         places: Int[Tensor, "positions 2"],
     ) -> Lesson:  # fmt: skip
         """The batch with these positions to learn from."""
@@ -224,7 +226,9 @@ class HeadsRun(BorrowingRun):
         rows, at = rows.to(self.device), at.to(self.device)
         dtype = torch.bfloat16 if self.recipe.half else torch.float32
         ids = batch.ids.to(self.device)
-        return Lesson(self.network, ids, kept, rows, at, lesson_weights, self.recipe.hard_labels, dtype, self.recipe)
+        return Lesson(
+            self.network, ids, stored_states, rows, at, lesson_weights, self.recipe.hard_labels, dtype, self.recipe
+        )
 
     def forward(self, progress: float) -> tuple[Batch, Tensor, Tensor]:
         batch, weights = next_labels(self.feed, self.recipe, self.distances, self.seed, self.step)
@@ -268,7 +272,7 @@ class HeadsRun(BorrowingRun):
                 for i, states in enumerate(guesses):
                     has_weight = lesson.weights[:, i] > 0
                     n = int(has_weight.sum())
-                    best = places_of(first[lesson.rows, lesson.behind(i + 1)], self.network.drafted)[has_weight]
+                    best = places_of(first[lesson.rows, lesson.targets_behind(i + 1)], self.network.drafted)[has_weight]
                     total[i] += float(lesson.loss(i + 1, states)) * n
                     count[i] += n
                     rank = rank_tokens(states[has_weight], lesson.head, best).cpu()

@@ -186,7 +186,7 @@ class Run(PartRun):
         group = torch.from_numpy(visibility(self.config))
         prefix_mask = torch.eye(m, dtype=torch.bool).repeat_interleave(n, 0).repeat_interleave(recipe.prefix, 1)
         group_mask = torch.block_diag(*[group] * self.chunk).bool()
-        self.own = torch.cat([prefix_mask.repeat(self.chunk, 1), group_mask], 1).to(self.device)
+        self.own_mask = torch.cat([prefix_mask.repeat(self.chunk, 1), group_mask], 1).to(self.device)
         self.offsets = torch.arange(1, m + 1).repeat_interleave(n).to(self.device)
         self.points = 0
 
@@ -226,7 +226,7 @@ class Run(PartRun):
         x = self.prompts.embeddings.flatten(0, 1).expand(chunks, chunk_size, -1, -1).flatten(1, 2)
         parents = points.at[..., None].expand(-1, -1, len(self.offsets))
         places = Places(points.batch, parents.flatten(1), (parents + self.offsets).flatten(1))
-        states = self.target.look(x, text, places, self.own, self.prompts.prefix, self.prompts.joining)
+        states = self.target.look(x, text, places, self.own_mask, self.prompts.prefix, self.prompts.joining)
         states = states.unflatten(1, (chunk_size, -1))[mask].unflatten(1, (m, n))
         # a head is linear: it commutes with the sum over vectors
         if self.prompts.weights is None:

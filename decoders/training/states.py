@@ -61,9 +61,9 @@ class States:
         self.kept_layers = range(self.shape.layers) if whole else self.kv_layers
         self.dtype = DTYPE if whole else model.dtype
         self.key = fingerprint(model.config, model.base_model.parameters())
-        self.stored = model.device.type == "cpu"
+        self.on_cpu = model.device.type == "cpu"
         self.target: FrozenTarget | None = None  # made when a document is new
-        if self.stored:
+        if self.on_cpu:
             folder.mkdir(parents=True, exist_ok=True)
         self.bytes = sum(file.stat().st_size for file in folder.glob("*")) if most_bytes < math.inf else 0
 
@@ -76,7 +76,7 @@ class States:
         """All that is kept, by name, 0 behind each document's end: ``states`` and ``hidden.N`` are (rows, length,
         hidden), ``keys.N`` and ``values.N`` (rows, kv_heads, length, head_dim).
         """
-        if not self.stored:
+        if not self.on_cpu:
             padding = (batch.kinds == IGNORED).to(self.model.device)[:, None, :, None]
             read = self._compute(batch.ids, self.kv_layers)
             return {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from decoders.draft.draft import Draft, Scored, Verdict
 
-from .match import judged
+from .match import verdict_part
 from .verifier import Verifier
 
 
@@ -19,17 +19,17 @@ class ForcedVerifier(Verifier):
     lossless = False
 
     def __init__(self, answer: Sequence[int]) -> None:
-        self.answer, self.written = tuple(answer), 0
+        self.answer, self.position = tuple(answer), 0
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         children = draft.tree.children()
         path, bonus = [0], None
-        while bonus is None and self.written < len(self.answer):
-            token = self.answer[self.written]
-            self.written += 1
+        while bonus is None and self.position < len(self.answer):
+            token = self.answer[self.position]
+            self.position += 1
             child = children[path[-1]].get(token)
             if child is None:
                 bonus = token
             else:
                 path.append(child)
-        return judged(draft, path, bonus, accepted="as given", rejected="not as given")
+        return verdict_part(draft, path, bonus, accepted="as given", rejected="not as given")

@@ -44,10 +44,10 @@ class MatchVerifier(Verifier):
         choices = self.chooser.choices(scored.logits, draft.tree.depths)
         path = [0]
         while True:
-            token = choices.after(path[-1])
+            token = choices.draw_after(path[-1])
             child = children[path[-1]].get(token)
             if child is None:
-                return judged(draft, path, token)
+                return verdict_part(draft, path, token)
             path.append(child)
 
 
@@ -91,7 +91,7 @@ def down_the_tree(draft: Draft, acceptances: Float[np.ndarray, " drafted"]) -> F
     return chances
 
 
-def judged(
+def verdict_part(
     draft: Draft, path: list[int], bonus: int | None, *, accepted: str = "match", rejected: str = "mismatch"
 ) -> Verdict:
     """A verdict with one status and one reason per node, from the accepted path."""
@@ -133,8 +133,8 @@ def likely_path(
                 best = node
     bonus = likeliest[best]
     if not chooser.sampling.greedy:
-        bonus = chooser.choices(scored.logits[best : best + 1]).after(0)
-    verdict = judged(draft, draft.tree.path(best), bonus)
+        bonus = chooser.choices(scored.logits[best : best + 1]).draw_after(0)
+    verdict = verdict_part(draft, draft.tree.path(best), bonus)
     reasons = list(verdict.reasons)
     for node in range(1, count):
         if passes[parents[node]]:

@@ -16,7 +16,7 @@ from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.model.state.transfer import fetch, rows_of, send
 
-from .match import MatchVerifier, down_the_tree, judged
+from .match import MatchVerifier, down_the_tree, verdict_part
 from .sampling import Chooser, drawn_tokens
 from .verifier import Verifier, VerifierCard
 
@@ -118,7 +118,7 @@ class ResidualVerifier(Verifier):
         p, q = self.distributions(draft, scored)
         tree, random = draft.tree, self.chooser.random
         count, nan = len(tree), float("nan")
-        random_points = self.chooser.ahead(count + 1)  # a token that was tested first takes the one before
+        random_points = self.chooser.draws_ahead(count + 1)  # a token that was tested first takes the one before
         drafted = np.asarray(tree.tokens[1:], dtype=np.int64)
         tokens, points = send(p.device, drafted, np.append(random_points[1:count], random_points[count - 1]))
         ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
@@ -138,7 +138,7 @@ class ResidualVerifier(Verifier):
             path.append(node)
             reasons.append(f"draw {draw:.3g} < {self.ratio_words} = {accept:.3g}")
         random.random()  # what follows was drawn with this number
-        verdict = judged(draft, path, int(instead[path[-1]]))
+        verdict = verdict_part(draft, path, int(instead[path[-1]]))
         return replace(verdict, reasons=(*reasons, *verdict.reasons[len(reasons) :]), terms=terms)
 
 

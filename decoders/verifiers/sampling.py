@@ -70,7 +70,7 @@ class Chooser:
         """Choices for the nodes of one draft, which stand at ``depths``, drawn as nodes are visited from the root."""
         return Choices(self, logits, depths)
 
-    def ahead(self, count: int) -> np.ndarray:
+    def draws_ahead(self, count: int) -> np.ndarray:
         """The uniform numbers that will be drawn next; they stay to be drawn."""
         return copy.deepcopy(self.random).random(count)
 
@@ -84,19 +84,19 @@ class Choices:
 
     def __init__(self, chooser: Chooser, logits: Float[Tensor, "nodes vocab"], depths: Sequence[int]) -> None:
         self.chooser, self.logits, self.greedy = chooser, logits, chooser.sampling.greedy
-        self.chosen: list[int] | None = None
+        self.choices: list[int] | None = None
         if self.greedy:
-            self.chosen = fetch(logits.argmax(-1))[0].tolist()
+            self.choices = fetch(logits.argmax(-1))[0].tolist()
         elif logits.device.type != "cpu":
-            random_points = chooser.ahead(max(depths) + 1)[list(depths)]
+            random_points = chooser.draws_ahead(max(depths) + 1)[list(depths)]
             points = random_points.tolist() if len(random_points) == 1 else send(logits.device, random_points)[0]
-            self.chosen = fetch(drawn_tokens(chooser.probabilities(logits), points))[0].tolist()
+            self.choices = fetch(drawn_tokens(chooser.probabilities(logits), points))[0].tolist()
 
-    def after(self, node: int) -> int:
+    def draw_after(self, node: int) -> int:
         """The target's own next token after ``node``; ask once per visited node, from the root on."""
-        if self.greedy and self.chosen is not None:
-            return self.chosen[node]
+        if self.greedy and self.choices is not None:
+            return self.choices[node]
         point = float(self.chooser.random.random())
-        if self.chosen is not None:
-            return self.chosen[node]
+        if self.choices is not None:
+            return self.choices[node]
         return drawn_token(self.chooser.probabilities(self.logits[node : node + 1])[0], point)

@@ -51,7 +51,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "category, with quartiles (default: field where the prompts have several categories; of a .csv: tasks)",
     )  # fmt: skip
     table.add_argument(
-        "--format", choices=tuple(TABLE_SUFFIXES), metavar="F", help=f"print them as {', '.join(TABLE_SUFFIXES)} instead"
+        "--format", choices=tuple(TABLE_SUFFIXES), metavar="F", help=f"print them as {', '.join(TABLE_SUFFIXES)} "
+        "instead"
     )
     options.several(table, "--out", "F", "write them to a .csv, .tex or .md file; may be repeated", type=Path)
     options.several(

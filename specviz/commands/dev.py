@@ -117,7 +117,7 @@ def _show(
         heads = ("run", "step", "recorded", args.against or "–", "last save", "now", "±", "why")
         cells = [
             (
-                row.run + 1, row.step.step + 1, row.step.recorded, _cell(row.against), _cell(row.before),
+                row.run + 1, row.step.step + 1, row.step.recorded, _cell(row.against), _cell(row.accepted_before),
                 "error" if row.step.error else row.step.accepted, "" if row.step.error else f"{row.change:+d}",
                 visible(row.step.error.partition(" failed in ")[2] or row.step.error or row.step.reason),
             )

@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("; ".join(left_out) or "there is no step whose draft can be judged")
     if args.json:
         entries = [{"run": str(path), "steps": [step.to_json() for step in steps]} for path, _, steps in runs]
-        data = {"totals": {name: total.to_json() for name, total in sums.items()}, "runs": entries, "bias": POSITION_BIAS}
+        totals = {name: total.to_json() for name, total in sums.items()}
+        data = {"totals": totals, "runs": entries, "bias": POSITION_BIAS}
         return common.print_json({**data, "left_out": left_out})
     if args.step is not None:
         _show_step(runs[0][1], runs[0][2][0])

@@ -29,8 +29,8 @@ def run(args: argparse.Namespace) -> int:
     paths = trace_files(args.traces)
     traces = (trace for path in paths for trace in common.read_traces(path))
     upload = push(args.dataset, traces, private=not args.public)
-    known_runs = f", {plural(upload.there, 'run')} there already" if upload.there else ""
-    common.say(f"{upload.place}: {plural(upload.added, 'run')} added{known_runs}")
+    known_runs = f", {plural(upload.known_count, 'run')} there already" if upload.known_count else ""
+    common.say(f"{upload.place}: {plural(upload.added_count, 'run')} added{known_runs}")
     return 0
 
 

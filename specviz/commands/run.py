@@ -88,7 +88,7 @@ def _pool(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(turns) == 1:
         return {name: value for name, value in turns[0].items() if name != "turn"}
 
-    def each(name: str) -> list[Any]:
+    def run_each(name: str) -> list[Any]:
         return [turn[name] for turn in turns if turn.get(name) is not None]
 
     def seconds(speeds: Sequence[float | None]) -> float | None:
@@ -96,16 +96,16 @@ def _pool(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
         durations = [turn["tokens"] / speed for turn, speed in zip(turns, speeds, strict=True) if speed]
         return sum(durations) if len(durations) == len(turns) else None
 
-    steps, accepted, tokens = (sum(each(name)) for name in ("steps", "accepted", "tokens"))
+    steps, accepted, tokens = (sum(run_each(name)) for name in ("steps", "accepted", "tokens"))
     pool_seconds = seconds([turn["tokens_per_s"] for turn in turns])
     plain = seconds([t["speedup"] and t["tokens_per_s"] and t["tokens_per_s"] / t["speedup"] for t in turns])
-    differing = {name: sum(each(name)) if each(name) else None for name in ("differs", "differs_from_plain")}
+    differing = {name: sum(run_each(name)) if run_each(name) else None for name in ("differs", "differs_from_plain")}
     return {
         **{name: turns[0][name] for name in ("method", "lossless")}, "tokens": tokens, "steps": steps,
         "accepted": accepted, "tokens_per_step": accepted / steps + 1 if steps else None,
         "tokens_per_s": tokens / pool_seconds if pool_seconds else None, **differing,
         "speedup": plain / pool_seconds if plain and pool_seconds else None,
-        **{key: sum(each(key)) / len(each(key)) if each(key) else None for key in QUALITY},
+        **{key: sum(run_each(key)) / len(run_each(key)) if run_each(key) else None for key in QUALITY},
         "output_ids": [token for turn in turns for token in turn["output_ids"]],
         "text": "\n\n".join(turn["text"] for turn in turns), "turns": list(turns),
     }  # fmt: skip

@@ -71,7 +71,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     was_stopped = False
     try:
         with over_workers.progress("trainings") as report:
-            standing = sweep(units, pool, folder, told=_Validations(folder.path, units, report))
+            standing = sweep(units, pool, folder, on_progress=_Validations(folder.path, units, report))
     except KeyboardInterrupt:
         was_stopped, standing = True, None
     failed = _show(folder, units)
@@ -153,10 +153,10 @@ class _Validations:
     def __init__(self, folder: Path, units: Sequence[Unit], report: Callable[[Standing], None]) -> None:
         self.places = {f"{u.payload['part']} seed {u.payload['seed']}": _place(folder, u.payload) for u in units}
         self.steps = {name: _last_validation(place).get("step") for name, place in self.places.items()}
-        self.told = report
+        self.on_report = report
 
     def __call__(self, standing: Standing, key: str | None) -> None:
-        self.told(standing)
+        self.on_report(standing)
         for name, place in self.places.items():
             validation = _last_validation(place)
             if validation and validation["step"] != self.steps[name]:

@@ -168,7 +168,7 @@ def run_latency(args: argparse.Namespace) -> int:
     from decoders.study.measure.latency import latency_for
 
     with common.progress_bar("measuring latency") as progress:
-        latency = latency_for(target, args.max_size, again=args.again, progress=progress)
+        latency = latency_for(target, args.max_size, refresh=args.again, progress=progress)
     _show_latency(latency)
     return 0
 

@@ -23,7 +23,7 @@ from .experiment import CATEGORY, Experiment, Line, Row, methods_by_name, text_o
 from .quantities import QUANTITIES, Breakdown, Profile, measure, near
 
 if TYPE_CHECKING:
-    from decoders.sweep.ledger import Filed
+    from decoders.sweep.ledger import FileRow
     from decoders.trace.trace import Trace
 
     from .plan import Session
@@ -97,7 +97,7 @@ def _check_params(method: Any, params: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"{method.name}: {problem}") from None
 
 
-def filed_with(keep: Callable[[Trace], None] | None) -> Filed:
+def filed_with(keep: Callable[[Trace], None] | None) -> FileRow:
     """The row of a recorded run, which gets a new id and its line's title; ``keep`` gets the trace."""
 
     def file(trace: Trace, case: Case, line: str) -> Row:

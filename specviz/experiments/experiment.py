@@ -212,7 +212,7 @@ class Experiment:
         return dataclasses.replace(self, **{name: value for name, value in values.items() if value is not None})
 
     @property
-    def along(self) -> str:
+    def along_axis(self) -> str:
         """The name of the x axis: a parameter, the tasks, or the lines."""
         return self.x or (self.axes[0].param if self.axes else CATEGORY if self.by_category else LINE)
 
@@ -297,7 +297,7 @@ class Experiment:
                     raise UserError(f"{axis.param} has no values: give some, as in “1, 2, 4” or “0..1 step 0.1”")
                 for value in () if learnt else values:
                     parameters[axis.param].check(value)
-        if self.along not in {LINE, CATEGORY, *(axis.param for axis in self.axes)}:
+        if self.along_axis not in {LINE, CATEGORY, *(axis.param for axis in self.axes)}:
             raise UserError(f"x={self.x!r} is neither a varied parameter nor {CATEGORY!r} nor {LINE!r}")
 
     def describe(self, info: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,7 +307,7 @@ class Experiment:
             for a in self.axes
         ]
         return {
-            **{name: getattr(self, name) for name in AS_IT_IS}, "metrics": list(self.metrics), "x": self.along,
+            **{name: getattr(self, name) for name in AS_IT_IS}, "metrics": list(self.metrics), "x": self.along_axis,
             "axes": axes, "against_label": self.quantity(self.against).label if self.against else "",
             "training_steps": self.training_steps if self.trains else 0, "data": list(self.data),
             "parts": self.parts[1] if self.trains else "", "promptless": self.measure is not None,

@@ -75,10 +75,10 @@ def measured_columns(results: Results, metrics: Sequence[str]) -> list[tuple[str
     ]
 
 
-def write_texts(results: Results, metrics: Sequence[str], drawn: Sequence[dict[str, Any]]) -> None:
+def write_texts(results: Results, metrics: Sequence[str], shown_points: Sequence[dict[str, Any]]) -> None:
     """Writes into every value of the points how it is shown: "text" → value, se, low and high, a rule per column."""
     for key, _, unit in measured_columns(results, metrics):
-        values = [point["values"][key] for point in drawn if key in point["values"]]
+        values = [point["values"][key] for point in shown_points if key in point["values"]]
         form = column(unit, [value["value"] for value in values])
         for value in values:
             value["text"] = {name: form(value[name]) for name in ("value", "se", "low", "high")}

@@ -119,7 +119,7 @@ def _expected_speedup(trace: Trace, _: str) -> float | None:
     return expected_speedup(beta, cost, gamma)
 
 
-def _drafted(trace: Trace) -> list[int]:
+def _draft_sizes(trace: Trace) -> list[int]:
     return trace.tables["steps"]["drafted"]
 
 
@@ -127,7 +127,7 @@ def _rows_read(trace: Trace) -> list[int]:
     """Rows of every step's verify forward: root, drafted tokens and prompt tokens."""
     probes = trace.tables["probes"]
     read = Counter(step for step, kind in zip(probes["step"], probes["kind"], strict=True) if kind != "joint")
-    return [1 + drafted + read[step] for step, drafted in enumerate(_drafted(trace))]
+    return [1 + drafted + read[step] for step, drafted in enumerate(_draft_sizes(trace))]
 
 
 EXTRA: tuple[Quantity, ...] = tuple(
@@ -237,7 +237,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(key="confidence", **TEXTS["confidence"], of=_confidence, tenths=True),
     Profile(key="by_depth", **TEXTS["by_depth"], of=_by_depth, things="positions"),
     Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), LAST_CLASS)),
-    Profile(key="tree_by_state", **TEXTS["tree_by_state"], of=lambda trace: _by_state(trace, _drafted(trace))),
+    Profile(key="tree_by_state", **TEXTS["tree_by_state"], of=lambda trace: _by_state(trace, _draft_sizes(trace))),
     Profile(key="input_by_state", **TEXTS["input_by_state"], of=lambda trace: _by_state(trace, _rows_read(trace))),
     Profile(key=LEARNING, **TEXTS[LEARNING]),
     Profile(key=LOSS, **TEXTS[LOSS]),

@@ -327,10 +327,12 @@ def _number_of(text: str) -> tuple[float, str]:
     return (float(text), text) if numeric(text) else (math.inf, text)
 
 
-def profile_points(results: Results, drawn: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+def profile_points(results: Results, shown_points: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """The points that profiles are drawn of, with their index: of tasks that are not told apart, all together."""
-    pooled_points = [(n, p) for n, p in enumerate(drawn) if results.about["x"] == CATEGORY and p["x"] == ALL_TASKS]
-    return pooled_points or list(enumerate(drawn))
+    pooled_points = [
+        (n, p) for n, p in enumerate(shown_points) if results.about["x"] == CATEGORY and p["x"] == ALL_TASKS
+    ]
+    return pooled_points or list(enumerate(shown_points))
 
 
 def place_of(profile: Profile, place: str) -> str:

@@ -69,7 +69,7 @@ class Spread:
 
         state = "error"
         try:
-            standing = sweep(self.units, pool, self.folder, told=over, cancel=cancel)
+            standing = sweep(self.units, pool, self.folder, on_progress=over, cancel=cancel)
             state = "complete" if standing.done == standing.total else "cancelled"
         except KeyboardInterrupt:
             state = "cancelled"

@@ -34,7 +34,8 @@ BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none i
     "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1,
     "prepare_ms": -1, "kv_mb": -1,
 }  # fmt: skip
-TIMING_COLUMNS = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
+# known without recorded runs
+TIMING_COLUMNS = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")
 BUG = "bug"  # the verdict on a lossless method's output that the target would not have written
 VERSIONS = ("python", "torch", "transformers", "specviz")
 

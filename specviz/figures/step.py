@@ -146,7 +146,7 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
     for number in range(len(nodes) - 1, 0, -1):
         sizes[nodes[number]["parent"]] += sizes[number]
 
-    def below(number: int, status: str) -> list[int]:
+    def rows_below(number: int, status: str) -> list[int]:
         return [child for child in children.get(number, ()) if nodes[child]["status"] == status]
 
     rows: list[Row] = []
@@ -161,14 +161,14 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
         kind = node["status"] if number else "root"
         is_copy = max(node["source"], node["pool"]) >= 0
         rows.append(Row(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], is_copy))
-        rejections = sorted(below(number, "rejected"), key=lambda c: nodes[c]["rank"])
+        rejections = sorted(rows_below(number, "rejected"), key=lambda c: nodes[c]["rank"])
         next_rows: list[Row | tuple[int, int, int]] = [
             (child, right, row_number) for child in rejections[:MAX_SIBLINGS]
         ]
-        for hidden, word in ((rejections[MAX_SIBLINGS:], "rejected"), (below(number, "unreached"), "not reached")):
+        for hidden, word in ((rejections[MAX_SIBLINGS:], "rejected"), (rows_below(number, "unreached"), "not reached")):
             if hidden:
                 next_rows.append(Row("more", f"+{sum(sizes[c] for c in hidden)} {word}", right, row_number))
-        next_rows += [(child, column, row_number) for child in below(number, "accepted")]
+        next_rows += [(child, column, row_number) for child in rows_below(number, "accepted")]
         if number == end:
             rank = list(chances).index(bonus) if bonus in chances else -1
             next_rows.append(Row("own", pieces.label(bonus), column, row_number, chances.get(bonus), rank))

@@ -117,7 +117,7 @@ def stream(run: RunLike) -> Iterator[dict[str, Any]]:
             yield {"delta": delta, **cursor.step(delta)}
     except Exception as problem:
         fault = problem
-    yield cursor.rest()
+    yield cursor.remainder()
     if fault is not None:
         raise fault
 
@@ -126,25 +126,25 @@ class _TraceCursor:
     """The part of a trace that the other side has."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace, self.sent = trace, copy_of(trace)
+        self.trace, self.sent_copy = trace, copy_of(trace)
         self.entries = {name: json.dumps(value) for name, value in trace.run.items()}
 
     def step(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
         """Message beside a delta."""
-        self.sent.extend(delta)
-        rows, sent_rows = self.trace.rows, self.sent.rows
+        self.sent_copy.extend(delta)
+        rows, sent_rows = self.trace.rows, self.sent_copy.rows
         uneven = {name: table for name, table in self.trace.tables.items() if rows(name) != sent_rows(name)}
-        self.sent.tables |= copy_of(Trace(self.trace.run, uneven)).tables
+        self.sent_copy.tables |= copy_of(Trace(self.trace.run, uneven)).tables
         return {"run": self._changes(), "tables": uneven}
 
-    def rest(self) -> dict[str, Any]:
+    def remainder(self) -> dict[str, Any]:
         """Final message: columns changed since the last one."""
         columns = {
             table: changes
             for table, table_columns in self.trace.tables.items()
             if (
                 changes := {
-                    name: c for name, c in table_columns.items() if self.sent.tables.get(table, {}).get(name) != c
+                    name: c for name, c in table_columns.items() if self.sent_copy.tables.get(table, {}).get(name) != c
                 }
             )
         }

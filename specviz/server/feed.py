@@ -50,7 +50,7 @@ class Feed:
                 loop.call_soon_threadsafe(event_.set)
         return self.seq
 
-    def after(self, seq: int) -> tuple[list[str] | None, int]:
+    def events_after(self, seq: int) -> tuple[list[str] | None, int]:
         """Events numbered above ``seq`` and the last number; None for the events where some were dropped already."""
         with self._lock:
             if self._events and seq + 1 < self._events[0][0]:
@@ -69,7 +69,7 @@ class Feed:
             while True:
                 waker[1].clear()
                 closed = self.closed
-                events, last = self.after(sequence_number)
+                events, last = self.events_after(sequence_number)
                 if events is None:  # fell behind
                     yield json.dumps({"seq": last, "reload": True})
                     events = []

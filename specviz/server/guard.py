@@ -28,7 +28,9 @@ POLICY = (
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
-LOCKED_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+LOCKED_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "same-origin"}
 STRICT = {  # of a server that others use
     "cross-origin-opener-policy": "same-origin",
@@ -130,10 +132,10 @@ class Guard:
         elif not browser_id(headers.get("cookie")):
             request.scope[OWNER] = f"{NOBODY}{secrets.token_hex(16)}"
         if writes and path != LOGOUT and (wait := self.asks.take(client)):
-            text = f"More than {self.asks.most} requests came from you in a minute: wait {span(wait)} and try again."
+            text = f"More than {self.asks.limit} requests came from you in a minute: wait {span(wait)} and try again."
             raise Refusal(429, text, wait)
         if writes and path == UPLOAD and (wait := self.uploads.take(client)):
-            text = f"You sent {self.uploads.most} files within a minute, which is the most: wait {span(wait)}."
+            text = f"You sent {self.uploads.limit} files within a minute, which is the most: wait {span(wait)}."
             raise Refusal(429, text, wait)
         kind = headers.get("content-type", "").partition(";")[0].strip()
         if writes and path.startswith("/api/") and kind != "application/json":  # another site's form cannot send that

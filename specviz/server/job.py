@@ -38,7 +38,7 @@ class Job:
     build: Build
     owner: str = ""
     session: str = ""
-    who: str = ""  # whose limits count
+    limit_key: str = ""  # whose limits count
     seat: str = ""
     losses: int = 0  # backends that were lost before it began
     state: str = "queued"  # queued, running, done

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from decoders.errors import why
+from decoders.errors import reason_of
 from decoders.folders import private_folder, write_bytes, write_text
 from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
@@ -154,7 +154,7 @@ class Library:
     def _fail(self, error: Exception, key: str = "") -> None:
         """The disk refused; ``key`` is a run that is over and is to be written later."""
         error = error.__cause__ if isinstance(error.__cause__, OSError) else error
-        reason = " ".join(why(error).split())
+        reason = " ".join(reason_of(error).split())
         if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES, errno.EPERM):
             reason = "the folder is read-only"
         if not self._reason:  # once, however many runs follow

@@ -89,18 +89,18 @@ class Window:
     """
 
     def __init__(self, limit: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most, self.seconds, self._clock = limit, seconds, clock
+        self.limit, self.seconds, self._clock = limit, seconds, clock
         self._times: LRUCache[str, deque[float]] = LRUCache(MAX_KEYS)
         self._lock = threading.Lock()
 
     def take(self, key: str) -> float:
         """0 where there is room (and one is taken), else the seconds until there is."""
-        if not self.most:
+        if not self.limit:
             return 0.0
         current_time = self._clock()
         with self._lock:
-            times = self._times.setdefault(key, deque(maxlen=self.most))
-            if len(times) == self.most and times[0] > current_time - self.seconds:
+            times = self._times.setdefault(key, deque(maxlen=self.limit))
+            if len(times) == self.limit and times[0] > current_time - self.seconds:
                 return times[0] + self.seconds - current_time
             times.append(current_time)  # in place of the oldest, where there are as many
         return 0.0

@@ -36,7 +36,7 @@ class Coming:
     model: str
     weights: str
     name: str
-    who: str
+    requester: str
     text: str
 
 
@@ -141,7 +141,7 @@ class Loader:
             if self.state == "loading":
                 raise LoaderBusy(f"{self.name or 'the model'} is still being loaded: choose when it is ready")
             if self.coming is not None and (self.coming.model, self.coming.weights) != (model, weights):
-                by = f" by {self.coming.who}" if self.coming.who else ""
+                by = f" by {self.coming.requester}" if self.coming.requester else ""
                 raise LoaderBusy(f"{self.coming.name} is being loaded already, chosen{by}: choose when it is ready")
             self.refused = None
             in_use = self.state == "ready" and (model, weights) == (self.model, self.weights)
@@ -226,7 +226,7 @@ class Loader:
             self._other_targets = {**dict(list(self._other_targets.items())[1 - MOST_OTHERS :]), key: other_model}
             return other_model
 
-    def beside(self, run: RunRecord) -> bool:
+    def load_beside(self, run: RunRecord) -> bool:
         """True where the model that a recorded run was made with is open beside the one in use."""
         return recorded_key(run) in self._other_targets
 

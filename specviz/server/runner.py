@@ -118,7 +118,7 @@ class Runner:
             raise
 
     def _admit(self, requester: str) -> None:
-        job_count = sum(j.who == requester for j in self._jobs.values()) if requester else 0
+        job_count = sum(j.limit_key == requester for j in self._jobs.values()) if requester else 0
         if job_count >= self.rules.waiting:
             raise QueueFull(
                 f"{job_count} of your runs wait or go on, and {self.rules.waiting} may at a time: "

@@ -43,7 +43,7 @@ class Tasks(Generic[T]):
     """
 
     def __init__(self, name: str, end_message: str, *, at_once: int = 1, limit: int = MAX_TASKS) -> None:
-        self.name, self.gone, self.at_once, self.most = name, end_message, at_once, limit
+        self.name, self.end_message, self.at_once, self.limit = name, end_message, at_once, limit
         self._tasks: dict[str, T] = {}
         self._change, self._closing = threading.Condition(), False
 
@@ -67,7 +67,7 @@ class Tasks(Generic[T]):
         """A task by its id, with ``owner`` one of that owner. Raises Missing."""
         task = self.get(key)
         if task is None or owner not in (None, task.owner):
-            raise Missing(self.gone)
+            raise Missing(self.end_message)
         return task
 
     def stop(self, task: T) -> None:
@@ -94,7 +94,7 @@ class Tasks(Generic[T]):
 
     def _trim(self) -> None:
         over = [key for key, task in self._tasks.items() if not task.goes_on]
-        for key in over[: max(0, len(self._tasks) - self.most)]:
+        for key in over[: max(0, len(self._tasks) - self.limit)]:
             del self._tasks[key]
 
     def _end(self, task: T, state: str) -> None:

@@ -46,11 +46,11 @@ def hash_password(password: str, *, cost: tuple[int, int, int] = COST, salt: byt
     return f"scrypt${n}${r}${p}${salt.hex()}${key.hex()}"
 
 
-def matches(password: str, kept: str) -> bool:
+def matches(password: str, password_hash: str) -> bool:
     """True for the password behind a hash; takes the same time for right and wrong ones."""
-    _, n, r, p, salt, _ = kept.split("$")
+    _, n, r, p, salt, _ = password_hash.split("$")
     new_hash = hash_password(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
-    return hmac.compare_digest(new_hash, kept)
+    return hmac.compare_digest(new_hash, password_hash)
 
 
 def _well_formed(kept: str) -> bool:

@@ -60,13 +60,13 @@ class Page:
 
     entry: str
     main: str
-    later: tuple[str, ...] = ()
+    later_scripts: tuple[str, ...] = ()
     sheets: tuple[str, ...] = ()
     runs: bool = True
 
     def script(self) -> str:
         """Modules and style, packed."""
-        names = (self.entry, *self.later)
+        names = (self.entry, *self.later_scripts)
         modules = {name: address for entry in names for name, address in web.inline_map(entry).items()}
         style = web.sheets(*self.sheets) if self.sheets else web.styles(modules)
         packed = f'"{web.gzip_json({"imports": modules, "style": style})}"'

@@ -136,12 +136,12 @@ def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figu
     ]
 
 
-def guess_charts(name: str, log: Sequence[Mapping[str, Any]], counted: str) -> list[go.Figure]:
+def guess_charts(name: str, log: Sequence[Mapping[str, Any]], count_key: str) -> list[go.Figure]:
     """Loss, and held-out top-1 and top-5 accuracy per distance, over the steps of a training that counts "points" (of
     prompt tokens) or "tokens" (of heads).
     """
-    unit, loss = ("insertion points", "decayed") if counted == "points" else ("tokens", "summed")
-    about = [[line[counted], line["seconds"] / 60] for line in log]
+    unit, loss = ("insertion points", "decayed") if count_key == "points" else ("tokens", "summed")
+    about = [[line[count_key], line["seconds"] / 60] for line in log]
     hover = f"%{{y:.3f}}<br>%{{customdata[0]:,}} {unit}, %{{customdata[1]:.1f}} min"
     guesses = [
         ((key, i), f"top-{key[3:]}, distance {i + 1}", (BLUE, VERMILLION, GREEN, GREY)[i % 4], dash)

@@ -318,8 +318,8 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
 class PushResult:
     """The result of a push: the runs it added, those that were there already, and where the dataset is now."""
 
-    added: int
-    there: int
+    added_count: int
+    known_count: int
     place: str
 
 
@@ -361,7 +361,7 @@ def pull(
     place: Folder | Hub = Hub(name, True) if is_hub(name) else Folder(Path(name).expanduser())
     read = Read()
     with tempfile.TemporaryDirectory(prefix="specviz-pull-") as scratch:
-        source = place.read(Path(scratch) / "data", everything=True)
+        source = place.read(Path(scratch) / "data", with_data=True)
         if not (source / "data" / RUNS).is_dir():
             raise UserError(f"{name} has no runs of specviz (data/{RUNS}): check the name, or push runs to it first")
         folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ class Folder:
         if folder.exists() and not folder.is_dir():
             raise UserError(f"{folder} is a file: give a folder, or owner/name on the hub")
 
-    def read(self, scratch: Path, *, everything: bool = False) -> Path:
+    def read(self, scratch: Path, *, with_data: bool = False) -> Path:
         return self.folder
 
     def write(self, new: Path, message: str) -> None:
@@ -53,13 +53,13 @@ class Hub:
         self.name, self.private, self.title = name, private, f"https://huggingface.co/datasets/{name}"
         self._parent: str | None = None
 
-    def read(self, scratch: Path, *, everything: bool = False) -> Path:
+    def read(self, scratch: Path, *, with_data: bool = False) -> Path:
         """Fetch the dataset: all of it, or the runs' rows and the card. A dataset that does not exist is empty."""
         from huggingface_hub import HfApi, snapshot_download
         from huggingface_hub.errors import RepositoryNotFoundError
 
         scratch.mkdir(parents=True)
-        patterns = ["README.md", "data/**" if everything else f"data/{RUNS}/*"]
+        patterns = ["README.md", "data/**" if with_data else f"data/{RUNS}/*"]
         with _hub_faults(self.name):
             try:
                 self._parent = HfApi().dataset_info(self.name).sha
@@ -67,7 +67,7 @@ class Hub:
                     self.name, repo_type="dataset", revision=self._parent, allow_patterns=patterns, local_dir=scratch
                 )
             except RepositoryNotFoundError:
-                if everything:
+                if with_data:
                     raise UserError(
                         f"there is no dataset {self.name} on the hub, or you may not see it: check the name, or sign "
                         "in with `hf auth login`"

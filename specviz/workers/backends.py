@@ -55,7 +55,7 @@ class Hosting:
     about: Mapping[str, Any]
     threads: int = 1
     gpus: float = 0.0
-    what: str = "a backend"
+    title: str = "a backend"
 
 
 class Host:
@@ -105,7 +105,7 @@ class Backend(ABC):
 
     def __init__(self, name: str, number: int) -> None:
         self.name, self.number = name, number
-        self.lost: Callable[[str], None] = lambda reason: None  # called when it is lost, from any thread
+        self.on_lost: Callable[[str], None] = lambda reason: None  # called when it is lost, from any thread
         self._inboxes: dict[str, queue.SimpleQueue[bytes | None]] = {}
         self._reason = "it was not started"  # why nothing can be asked; "" while it is open
         self._hang_reason = ""  # why it was ended
@@ -194,7 +194,7 @@ class Backend(ABC):
         if self._life is life:
             self._life = None
             self._end_all(self._hang_reason or reason)
-            self.lost(self._reason)
+            self.on_lost(self._reason)
 
     def _end_all(self, reason: str) -> None:
         self._reason = reason
@@ -291,7 +291,7 @@ def _serve(link: Connection, hosting: Hosting, number: int) -> None:
 
     threading.Thread(target=live, name="signs of life", daemon=True).start()
     try:
-        host = open_model(lambda: Host(hosting), hosting.what)
+        host = open_model(lambda: Host(hosting), hosting.title)
     except WorkerRefused as refusal:
         with sending:
             link.send_bytes(encode({"refused": str(refusal)}))

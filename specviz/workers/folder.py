@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from decoders.errors import UserError, why
+from decoders.errors import UserError, reason_of
 from decoders.folders import write_bytes
 
 UNITS, FAILED, ABOUT = "units", "failed", "sweep.json"
@@ -130,7 +130,8 @@ class Folder:
             if isinstance(fault, FileNotFoundError) and action == "read":
                 raise
             raise FolderFault(
-                f"the results folder {self.place} cannot be {action} ({why(fault)}); all that is finished is kept in it"
+                f"the results folder {self.place} cannot be {action} ({reason_of(fault)}); all that is finished is "
+                "kept in it"
             ) from None
 
 

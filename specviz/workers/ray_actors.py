@@ -57,7 +57,7 @@ class _Actor:
     def open(self) -> str:
         """Open what it holds; "" or why it is refused."""
         try:
-            self.host = open_model(lambda: Host(self.hosting), self.hosting.what)
+            self.host = open_model(lambda: Host(self.hosting), self.hosting.title)
         except WorkerRefused as refusal:
             return str(refusal)
         return ""

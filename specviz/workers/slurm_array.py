@@ -49,7 +49,7 @@ class Share:
 @dataclass(slots=True)
 class _Task:
     job: Any
-    left: dict[str, Unit]
+    open_units: dict[str, Unit]
 
 
 class Array(Pool):
@@ -110,8 +110,8 @@ class Array(Pool):
         finished_keys, failed = self._folder.list_units()
         answers: list[Answer] = []
         for name, task in list(self._tasks.items()):
-            for key in [key for key in task.left if key in finished_keys or key in failed]:
-                del task.left[key]
+            for key in [key for key in task.open_units if key in finished_keys or key in failed]:
+                del task.open_units[key]
                 rows = self._folder.rows(key) if key in failed else None
                 answers.append(WorkDone(name, Outcome(key, error=UnitResult(rows or []).error)))
             if name not in ended_tasks:
@@ -120,7 +120,7 @@ class Array(Pool):
             reason, stops = _end(task.job)
             if stops:
                 answers.append(Cannot(name, stops))
-            elif task.left:
+            elif task.open_units:
                 answers += [WorkerLost(name, reason), Ready(name)]
             else:
                 answers.append(Ready(name))
@@ -128,7 +128,7 @@ class Array(Pool):
 
     def close(self) -> None:
         for task in self._tasks.values():
-            if task.left:  # else it is about to end by itself
+            if task.open_units:  # else it is about to end by itself
                 with contextlib.suppress(Exception):  # it may be over by now
                     task.job.cancel()
         self._tasks.clear()

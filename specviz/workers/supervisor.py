@@ -49,7 +49,7 @@ class Supervisor:
         self._begun, self._closing = threading.Event(), threading.Event()
         self._lock = threading.RLock()
         for seat in self.seats.values():
-            seat.backend.lost = lambda reason, seat=seat: self._lose(seat, reason)
+            seat.backend.on_lost = lambda reason, seat=seat: self._lose(seat, reason)
 
     def begin(self, hosting: Hosting) -> None:
         """Have the backends opened, by the threads that wait in ``prepare``."""

@@ -86,7 +86,7 @@ OnProgress = Callable[
 
 
 def sweep(
-    units: Sequence[Unit], pool: Pool, folder: Folder, *, told: OnProgress = lambda standing, key: None,
+    units: Sequence[Unit], pool: Pool, folder: Folder, *, on_progress: OnProgress = lambda standing, key: None,
     cancel: threading.Event | None = None,
 ) -> Standing:  # fmt: skip
     """Do the units that are not finished. Units of the same key are one.
@@ -109,7 +109,7 @@ def sweep(
     )
     if not open_keys:
         return standing
-    loop = _Loop(by_key, open_keys, pool, folder, standing, told)
+    loop = _Loop(by_key, open_keys, pool, folder, standing, on_progress)
     try:
         loop.start()
         while loop.goes_on and not (cancel is not None and cancel.is_set()):
@@ -131,8 +131,8 @@ class _Loop:
         standing: Standing,
         on_progress: OnProgress,
     ) -> None:
-        self.units, self.left, self.pool, self.folder = units, open_keys, pool, folder
-        self.standing, self.told = standing, on_progress
+        self.units, self.open_keys, self.pool, self.folder = units, open_keys, pool, folder
+        self.standing, self.on_progress = standing, on_progress
         self.states = {state.name: state for state in standing.workers}
         self.at_work: dict[str, list[str]] = {name: [] for name in pool.names}
         self.idle: deque[str] = deque()  # those that told Ready and were given nothing since
@@ -141,17 +141,17 @@ class _Loop:
 
     @property
     def goes_on(self) -> bool:
-        return bool(self.left) or any(self.at_work.values())
+        return bool(self.open_keys) or any(self.at_work.values())
 
     def start(self) -> None:
         self.pool.start()
         for name in self.states:
             self._set_state(name, STARTING)
-        self.told(self.standing, None)
+        self.on_progress(self.standing, None)
 
     def turn(self) -> None:
         """Hand out what can be, and hear what is told meanwhile."""
-        while self.idle and self.left:
+        while self.idle and self.open_keys:
             self._hand_out(self.idle[0])
         if not self.goes_on:
             return
@@ -176,14 +176,14 @@ class _Loop:
                 case Cannot(_, reason):
                     raise UserError(reason)
         if not answers:
-            self.told(self.standing, None)
+            self.on_progress(self.standing, None)
 
     def _hand_out(self, name: str) -> None:
         """The next units to a worker, unless another driver has finished them."""
         share: list[str] = []
-        limit = self.pool.together(len(self.left))
-        while self.left and len(share) < limit:
-            key = self.left.popleft()
+        limit = self.pool.run_together(len(self.open_keys))
+        while self.open_keys and len(share) < limit:
+            key = self.open_keys.popleft()
             if self.folder.has(key):
                 self._over(key)
             else:
@@ -199,7 +199,7 @@ class _Loop:
         self.standing.done += 1
         if error:
             self.standing.failures[key] = error
-        self.told(self.standing, key)
+        self.on_progress(self.standing, key)
 
     def _on_loss(self, name: str, reason: str) -> None:
         """Its units are handed out again, before all others; the first of them is the one that it was at."""
@@ -216,8 +216,8 @@ class _Loop:
                 error = f"The worker was lost {LOSSES} times with this unit: {reason}."
                 self.folder.finish(first, [{"error": error}], error)
                 self._over(first, error)
-        self.left.extendleft(reversed(share))
-        self.told(self.standing, None)
+        self.open_keys.extendleft(reversed(share))
+        self.on_progress(self.standing, None)
 
     def _set_state(self, name: str, state: str) -> None:
         self.states[name].state, self.states[name].since = state, time.monotonic()

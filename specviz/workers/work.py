@@ -18,14 +18,14 @@ from specviz.words import sentence
 
 from .folder import Folder, FolderFault, Row
 
-Opened = TypeVar("Opened")
+Model = TypeVar("Model")
 
 
 class WorkerRefused(Exception):
     """A worker that must not work: it has another code, another model, or does not see the results folder."""
 
 
-def open_model(make: Callable[[], Opened], subject: str) -> Opened:
+def open_model(make: Callable[[], Model], subject: str) -> Model:
     """Open by ``make``. Raises Refused whatever goes wrong: ``subject`` could not begin, and why."""
     try:
         return make()

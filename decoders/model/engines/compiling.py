@@ -115,9 +115,9 @@ class Workshop:
     """
 
     def __init__(self) -> None:
-        self.opened: dict[Path, OpenPart] = {}
+        self.open_parts: dict[Path, OpenPart] = {}
         self.failed: dict[Path, str] = {}  # why a part cannot be had, in one sentence
-        self.made = threading.Condition()
+        self.condition = threading.Condition()
         self._absent = set[Path]()
         self._waiting: list[Part] = []
         self._busy: Callable[[], bool] | None = None  # whether anything runs
@@ -129,23 +129,23 @@ class Workshop:
     def open(self, part: Part) -> OpenPart | None:
         """The part, if it is there. A package that cannot be opened is removed: it is made anew when asked for."""
         package = part.package
-        if package in self.opened:
-            return self.opened[package]
+        if package in self.open_parts:
+            return self.open_parts[package]
         if package in self._absent or package in self.failed or not package.is_file():
             self._absent.add(package)
             return None
         try:
-            self.opened[package] = OpenPart(package)
+            self.open_parts[package] = OpenPart(package)
         except Exception as error:
             log.info("%s cannot be opened (%s): it is made anew", package.name, type(error).__name__)
             package.unlink(missing_ok=True)
-        return self.opened.get(package)
+        return self.open_parts.get(package)
 
     def make(self, parts: Iterable[Part], busy: Callable[[], bool] | None = None) -> None:
         """Have the missing ones of these parts made, by a thread: with ``busy`` in the background, while that is False,
         at the lowest priority; without it, somebody waits.
         """
-        with self.made:
+        with self.condition:
             self._urgent |= busy is None
             self._busy = busy or self._busy
             for part in parts:
@@ -162,16 +162,16 @@ class Workshop:
     def wait(self, parts: Iterable[Part], cancel: threading.Event | None = None) -> bool:
         """Until these parts were made or failed, or ``cancel`` is set; whether all are there."""
         requested_parts = list(parts)
-        with self.made:
+        with self.condition:
             while any(part in self._waiting for part in requested_parts):
-                self.made.wait(0.1)
+                self.condition.wait(0.1)
                 if cancel is not None and cancel.is_set():
                     break
         return all(self.open(part) is not None for part in requested_parts)
 
     def cancel(self) -> None:
         """Make nothing more; a child at work ends now. What is made stays."""
-        with self.made:
+        with self.condition:
             self._waiting.clear()
             self._cancel_count += 1
             child = self._child
@@ -188,23 +188,23 @@ class Workshop:
 
     def _work(self) -> None:
         while True:
-            with self.made:
+            with self.condition:
                 if not self._waiting:
                     self._thread = None
-                    self.made.notify_all()
+                    self.condition.notify_all()
                     return
                 part, cancel_count = self._waiting[0], self._cancel_count
             try:
                 problem = self._make(part)
             except _MadeWay:
                 continue
-            with self.made:
+            with self.condition:
                 if cancel_count == self._cancel_count:  # else it may be asked for again
                     self._waiting.remove(part)
                     if problem:
                         self.failed[part.package] = problem
                         log.warning("%s", problem)
-                self.made.notify_all()
+                self.condition.notify_all()
 
     def _make(self, part: Part) -> str | None:
         """Have a child make a part: None, or what went wrong."""
@@ -214,14 +214,14 @@ class Workshop:
                 partial, probes = Path(scratch) / part.package.name, part.package.parent / PROBES
                 if probes.is_dir():
                     shutil.copytree(probes, scratch, dirs_exist_ok=True)
-                with self.made:
+                with self.condition:
                     quiet_since = time.monotonic()
                     while part in self._waiting and not self._urgent:
                         if self._makes_way():
                             quiet_since = time.monotonic()
                         elif time.monotonic() >= quiet_since + REST_S:
                             break
-                        self.made.wait(LOOK_S)
+                        self.condition.wait(LOOK_S)
                     if part not in self._waiting:
                         return None
                     nice = 0 if self._urgent else LOW

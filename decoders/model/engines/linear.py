@@ -69,11 +69,11 @@ class PackedLinear(WeightLayer):
         self.out_features, self.in_features = weight.shape
         self.packed_from = packed_from
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACK_ROWS)
-        self.unpacked: Tensor | None = None  # kept for those that hold the embedding
+        self.plain_weight: Tensor | None = None  # kept for those that hold the embedding
 
     @property
     def weight(self) -> Float[Tensor, "out in"]:
-        dense = self.unpacked if self.plain is None else self.plain
+        dense = self.plain_weight if self.plain is None else self.plain
         if dense is None:
             with torch.inference_mode(False), torch.no_grad():
                 dense = self.packed.to_dense()
@@ -341,7 +341,7 @@ class Head(nn.Module):
         self.inner: Any = head
         self.softcap, self.scale, self.in_half = softcap, scale, half
         self.keep = 0
-        self.kept: tuple[Tensor, Tensor] | None = None
+        self.split_weight: tuple[Tensor, Tensor] | None = None
 
     @property
     def weight(self) -> Tensor:
@@ -358,7 +358,7 @@ class Head(nn.Module):
             best, index = top_tokens(self.squash(logits), self.keep)
             ids.append(index)
             logprobs.append(best)
-        self.kept = torch.cat(logprobs), torch.cat(ids)
+        self.split_weight = torch.cat(logprobs), torch.cat(ids)
         return self.inner(hidden[:, -1:])
 
     def squash(self, logits: Float[Tensor, "*rows vocab"]) -> Float[Tensor, "*rows vocab"]:

@@ -103,11 +103,11 @@ class Buffers:
 
     def __init__(self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device, masks: MaskStore) -> None:
         self.rows, self.device, self.masks = rows, device, masks
-        self.least = torch.finfo(masks.dtype).min
+        self.lowest = torch.finfo(masks.dtype).min
         self.embeddings = torch.zeros((rows, hidden), dtype=dtype, device=device)
         self.positions = torch.zeros(rows, dtype=torch.long, device=device)
         self.slots = torch.zeros(rows, dtype=torch.long, device=device)
-        self.ahead = torch.arange(rows, device=device)
+        self.row_range = torch.arange(rows, device=device)
 
     def fill(self, rows: Rows, keys: int, windows: frozenset[int], embedding: Any) -> None:
         """Take the rows of a forward; the padding keeps what it held."""
@@ -119,9 +119,9 @@ class Buffers:
         ids = parts.pop(0) if on_host else rows.tokens
         self.embeddings[:count] = embedding(ids) if rows.embed is None else rows.embed(ids)[0]
         self.positions[:count] = parts[0]
-        torch.add(self.ahead, length, out=self.slots)
+        torch.add(self.row_range, length, out=self.slots)
         mask = self.mask(keys)
-        mask.fill_(self.least)
+        mask.fill_(self.lowest)
         mask[:count, : length if rows.sees is not None or count > 1 else length + 1] = 0
         if rows.sees is not None:
             mask[:count, length : length + count].masked_fill_(parts[1], 0)
@@ -133,7 +133,7 @@ class Buffers:
             far = parts[0][:, None] - keys_at >= window
             target_mask = self.mask(keys, window)
             target_mask.copy_(mask)
-            target_mask[:count, : length + count].masked_fill_(far, self.least)
+            target_mask[:count, : length + count].masked_fill_(far, self.lowest)
 
     def mask(self, keys: int, window: int | None = None) -> Float[Tensor, "rows keys"]:
         return self.masks.mask(self.rows, keys, window)

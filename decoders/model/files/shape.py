@@ -148,7 +148,8 @@ def rotaries(config: Any) -> list[dict[str, Any]]:
 def refusal(family: str, reason: str) -> UserError:
     """The error for a model that this engine cannot decode rightly, with the reason in one clause."""
     return UserError(
-        f"models of the family {family!r} are refused: {reason}. Supported are {len(families.TESTED)} families, such "
+        f"models of the family {family!r} are refused: {reason}. Supported are {len(families.TESTED_FAMILIES)} "
+        "families, such "
         "as llama, mistral, qwen3, gemma2, phi3 and gpt_oss."
     )
 

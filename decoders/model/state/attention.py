@@ -173,7 +173,7 @@ class RowMasks:
             visible_keys &= rule(0, 0, self.positions[:, None], keys)
         if self.prefixes is not None:
             visible_keys = torch.cat([visible_keys, self.prefixes], 1)
-        return self.masks.blank(*visible_keys.shape).masked_fill_(~visible_keys, self.masks.least)[None, None]
+        return self.masks.blank(*visible_keys.shape).masked_fill_(~visible_keys, self.masks.lowest)[None, None]
 
 
 running: ContextVar[Callable[[Rule, int | None, bool], Any]] = ContextVar("masks of the running forward")
@@ -198,7 +198,7 @@ class Masks:
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype, self.device = dtype, device
-        self.least = torch.finfo(dtype).min
+        self.lowest = torch.finfo(dtype).min
         self._square = torch.zeros((0, 0), dtype=dtype, device=device)
 
     def rows(
@@ -217,7 +217,7 @@ class Masks:
         """The mask of ``count`` rows behind ``length`` others, each of which sees those before it."""
         if len(self._square) < count:
             rows = max(64, count)
-            floor = torch.full((rows, rows), self.least, dtype=self.dtype, device=self.device)
+            floor = torch.full((rows, rows), self.lowest, dtype=self.dtype, device=self.device)
             self._square = floor.triu(1)
         mask = self.blank(count, length + count)
         mask[:, length:] = self._square[:count, :count]

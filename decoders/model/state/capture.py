@@ -65,15 +65,15 @@ class Taps:
                     attention.attention_tap = None
 
     def _read_hidden(self, layer: int, captured: Capture) -> Any:
-        def before(module: nn.Module, args: tuple, kwargs: dict) -> None:
+        def hook_before(module: nn.Module, args: tuple, kwargs: dict) -> None:
             captured.hidden[layer] = (args[0] if args else kwargs["hidden_states"])[0]
 
-        def after(module: nn.Module, args: tuple, output: Any) -> None:
+        def hook_after(module: nn.Module, args: tuple, output: Any) -> None:
             captured.hidden[layer] = output[0][0]
 
         if layer < len(self.layers):
-            return self.layers[layer].register_forward_pre_hook(before, with_kwargs=True)
-        return self.stack.register_forward_hook(after)
+            return self.layers[layer].register_forward_pre_hook(hook_before, with_kwargs=True)
+        return self.stack.register_forward_hook(hook_after)
 
 
 def _query_tap(layer: int, heads: list[int], captured: Capture) -> Callable[..., None]:

@@ -45,10 +45,10 @@ class _WriteWatch(TreeCache):
 
     def __init__(self, shape: ModelShape, capacity: int) -> None:
         super().__init__(shape, capacity)
-        self.written: set[int] = set()
+        self.written_layers: set[int] = set()
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        self.written.add(layer)
+        self.written_layers.add(layer)
         return super().write(layer, keys, values)
 
 
@@ -116,8 +116,8 @@ def observe(
         raise refusal(shape.family, NO_ATTENTION)
     if not masks.rules:
         raise refusal(shape.family, OWN_MASKS)
-    layers = tuple(sorted(cache.written))
-    complete = numbers.keys() == cache.written
+    layers = tuple(sorted(cache.written_layers))
+    complete = numbers.keys() == cache.written_layers
     all_known = complete and min(numbers.values()) >= 0
     rule_numbers = (
         set(numbers.values()) if all_known else range(len(masks.rules))

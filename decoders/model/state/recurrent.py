@@ -91,24 +91,24 @@ class LayerState:
 
     inputs: Float[Tensor, "1 channels before"] | None = None
     state: Float[Tensor, "heads key value"] | None = None
-    joined: Float[Tensor, "1 channels columns"] | None = None
+    joined_columns: Float[Tensor, "1 channels columns"] | None = None
     writes: Writes | None = None
-    behind: Tensor | None = None
+    last_state: Tensor | None = None
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the rows of ``path``."""
-        if self.joined is None or not path:
+        if self.joined_columns is None or not path:
             return
         assert self.inputs is not None
         history = self.inputs.shape[2]
         last = [*range(history), *(history + row for row in path)][-history:]
-        self.inputs = self.joined[:, :, torch.as_tensor(last, device=self.joined.device)]
-        if self.behind is not None:
-            self.state = self.behind
+        self.inputs = self.joined_columns[:, :, torch.as_tensor(last, device=self.joined_columns.device)]
+        if self.last_state is not None:
+            self.state = self.last_state
         elif self.writes is not None:
             assert self.state is not None
             self.state = self.writes.absorb(self.state, path)
-        self.joined = self.writes = self.behind = None
+        self.joined_columns = self.writes = self.last_state = None
 
 
 LayerStates = dict[int, tuple[Tensor | None, Tensor | None]]  # per layer, convolution inputs and state
@@ -127,8 +127,8 @@ class RecurrentStates:
         self.dtype = dtype
         self.layers: dict[int, LayerState] = defaultdict(LayerState)
         self.length, self.prompt = 0, prompt
-        self.kept: dict[int, LayerStates] = {}
-        self.pinned: set[int] = set()
+        self.kept_states: dict[int, LayerStates] = {}
+        self.pinned_rows: set[int] = set()
         self.paths: Paths | None = None
         self.whole = False  # the running forward reads text: all of its rows are going to be committed
         self.layer = 0  # the one that computes
@@ -146,7 +146,7 @@ class RecurrentStates:
     def begin(self, paths: Paths, whole: bool = False) -> None:
         """Forget the rows of the last forward, and follow these paths in the next."""
         for layer in self.layers.values():
-            layer.joined = layer.writes = layer.behind = None
+            layer.joined_columns = layer.writes = layer.last_state = None
         self.paths, self.whole = paths, whole
 
     def commit(self, path: Sequence[int]) -> None:
@@ -154,34 +154,34 @@ class RecurrentStates:
         for layer in self.layers.values():
             layer.commit(path)
         self.length += len(path)
-        if self.length - max(self.kept, default=0) >= SPACING:
+        if self.length - max(self.kept_states, default=0) >= SPACING:
             self.keep()
 
     def keep(self, *, always: bool = False) -> None:
         """Keep the states as they are now, to be cut back to; ``always``: until the run is read anew."""
-        self.kept[self.length] = {index: (layer.inputs, layer.state) for index, layer in self.layers.items()}
+        self.kept_states[self.length] = {index: (layer.inputs, layer.state) for index, layer in self.layers.items()}
         if always:
-            self.pinned.add(self.length)
-        loose = sorted(self.kept.keys() - self.pinned, reverse=True)
+            self.pinned_rows.add(self.length)
+        loose = sorted(self.kept_states.keys() - self.pinned_rows, reverse=True)
         if len(loose) > MOST_KEPT:
             for place in loose[1::2]:
-                del self.kept[place]
+                del self.kept_states[place]
 
     def cut(self, length: int) -> int:
         """Go back to the last kept place up to ``length`` rows, and say how many rows it is behind."""
         if length == self.length:
             return length
-        self.kept = {place: snapshot for place, snapshot in self.kept.items() if place <= length}
-        self.pinned &= self.kept.keys()
-        self.length = max(self.kept, default=0)
-        snapshot = self.kept.get(self.length, {})
+        self.kept_states = {place: snapshot for place, snapshot in self.kept_states.items() if place <= length}
+        self.pinned_rows &= self.kept_states.keys()
+        self.length = max(self.kept_states, default=0)
+        snapshot = self.kept_states.get(self.length, {})
         self.layers = defaultdict(LayerState, {index: LayerState(*states) for index, states in snapshot.items()})
         return self.length
 
     def copy(self) -> RecurrentStates:
         """The same states, to be gone on with apart from these."""
         clone = RecurrentStates(self.prompt, self.dtype)
-        clone.length, clone.kept, clone.pinned = self.length, dict(self.kept), set(self.pinned)
+        clone.length, clone.kept_states, clone.pinned_rows = self.length, dict(self.kept_states), set(self.pinned_rows)
         layers = {index: LayerState(layer.inputs, layer.state) for index, layer in self.layers.items()}
         clone.layers = defaultdict(LayerState, layers)
         return clone
@@ -189,7 +189,7 @@ class RecurrentStates:
     def bytes(self) -> int:
         """Bytes of the committed states, and of those kept beside them."""
         states = [(layer.inputs, layer.state) for layer in self.layers.values()]
-        states += [pair for snapshot in self.kept.values() for pair in snapshot.values()]
+        states += [pair for snapshot in self.kept_states.values() for pair in snapshot.values()]
         return sum(t.nbytes for t in {id(t): t for pair in states for t in pair if t is not None}.values())
 
     def row_bytes(self) -> tuple[int, int]:
@@ -198,10 +198,10 @@ class RecurrentStates:
         """
         state = row = 0
         for layer in self.layers.values():
-            assert layer.joined is not None
-            size = layer.joined.element_size()
-            state += layer.joined.shape[1] * (layer.joined.shape[2] - 1) * size
-            row += layer.joined.shape[1] * size
+            assert layer.joined_columns is not None
+            size = layer.joined_columns.element_size()
+            state += layer.joined_columns.shape[1] * (layer.joined_columns.shape[2] - 1) * size
+            row += layer.joined_columns.shape[1] * size
             if (w := layer.writes) is not None:
                 state += w.keys.shape[0] * w.keys.shape[2] * w.values.shape[2] * w.keys.element_size()
                 row += sum(part.nbytes for part in (w.keys, w.values, w.along))
@@ -217,7 +217,7 @@ class RecurrentStates:
         assert self.paths is not None
         if layer.inputs is None:
             layer.inputs = x.new_zeros((1, x.shape[1], taps - 1))
-        joint_inputs = layer.joined = torch.cat([layer.inputs, x], 2)
+        joint_inputs = layer.joined_columns = torch.cat([layer.inputs, x], 2)
         dtype = self.dtype or weight.dtype
         weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
         if self.paths.ancestors is None:
@@ -245,7 +245,7 @@ class RecurrentStates:
             out, writes = rule(*(part[:, start : start + chunk] for part in rows), state, None)
             state = writes.absorb(state, range(out.shape[1]))
             outs.append(out)
-        layer.behind = state
+        layer.last_state = state
         return torch.cat(outs, 1), layer.state
 
     @property

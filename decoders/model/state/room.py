@@ -29,13 +29,13 @@ class RunSize:
     """
 
     cache: int
-    kept: int
+    memory_bytes: int
     forward: int
     states: int = 0
 
     @property
     def bytes(self) -> int:
-        return self.cache + self.states + self.kept + self.forward
+        return self.cache + self.states + self.memory_bytes + self.forward
 
     @classmethod
     def of(cls, shape: ModelShape, dtype: torch.dtype, needs: Needs, tokens: int, spare: int, rows: int) -> RunSize:
@@ -48,7 +48,7 @@ class RunSize:
         logits = 2 * DRAFT_ROWS * shape.vocab * torch.float32.itemsize
         return cls(
             cache=2 * layers * kv_heads * head_dim * keys * size,
-            kept=tokens * (numbers * size + needs.top_tokens * (torch.int64.itemsize + torch.float32.itemsize)),
+            memory_bytes=tokens * (numbers * size + needs.top_tokens * (torch.int64.itemsize + torch.float32.itemsize)),
             forward=(states + masks) * size + logits,
             states=shape.state_bytes * (2 + min(MOST_KEPT, tokens // SPACING)) + shape.row_bytes * DRAFT_ROWS,
         )
@@ -72,7 +72,7 @@ def check_room(name: str, size: RunSize, tokens: int, device: torch.device) -> N
     states = f"{gigabytes(size.states)} recurrent states, " if size.states else ""
     raise TooLarge(
         f"a run of {tokens:,} tokens with {name} needs about {gigabytes(size.bytes)} of memory ("
-        f"{gigabytes(size.cache)} keys and values, {states}{gigabytes(size.kept)} for what the method reads, "
+        f"{gigabytes(size.cache)} keys and values, {states}{gigabytes(size.memory_bytes)} for what the method reads, "
         f"{gigabytes(size.forward)} for a forward), and {gigabytes(free)} are free on {device}: {mend}"
     )
 

@@ -18,11 +18,11 @@ OF_DRAWS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-def passed_over(config: Any, drawn: bool = False) -> list[str]:
+def passed_over(config: Any, with_draws: bool = False) -> list[str]:
     """The settings of a generation config that a run does not apply, as "repetition_penalty = 1.1"; those that cut a
     distribution only where tokens are ``drawn``. Temperature, top-k and top-p are a run's own settings.
     """
-    defaults = {**CHANGES_LOGITS, **(OF_DRAWS if drawn else {})}
+    defaults = {**CHANGES_LOGITS, **(OF_DRAWS if with_draws else {})}
     values = {name: getattr(config, name, None) for name in defaults}
     return [f"{name} = {str(v)[:80]}" for name, v in values.items() if v is not None and v not in defaults[name]]
 

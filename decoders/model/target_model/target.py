@@ -297,9 +297,9 @@ class Session:
                 target.head.keep = self.needs.top_tokens
                 try:
                     self._read_rows(start, stop, last_only=not self.needs.top_tokens)
-                    self.memory.write(start, self.capacity, captured, target.head.kept)
+                    self.memory.write(start, self.capacity, captured, target.head.split_weight)
                 finally:
-                    target.head.keep, target.head.kept = 0, None
+                    target.head.keep, target.head.split_weight = 0, None
             if stops is not None and self.cache.length < read and stops(self.cache.length, read):
                 return False
         self.cache.length = rows
@@ -412,7 +412,7 @@ class Session:
                 self._read_rows(start, start + self.target.rows_at_once(start, self.length - 1), last_only=True)
         self.cache.keep()
 
-    def again(self, needs: Needs) -> Session:
+    def check_again(self, needs: Needs) -> Session:
         """A new run of the prompt that this session has read, as a drafter with ``needs`` sees it; nothing is read
         again.
 

@@ -91,7 +91,7 @@ class Report:
 
     @property
     def state(self) -> str:
-        """ "fault", "doubt" (far below the part's own record, and no cause found), or "ok"."""
+        """State in a word: "fault", "doubt" (far below the part's own record, and no cause found), or "ok"."""
         is_doubtful = any(finding.cause == "record" for finding in self.findings)
         return FAULT if self.faults else "doubt" if is_doubtful else "ok"
 
@@ -175,9 +175,7 @@ def examination(
             f"the answers are too short to draft {depth} tokens along them: give prompts with longer answers, or a "
             "larger --max-new-tokens"
         )
-    layers = {
-        layer for variant in (drafting, *(control.drafting for control in all_controls)) for layer in _read(variant)
-    }
+    layers = {layer for case in (drafting, *(control.drafting for control in all_controls)) for layer in _read(case)}
     texts = list[Text]()
     for tokens, (start, _), at in zip(full_texts, sizes, chosen_places, strict=True):
         if at:
@@ -234,8 +232,8 @@ def examination(
     yield Stage(next(counter), total, "verify rows against single rows")
     first = _measure("as it is", "", base, base)
     return Report(
-        target.name, part, len(texts), len(base.own), temperature, first, float(base.drawn.mean()),
-        float(base.outside[:, 0].mean()), outcomes, findings, list(skipped_causes),
+        target.name, part, len(texts), len(base.is_own), temperature, first, float(base.drawn_probs.mean()),
+        float(base.is_outside[:, 0].mean()), outcomes, findings, list(skipped_causes),
     )  # fmt: skip
 
 
@@ -264,20 +262,18 @@ def pair_up(difference: np.ndarray) -> tuple[float, float]:
 
 
 def _measure(cause: str, change: str, base: PlacedDrafts, control_drafts: PlacedDrafts) -> ControlOutcome:
-    in_vocab = ~(base.outside | control_drafts.outside)
-    rise = np.where(in_vocab, control_drafts.told - base.told, 0.0).sum(1) / np.maximum(in_vocab.sum(1), 1)
+    in_vocab = ~(base.is_outside | control_drafts.is_outside)
+    rises = np.where(in_vocab, control_drafts.text_logprobs - base.text_logprobs, 0.0).sum(1)
+    rise = rises / np.maximum(in_vocab.sum(1), 1)
     gain, z = pair_up(rise[in_vocab.any(1)])
-    return ControlOutcome(
-        cause, change, control_drafts.length, control_drafts.conditional, control_drafts.by_position, gain, z,
-        places=len(base.own)
-    )  # fmt: skip
+    lengths = control_drafts.length, control_drafts.conditional, control_drafts.by_position
+    return ControlOutcome(cause, change, *lengths, gain, z, places=len(base.is_own))
 
 
 def _helps(outcome: ControlOutcome, advice: str, base: PlacedDrafts) -> Iterator[Finding]:
     if outcome.gain >= GAIN and outcome.z >= SURE:
-        number = (
-            f"acceptance length {base.length:.2f} → {outcome.length:.2f}, +{outcome.gain:.2f} nats (z {outcome.z:.1f})"
-        )
+        lengths = f"{base.length:.2f} → {outcome.length:.2f}"
+        number = f"acceptance length {lengths}, +{outcome.gain:.2f} nats (z {outcome.z:.1f})"
         yield Finding(FAULT, outcome.cause, number, outcome.change, advice, outcome.gain)
 
 
@@ -293,13 +289,13 @@ def _form(
             tokens = [*prompt.tokens, *answer]
             texts.append(Text.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved_places))
     form_drafts = drafts(drafting, texts, temperature)
-    gain, z = pair_up(form_drafts.drawn - base.drawn)
+    gain, z = pair_up(form_drafts.drawn_probs - base.drawn_probs)
     outcome = ControlOutcome(
         form.cause, form.change, form_drafts.length, form_drafts.conditional, form_drafts.by_position, gain, z, "β"
     )
-    if gain < max(FORM_GAIN, 0.15 * float(base.drawn.mean())) or z < SURE:
+    if gain < max(FORM_GAIN, 0.15 * float(base.drawn_probs.mean())) or z < SURE:
         return outcome, []
-    number = f"β {base.drawn.mean():.3f} → {form_drafts.drawn.mean():.3f} on the same answers (z {z:.1f})"
+    number = f"β {base.drawn_probs.mean():.3f} → {form_drafts.drawn_probs.mean():.3f} on the same answers (z {z:.1f})"
     return outcome, [Finding(FAULT, form.cause, number, form.change, form.advice, gain * 10)]
 
 
@@ -316,9 +312,9 @@ def _exact(
 
 
 def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
-    miss_share = float(base.outside[:, 0].mean())
+    miss_share = float(base.is_outside[:, 0].mean())
     if miss_share > OUTSIDE_SHARE:
-        hit = float(base.hits[:, 0][~base.outside[:, 0]].mean()) if not base.outside[:, 0].all() else 0.0
+        hit = float(base.hits[:, 0][~base.is_outside[:, 0]].mean()) if not base.is_outside[:, 0].all() else 0.0
         yield Finding(
             FAULT, "draft vocabulary", f"{miss_share:.0%} of the text's tokens cannot be drafted",
             f"where they can, the first token is accepted {hit:.0%} of the time, over all {base.hits[:, 0].mean():.0%}",
@@ -341,14 +337,14 @@ def _later_findings(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]
                 "with test-time training (its own states, five steps)", max(GAIN, gain * 10),
             )  # fmt: skip
     if isinstance(drafting.network, ParallelHeads):
-        in_vocab = ~base.outside[:, 0]
+        in_vocab = ~base.is_outside[:, 0]
         for shifted_logprobs, expected, direction, guess_text in (
-            (base.earlier, "the root itself", "earlier", "the token that the target itself gives. Leave that head out, "
-             "or count the others from the second one"),
-            (base.later, "the token after next", "later", "the second token behind the root. Look for a head that was "
-             "left out or dropped"),
+            (base.earlier_logprobs, "the root itself", "earlier",
+             "the token that the target itself gives. Leave that head out, or count the others from the second one"),
+            (base.later_logprobs, "the token after next", "later",
+             "the second token behind the root. Look for a head that was left out or dropped"),
         ):  # fmt: skip
-            gain, z = pair_up((shifted_logprobs - base.told)[:, 0][in_vocab])
+            gain, z = pair_up((shifted_logprobs - base.text_logprobs)[:, 0][in_vocab])
             if gain >= GAIN and z >= SURE:
                 yield Finding(
                     FAULT, "anchor", f"the first head expects {expected} by {gain:.2f} nats more (z {z:.1f})",
@@ -387,7 +383,7 @@ def _decay(base: PlacedDrafts) -> Iterator[Finding]:
     if base.lengths.max() < LONG:
         return
     far = base.lengths >= max(LONG, int(np.median(base.lengths)))
-    near, late = base.drawn[~far], base.drawn[far]
+    near, late = base.drawn_probs[~far], base.drawn_probs[far]
     if len(near) < 20 or len(late) < 20:
         return
     error = (near.var() / len(near) + late.var() / len(late)) ** 0.5
@@ -400,21 +396,21 @@ def _decay(base: PlacedDrafts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _record(network: Any, base: PlacedDrafts, tried: int) -> Iterator[Finding]:
+def _record(network: Any, base: PlacedDrafts, trial_count: int) -> Iterator[Finding]:
     """The part's own held-out number against what it reaches here, where no control helps."""
     training = getattr(network, "about", {}).get("training") or {}
     if training.get("top1"):
         words, held_out, hit_values = "of its first guesses are right", training["top1"], base.hits[:, 0]
     elif training.get("acceptance"):
-        words, held_out, hit_values = "of its first drafts stand (β)", training["acceptance"], base.drawn
+        words, held_out, hit_values = "of its first drafts stand (β)", training["acceptance"], base.drawn_probs
     else:
         return
-    mean, places = float(hit_values.mean()), len(base.own)
+    mean, places = float(hit_values.mean()), len(base.is_own)
     z = (held_out - mean) / max(held_out * (1 - held_out) / places, 1e-9) ** 0.5
     if mean >= FAR * held_out or z < SURE:
         return
     number = f"{mean:.3f} {words} here, where its own training measured {held_out:.3f} (z {z:.1f})"
-    control = f"its own log, on held-out text, against {places} places here; none of {tried} controls helps"
+    control = f"its own log, on held-out text, against {places} places here; none of {trial_count} controls helps"
     if mean < RECORD * held_out:
         yield Finding(
             FAULT, "record", number, control,
@@ -431,13 +427,13 @@ def _record(network: Any, base: PlacedDrafts, tried: int) -> Iterator[Finding]:
 
 def _drawing(base: PlacedDrafts, temperature: float) -> Iterator[Finding]:
     """Compare drafts of first choices with drawn ones where the target draws."""
-    gain, z = pair_up(base.drawn - base.greedy)
+    gain, z = pair_up(base.drawn_probs - base.greedy)
     if abs(z) < SURE:
         return
     better, worse = ("drawn", "first choices") if gain > 0 else ("first choices", "drawn")
     yield Finding(
         NOTE, "drawn drafts",
-        f"first token accepted: drawn {base.drawn.mean():.3f}, first choice {base.greedy.mean():.3f}",
+        f"first token accepted: drawn {base.drawn_probs.mean():.3f}, first choice {base.greedy.mean():.3f}",
         f"at temperature {temperature:g}, p of the drafter's first choice against Σ min(p, q)",
         f"where the target draws its tokens, drafts that are {better} are accepted more often than {worse}",
         abs(gain),

@@ -236,13 +236,13 @@ class PlacedDrafts:
     """
 
     hits: Bool[np.ndarray, "places depth"]
-    told: Float[np.ndarray, "places depth"]
-    later: Float[np.ndarray, "places depth"]
-    earlier: Float[np.ndarray, "places depth"]
-    outside: Bool[np.ndarray, "places depth"]
-    own: Bool[np.ndarray, " places"]
+    text_logprobs: Float[np.ndarray, "places depth"]
+    later_logprobs: Float[np.ndarray, "places depth"]
+    earlier_logprobs: Float[np.ndarray, "places depth"]
+    is_outside: Bool[np.ndarray, "places depth"]
+    is_own: Bool[np.ndarray, " places"]
     greedy: Float[np.ndarray, " places"]
-    drawn: Float[np.ndarray, " places"]
+    drawn_probs: Float[np.ndarray, " places"]
     lengths: Int[np.ndarray, " places"]
 
     @property

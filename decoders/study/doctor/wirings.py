@@ -203,14 +203,16 @@ def _qkv_matrix(network: nn.Module) -> Iterator[Rewiring]:
 
     for order in orders(3):
         names = ", ".join("qkv"[place] for place in order)
-        yield Rewiring("q, k, v", f"rows of qkv read as {names}", _change_modules(modules, lambda module, order=order: _rows(
-            module, "qkv", lambda rows: rows.unflatten(0, (3, width))[list(order)].flatten(0, 1))))  # fmt: skip
+        yield Rewiring("q, k, v", f"rows of qkv read as {names}", _change_modules(
+            modules, lambda module, order=order: _rows(
+                module, "qkv", lambda rows: rows.unflatten(0, (3, width))[list(order)].flatten(0, 1))))  # fmt: skip
     for first, second, words in ((heads, 3, "head by head"), (3, heads, "matrix by matrix")):
         yield Rewiring("q, k, v", f"rows of qkv, which lie {words}, regrouped", _change_modules(
             modules, lambda module, sizes=(first, second, size): _rows(module, "qkv", _regroup(*sizes))))  # fmt: skip
     for words, layout in _layouts(size):
         for name, part in (("q and k", slice(0, 2)), ("q", slice(0, 1)), ("k", slice(1, 2))):
-            yield Rewiring("rotary layout", f"rows of {name} from {words}", _change_modules(modules, change(part, layout)))
+            reading = _change_modules(modules, change(part, layout))
+            yield Rewiring("rotary layout", f"rows of {name} from {words}", reading)
     for words, move in (*((f"one head {way}", _roll(size, by)) for way, by in BOTH_WAYS),
                         ("in reverse", _reverse(size))):  # fmt: skip
         for name, part in (("q", slice(0, 1)), ("k", slice(1, 2)), ("v", slice(2, 3)), ("k and v", slice(1, 3))):

@@ -71,7 +71,7 @@ def tolerance_of(numbers: str) -> float:
 
 
 def verdict_on(
-    shortfalls: Sequence[float | None], tolerance: float, *, lossless: bool = True, drawn: bool = False
+    shortfalls: Sequence[float | None], tolerance: float, *, lossless: bool = True, is_sampled: bool = False
 ) -> str:
     """The verdict on outputs that differ, from how far below the best logit the tokens lie (None: there is no token).
 
@@ -80,7 +80,7 @@ def verdict_on(
     """
     if not lossless:
         return LOSSY
-    if drawn:
+    if is_sampled:
         return SAMPLING
     return NEAR_TIE if all(s is not None and s <= tolerance for s in shortfalls) else BUG
 
@@ -176,7 +176,7 @@ def judge_difference(
         worst_at = int(shortfalls.argmax())
         worst = float(shortfalls[worst_at])
     below_best = expected_shortfall, None if output_token is None else worst
-    verdict = verdict_on(below_best, allowance, lossless=lossless, drawn=drawn)
+    verdict = verdict_on(below_best, allowance, lossless=lossless, is_sampled=drawn)
     return Divergence(
         at,
         expected,
@@ -210,7 +210,7 @@ def recorded_divergence(trace: Trace, plain: Sequence[int]) -> Divergence | None
     shortfalls = [math.log(best[0] / p) if best and p else None for p in (expected_prob, got_prob)]
     allowance = tolerance_of(format_of(run["model"]))
     lossless, is_sampled = run["method"].get("lossless", True), bool(run["sampling"].get("temperature"))
-    verdict = verdict_on(shortfalls, allowance, lossless=lossless, drawn=is_sampled)
+    verdict = verdict_on(shortfalls, allowance, lossless=lossless, is_sampled=is_sampled)
     return Divergence(
         at,
         expected,

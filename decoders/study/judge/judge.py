@@ -160,7 +160,7 @@ def fault(trace: Trace) -> str:
 
 def judge_steps(
     trace: Trace, rules: Mapping[str, tuple[VerifierCard, Any]] | None = None, *, sampled: bool | None = None,
-    steps: Sequence[int] | None = None, before: int = 0,
+    steps: Sequence[int] | None = None, offset: int = 0,
 ) -> Iterator[StepJudged]:  # fmt: skip
     """Every step with a draft under every rule. ``sampled`` judges a greedy run as if its tokens were drawn, at
     temperature 1; None: as the run did. Undrawn runs are judged at temperature 1, at which their p is recorded.
@@ -176,7 +176,7 @@ def judge_steps(
     greedy = not sampling.get("temperature") if sampled is None else not sampled
     seed = int(sampling.get("seed") or 0)
     draw_counts = [] if greedy or not sampling.get("temperature") else _numbers_taken(trace)
-    numbers = np.random.default_rng(seed).random(before + draw_counts[-1] + EXTRA_DRAWS if draw_counts else 0)[before:]
+    numbers = np.random.default_rng(seed).random(offset + draw_counts[-1] + EXTRA_DRAWS if draw_counts else 0)[offset:]
     stops = frozenset(trace.run.get("stop_ids", ()))
     for at in rebuilt(trace, steps):
         if at.missing:
@@ -213,22 +213,24 @@ class Draws:
     """A run's own numbers at a step, in order, then others: what ``Chooser`` draws from."""
 
     def __init__(self, recorded: Sequence[float], seed: tuple[int, int]) -> None:
-        self.left, self.after = list(recorded), np.random.default_rng(seed)
+        self.draws_left, self.generator = list(recorded), np.random.default_rng(seed)
 
     def random(self, count: int | None = None) -> Any:
         if count is not None:
             return np.asarray([self.random() for _ in range(count)])
-        return self.left.pop(0) if self.left else float(self.after.random())
+        return self.draws_left.pop(0) if self.draws_left else float(self.generator.random())
 
 
 def _step(
     at: Position, rules: Mapping[str, tuple[VerifierCard, Any]], greedy: bool, draws: Sequence[float],
     seed: tuple[int, int], stops: frozenset[int],
 ) -> StepJudged:  # fmt: skip
-    is_sampled = at.drawn and not greedy
+    is_sampled = at.is_drawn and not greedy
     ids, reach = at.token_ids, _mask_stops(at, stops)
     judgements: dict[str, Judgement] = {}
-    is_two_sided = max(at.rest) > MIN_OPEN_MASS and not (greedy and all(card.greedy_match for card, _ in rules.values()))
+    is_two_sided = max(at.rest_mass) > MIN_OPEN_MASS and not (
+        greedy and all(card.greedy_match for card, _ in rules.values())
+    )
     sides = [at.rows(wide) for wide in ((False, True) if is_two_sided else (False,))]
     match_judgement: Judgement | None = None
     for name, (card, params) in rules.items():
@@ -265,7 +267,7 @@ def _step(
         )  # fmt: skip
         if greedy and card.greedy_match:
             match_judgement = judgements[name]
-    return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest, judgements)
+    return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest_mass, judgements)
 
 
 def _mask_stops(at: Position, stops: frozenset[int]) -> np.ndarray:

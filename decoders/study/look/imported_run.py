@@ -31,7 +31,7 @@ from decoders.trace import metrics
 from decoders.trace.check import check
 from decoders.trace.run import RunImported, RunModel, RunRecord
 from decoders.trace.trace import Trace
-from decoders.verifiers.match import judged
+from decoders.verifiers.match import verdict_part
 
 from .run_settings import check_ids
 from .teacher_forcing import end_ids
@@ -148,9 +148,9 @@ def _has_path(nodes: Mapping[str, Sequence[int]], tokens: Sequence[int]) -> bool
     return True
 
 
-def _fill_draft(trace: Trace, rows: range, again: Trace) -> None:
+def _fill_draft(trace: Trace, rows: range, new_trace: Trace) -> None:
     """Fill in the rejected tokens of a step from a local draft of the same acceptance, where that is a chain."""
-    nodes, new_nodes = trace.tables["nodes"], again.tables["nodes"]
+    nodes, new_nodes = trace.tables["nodes"], new_trace.tables["nodes"]
     chain = new_nodes["parent"] == list(range(-1, len(new_nodes["parent"]) - 1))
     redraft_flags = nodes.setdefault("redrafted", [False] * len(nodes["token"]))
     for place, row in enumerate(rows):
@@ -196,7 +196,7 @@ def _fill(target: Target, trace: Trace, ids: Sequence[int], start: int) -> None:
             node += 1
             if node >= steps["emitted"][step]:
                 step, node = step + 1, 0
-        session.commit(judged(draft, [*range(len(part))], part[-1]))
+        session.commit(verdict_part(draft, [*range(len(part))], part[-1]))
     _describe(target, trace)
 
 
@@ -246,7 +246,7 @@ def _tokenise(target: Target, trace: Trace) -> None:
     request = Request(title, str(run["model"].get("name", "")), prompt_ids=encoded[0], text=texts[1])
     request.tokens = [Token(token) for token in encoded[1]]
     request.notes = [*source_record["notes"], "token ids were made from the text, so its steps are not known"]
-    request.said = source_record["said"]
+    request.server_fields = source_record["said"]
     new_trace = trace_of(request, source_record["source"], source_record["title"])
     trace.tables, trace.run = new_trace.tables, RunRecord(**{**new_trace.run, "title": title})
 

@@ -32,34 +32,34 @@ class Position:
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
     ranks: tuple[int, ...]
-    own: tuple[float | None, ...]
+    own_probs: tuple[float | None, ...]
     status: tuple[str, ...]
     accepted: int
-    drawn: bool
+    is_drawn: bool
     draws: tuple[float, ...]
-    known: tuple[Mapping[int, tuple[float, float | None]], ...]
-    listed: tuple[bool, ...]
+    known_probs: tuple[Mapping[int, tuple[float, float | None]], ...]
+    is_listed: tuple[bool, ...]
     first: int
     vocab: int
 
     @property
     def missing(self) -> bool:
         """True where some drafted token's probability is not there: nothing can be judged."""
-        lacks = any(p is None for p in self.own[1:])
-        return lacks or (self.drawn and any(self._q_of(node) is None for node in self._inner()))
+        lacks = any(p is None for p in self.own_probs[1:])
+        return lacks or (self.is_drawn and any(self._q_of(node) is None for node in self._inner()))
 
     def _inner(self) -> list[int]:
         return sorted(set(self.parents[1:]))
 
     def _q_of(self, node: int) -> float | None:
-        q_values = [q for _, q in self.known[node].values() if q is not None]
+        q_values = [q for _, q in self.known_probs[node].values() if q is not None]
         return sum(q_values) if q_values else None
 
     @property
-    def rest(self) -> tuple[float, float]:
+    def rest_mass(self) -> tuple[float, float]:
         inner = self._inner()
-        p = max((max(0.0, 1 - sum(prob for prob, _ in self.known[node].values())) for node in inner), default=0.0)
-        q = max((max(0.0, 1 - (self._q_of(node) or 0.0)) for node in inner), default=0.0) if self.drawn else 0.0
+        p = max((max(0.0, 1 - sum(prob for prob, _ in self.known_probs[node].values())) for node in inner), default=0.0)
+        q = max((max(0.0, 1 - (self._q_of(node) or 0.0)) for node in inner), default=0.0) if self.is_drawn else 0.0
         return p, q
 
     def rows(
@@ -78,12 +78,12 @@ class Position:
         p = torch.zeros(len(self.tokens), len(named_tokens) + width + 1, dtype=torch.float64)
         q = dict[int, Tensor]()
         inner = set(self._inner())
-        for node, (token_probs, tail) in enumerate(zip(self.known, tails, strict=True)):
+        for node, (token_probs, tail) in enumerate(zip(self.known_probs, tails, strict=True)):
             for token, (p_value, _) in token_probs.items():
                 p[node, column[token]] = p_value
             p[node, len(named_tokens) : len(named_tokens) + len(tail)] = torch.from_numpy(tail)
             p[node] /= p[node].sum()
-            if node in inner and self.drawn:
+            if node in inner and self.is_drawn:
                 q[node] = row = torch.zeros(p.shape[1], dtype=torch.float64)
                 for token, (_, q_value) in token_probs.items():
                     row[column[token]] = q_value or 0.0
@@ -102,7 +102,7 @@ class Position:
     @property
     def token_ids(self) -> list[int]:
         """Token ids that a node's probabilities are recorded of, or that were drafted, rising."""
-        return sorted({token for node in self.known for token in node} | set(self.tokens))
+        return sorted({token for node in self.known_probs for token in node} | set(self.tokens))
 
     def token_at(self, column: int, columns: int, wide: bool) -> int | None:
         """The token of a column of ``rows``, which has so many; None of one that stands for tokens not recorded."""
@@ -114,7 +114,7 @@ class Position:
         """The probabilities of tokens that are not recorded after a node: their sum is what the recorded ones leave of
         1, none is above the least of the listed first choices, and each child has as many above it as its rank says.
         """
-        token_probs = self.known[node]
+        token_probs = self.known_probs[node]
         if not token_probs:
             return np.ones(1)  # nothing is asked after it but one more token
         remainder = 1 - sum(p for p, _ in token_probs.values())
@@ -122,10 +122,10 @@ class Position:
             return np.zeros(0)
         children = [child for child, parent in enumerate(self.parents) if parent == node]
         falling = sorted((prob for prob, _ in token_probs.values()), reverse=True)
-        cap = falling[min(self.first, len(falling)) - 1] if self.listed[node] else 1.0
+        cap = falling[min(self.first, len(falling)) - 1] if self.is_listed[node] else 1.0
         needs, caps, ceiling = list[float](), list[float](), cap  # above a child, and not above the one before it
         for child in sorted(children, key=lambda sibling: self.ranks[sibling]):
-            own_prob = self.own[child] or 0.0
+            own_prob = self.own_probs[child] or 0.0
             missing_count = max(0, self.ranks[child] - sum(p > own_prob for p, _ in token_probs.values()) - len(needs))
             needs += [own_prob * (1 + RESOLUTION)] * missing_count
             caps += [ceiling] * missing_count

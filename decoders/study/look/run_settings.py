@@ -35,10 +35,10 @@ def other_model(target: Target, run: RunRecord, *, exact: bool = False) -> str |
             model.get(name, info[name]) == info[name] for name in ("name", "parameters", "dtype")
         )
         is_same_model = is_same_model and all(model.get(name) == info.get(name) for name in ("weights", "activations"))
-    return None if is_same_model else another(target, run, exact=exact)
+    return None if is_same_model else model_mismatch(target, run, exact=exact)
 
 
-def another(target: Target, run: RunRecord, *, exact: bool = False) -> str:
+def model_mismatch(target: Target, run: RunRecord, *, exact: bool = False) -> str:
     """That a run was made with another model than the one loaded, and what to do."""
     local_name, dtype = target.name, precision_of(target.info)
     model = run["model"]

@@ -38,7 +38,7 @@ class Row:
 
     run: int
     step: LiveStep
-    before: int | None
+    accepted_before: int | None
     against: int | None
 
     @property
@@ -46,7 +46,7 @@ class Row:
         """Tokens won (lost: below 0) against the save before; in the first one against the other method, or the
         record.
         """
-        base = self.before if self.before is not None else self.against
+        base = self.accepted_before if self.accepted_before is not None else self.against
         return self.step.accepted - (self.step.recorded if base is None else base)
 
 

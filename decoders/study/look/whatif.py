@@ -46,10 +46,10 @@ from decoders.prompt.codec import of_trace, pool_is_partial
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace
 from decoders.verifiers.forced import ForcedVerifier
-from decoders.verifiers.match import judged
+from decoders.verifiers.match import verdict_part
 from decoders.verifiers.residual import ResidualVerifier
 
-from .run_settings import another, check_ids, check_model, check_step, drawn_before, redraft_method, sampling_of
+from .run_settings import check_ids, check_model, check_step, drawn_before, model_mismatch, redraft_method, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
@@ -110,10 +110,10 @@ class ReadRun:
             raise UserError("this run has no step")
         check_ids(target, ids)
         self.target, self.trace = target, trace
-        self.kept = everything(target, len(ids)) or needs or Needs(top_tokens=TOP_TOKENS)
+        self.needs = everything(target, len(ids)) or needs or Needs(top_tokens=TOP_TOKENS)
         self.prompt = of_trace(trace)
         start_time = time.perf_counter()
-        self.session: Session = target.session(self.kept, len(ids))
+        self.session: Session = target.session(self.needs, len(ids))
         self.session.prefill(Prompt(tuple(ids), self.prompt.segments), trace.run["prompt_length"])
         self.session.pool = self.prompt.pool or self.prompt.context_pool()
         wait(target.device)
@@ -128,7 +128,7 @@ class ReadRun:
 
     def serves(self, needs: Needs) -> bool:
         """True if it has read what ``needs`` names."""
-        return self.kept.covers(needs)
+        return self.needs.covers(needs)
 
     @cached_property
     def first(self) -> dict[str, np.ndarray]:
@@ -151,7 +151,7 @@ class ReadRun:
         end = self.trace.tables["steps"]["context"][step]
         ids = self.trace.tables["tokens"]["id"]
         draft = Draft.empty(ids[end - 2], "the step was another method's")
-        return [Past(end - 1, draft, judged(draft, [0], ids[end - 1]), self._scoring(decoding, end - 1))]
+        return [Past(end - 1, draft, verdict_part(draft, [0], ids[end - 1]), self._scoring(decoding, end - 1))]
 
     def _past(self, decoding: Decoding, step: int) -> Past:
         steps, probes = self.trace.tables["steps"], self.trace.tables["probes"]
@@ -162,7 +162,7 @@ class ReadRun:
         probe_parents = tuple(
             probes["parent"][row] for row in self.rows("probes", step) if probes["kind"][row] != JOINT
         )
-        verdict = judged(draft, path, None if bonus < 0 else bonus)
+        verdict = verdict_part(draft, path, None if bonus < 0 else bonus)
         return Past(length, draft, verdict, self._scoring(decoding, length), probe_parents)
 
     def _nodes(self, step: int, *names: str) -> list[tuple[Any, ...]]:
@@ -230,7 +230,7 @@ class ReadRun:
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             new_step = Step(
                 0, length, draft, scored, verdict, emitted, draft_ms=attempt.propose_ms, verify_ms=attempt.verify_ms,
-                commit_ms=Span(), learned=observation,
+                commit_ms=Span(), observation=observation,
             )  # fmt: skip
             recorder = Run.of(decoding, about, f"{run.get('title') or 'Untitled run'}: step {step + 1}, {entry.title}")
             trace = recorder.one_step(new_step, tables["tokens"]["id"][length:])
@@ -336,7 +336,7 @@ class ReadRun:
                 )  # at most that of the last one kept
                 deviations.append(abs(float(np.log(max(new_prob, 1e-4)) - np.log(max(recorded_prob, 1e-4)))))
         if deviations and float(np.mean(np.asarray(deviations) > MAX_GAP)) > SHARE:
-            raise UserError(another(self.target, self.trace.run))
+            raise UserError(model_mismatch(self.target, self.trace.run))
 
 
 def go_on(

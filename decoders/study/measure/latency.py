@@ -95,11 +95,11 @@ def measure_latency(
 
 
 def latency_for(
-    target: Target, max_rows: int = 64, *, again: bool = False, progress: Callable[[int, int], None] | None = None
+    target: Target, max_rows: int = 64, *, refresh: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> Latency:
     """The latency kept for this machine and model, or (``again``, or where there is none up to ``max_rows`` rows)
     measured now and kept; a model with a short context is measured at half of it."""
-    if not again and (latency := load_latency(target)) is not None and latency.largest >= max_rows:
+    if not refresh and (latency := load_latency(target)) is not None and latency.largest >= max_rows:
         return latency
     measurement = measure_latency(target, max_rows, context=min(CONTEXT, target.context_length // 2), progress=progress)
     save_latency(measurement)

@@ -131,18 +131,18 @@ class LlamaCpp:
             raise UserError(reason)
         self.file, self.context, self.drafts = file, context_length, drafts
         self.server: LlamaServer | None = None
-        self.lost: PeerLost | None = None
+        self.loss: PeerLost | None = None
 
     def time_run(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int]) -> Generation:
         """Its output after a prompt's token ids, which it reads anew each time. Raises PeerLost, from the first time it
         crashed or took too long.
         """
-        if self.lost:
-            raise self.lost
+        if self.loss:
+            raise self.loss
         try:
             answer = self._answer(tokens, max_new_tokens, stop_ids)
         except PeerLost as problem:
-            self.lost = problem
+            self.loss = problem
             raise
         output = list(answer["tokens"])[:max_new_tokens]
         ends = [place for place, token in enumerate(output) if token in stop_ids]

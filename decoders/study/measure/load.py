@@ -57,7 +57,7 @@ def measure_load(
         for number in range(rounds + 1):
             for count in sizes.measured_round():
                 if progress:
-                    progress(offset + number * len(sizes.every) + count, total)
+                    progress(offset + number * len(sizes.sizes) + count, total)
         cells += sizes.cells()
     return Load(target.name, asdict(Setup.of(target)), tuple(cells), rounds)
 
@@ -79,16 +79,16 @@ class StepTimes:
             session.prefill([(token * 7 + number) % vocab for token in range(context + 1)])
             self.sessions.append(session)
         check_together(target, self.sessions)
-        self.every = [(batch, count) for batch in batches for count in rows]
-        self.times: dict[tuple[int, int], list[float]] = {size: [] for size in self.every}
+        self.sizes = [(batch, count) for batch in batches for count in rows]
+        self.times: dict[tuple[int, int], list[float]] = {size: [] for size in self.sizes}
         self.experts: dict[tuple[int, int], float | None] = {}
         self.wrong, self.rounds = _refusals(self.sessions), -1
         gc.collect()
 
     def measured_round(self) -> Iterator[int]:
         """Take every size once; how many are done."""
-        shift = max(0, self.rounds) % len(self.every)
-        for position, size in enumerate(self.every[shift:] + self.every[:shift], 1):
+        shift = max(0, self.rounds) % len(self.sizes)
+        for position, size in enumerate(self.sizes[shift:] + self.sizes[:shift], 1):
             batch, count = size
             taking = self.sessions[:batch]
             drafts = [

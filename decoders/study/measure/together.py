@@ -23,7 +23,7 @@ from .load import kept_load
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class BatchRun:
     """A batch's output, the seconds of decoding (prompts read before), and how many shared forwards it took."""
 
     outputs: tuple[tuple[int, ...], ...]
@@ -38,7 +38,7 @@ class Together:
 def decode_together(
     target: Target, prompts: Sequence[Prompt], method: str | Method = BASELINE, params: Mapping[str, Any] | None = None,
     **options: Any,
-) -> Together:  # fmt: skip
+) -> BatchRun:  # fmt: skip
     """Every prompt's output, as each alone would give it. Drafts are made prompt by prompt; of each step the verify
     forwards are one. What has ended leaves the batch. Options as of ``Decoding.of``: with ``length="auto"`` the drafts
     of all runs are weighed together, by the costs of their shared forward (``batch_costs``). Raises UserError for a
@@ -90,7 +90,7 @@ def decode_together(
     wait(target.device)
     seconds = time.perf_counter() - start_time
     outputs = tuple(tuple(s.buffer[s.prompt_length : s.length].tolist()) for s in sessions)
-    return Together(outputs, seconds, forwards)
+    return BatchRun(outputs, seconds, forwards)
 
 
 def batch_costs(target: Target, runs: int) -> RowCosts:

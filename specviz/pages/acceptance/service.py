@@ -88,16 +88,16 @@ class AcceptancePage(Service):
         }  # fmt: skip
 
     @post("runs")
-    def runs(self, asked: Counting) -> dict[str, Any]:
+    def runs(self, request: Counting) -> dict[str, Any]:
         """Of runs that are over, and of servers' files, a set per method: acceptance by every definition, and each
         confidence's reliability.
 
         Runs of given answers are left out: ``forced`` is how many. Raises Refusal where neither is chosen, or a file
         has nothing to count; UnknownTrace for a run that is not there.
         """
-        ids = asked.ids if asked.files else _require_runs(asked.ids, "pool them by method")
-        run_counts = [self._count(key, asked.by) for key in dict.fromkeys(ids)]
-        run_counts += [run for file in asked.files for run in _counts_of_file(file, asked.by)]
+        ids = request.ids if request.files else _require_runs(request.ids, "pool them by method")
+        run_counts = [self._count(key, request.by) for key in dict.fromkeys(ids)]
+        run_counts += [run for file in request.files for run in _counts_of_file(file, request.by)]
         return {"sets": pooled_by_method(run_counts), "forced": sum(run.forced for run in run_counts)}
 
     @post("lengths")

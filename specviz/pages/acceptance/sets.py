@@ -26,9 +26,9 @@ class RunCounts:
 
     group: tuple[str, str, bool]  # its method: name, title, lossless
     acceptance: Acceptance
-    told: dict[Signal, tuple[np.ndarray, np.ndarray]]
+    signal_values: dict[Signal, tuple[np.ndarray, np.ndarray]]
     draft_cost: float | None
-    earlier: bool  # its one-row time was measured behind another run, or where is not recorded
+    is_earlier: bool  # its one-row time was measured behind another run, or where is not recorded
     forced: bool = False  # it wrote a given answer, which says nothing of the method's own acceptance
 
     @classmethod
@@ -57,14 +57,14 @@ class RunCounts:
         return cls(("imported", title, True), Acceptance(sums, [sums]), {}, None, False)
 
 
-def counts_of_log(opened: ImportResult, by: str | None = None) -> list[RunCounts]:
+def counts_of_log(log: ImportResult, by: str | None = None) -> list[RunCounts]:
     """Counts of a server's file: of each request in it, and of its totals of many. Raises UserError where it has
     neither.
     """
-    requests = [RunCounts.of(trace, by) for trace in opened.traces]
-    totals = [RunCounts.of_totals(opened.title, numbers.totals) for numbers in opened.numbers if numbers.totals]
+    requests = [RunCounts.of(trace, by) for trace in log.traces]
+    totals = [RunCounts.of_totals(log.title, numbers.totals) for numbers in log.numbers if numbers.totals]
     if not requests and not totals:
-        raise UserError(f"{opened.title} gives rates and no counts, so that nothing can be pooled")
+        raise UserError(f"{log.title} gives rates and no counts, so that nothing can be pooled")
     return requests + totals
 
 
@@ -150,7 +150,7 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[RunCounts]) -> d
         if pooled["pooled"][definition.key] is not None
     }
     costs = [run.draft_cost for run in runs if run.draft_cost is not None]
-    separate_costs = sum(run.earlier for run in runs if run.draft_cost is not None)
+    separate_costs = sum(run.is_earlier for run in runs if run.draft_cost is not None)
     return {
         **pooled, "method": name, "title": title, "lossless": lossless, "worked": workings,
         "draft_cost": ratio(sum(costs), len(costs)), "costs": len(costs), "costs_apart": separate_costs,
@@ -159,8 +159,8 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[RunCounts]) -> d
 
 
 def _calibrations(runs: Sequence[RunCounts]) -> Iterator[dict[str, Any]]:
-    for signal in dict.fromkeys(signal for run in runs for signal in run.told):
-        parts = [run.told[signal] for run in runs if signal in run.told]
+    for signal in dict.fromkeys(signal for run in runs for signal in run.signal_values):
+        parts = [run.signal_values[signal] for run in runs if signal in run.signal_values]
         if any(len(confidences) for confidences, _ in parts):
             yield pool_runs(parts, signal).to_json(signal)
 

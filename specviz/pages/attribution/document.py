@@ -26,10 +26,10 @@ def answer_digest(trace: Trace) -> str:
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
-def known_quotes(kept: Any) -> QuotedAnswer | None:
+def known_quotes(record: Any) -> QuotedAnswer | None:
     """Known quotes as they stand in a file beside a run; None where there are none."""
     try:
-        return quoted_answer(kept)
+        return quoted_answer(record)
     except (TypeError, KeyError):
         return None
 

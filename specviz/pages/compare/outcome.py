@@ -56,10 +56,12 @@ def plain_key(trace: Trace) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
-def reference_among(trace: Trace, others: Iterable[Trace]) -> list[int] | None:
+def reference_among(trace: Trace, candidates: Iterable[Trace]) -> list[int] | None:
     """Plain decoding's output of the same model, prompt and settings: another run's, else ``own_reference``."""
     alike = (
-        candidate.output_ids for candidate in others if is_plain(candidate) and plain_key(candidate) == plain_key(trace)
+        candidate.output_ids
+        for candidate in candidates
+        if is_plain(candidate) and plain_key(candidate) == plain_key(trace)
     )
     return next(alike, own_reference(trace))
 

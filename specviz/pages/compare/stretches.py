@@ -68,12 +68,12 @@ def _agreement(traces: Mapping[str, Trace], baseline: str) -> dict[str, int]:
     return {key: first_difference(reference, output) for key, output in outputs.items()}
 
 
-def _excursions(run_ends: np.ndarray, others: np.ndarray, upto: int) -> Iterator[tuple[int, int]]:
+def _excursions(run_ends: np.ndarray, rival_ends: np.ndarray, upto: int) -> Iterator[tuple[int, int]]:
     """Stretches of [0, upto) in which ``others`` has more ends of forwards than ``run_ends``, beyond the mean
     difference: it looks for where a run does better than on the whole.
     """
     surplus = np.zeros(upto)
-    np.add.at(surplus, others[others <= upto] - 1, 1)
+    np.add.at(surplus, rival_ends[rival_ends <= upto] - 1, 1)
     np.subtract.at(surplus, run_ends[run_ends <= upto] - 1, 1)
     toll = max(0.0, surplus.mean()) + 0.01
     total = best = 0.0

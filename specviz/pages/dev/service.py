@@ -246,7 +246,7 @@ def _row(row: Row) -> dict[str, Any]:
     step = row.step
     return {
         "run": row.run, "step": step.step, "recorded": step.recorded, "drafted": step.drafted,
-        "accepted": None if step.error else step.accepted, "before": row.before, "against": row.against,
+        "accepted": None if step.error else step.accepted, "before": row.accepted_before, "against": row.against,
         "change": None if step.error else row.change, "why": step.error or step.reason, "details": step.details,
     }  # fmt: skip
 

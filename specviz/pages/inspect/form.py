@@ -40,7 +40,7 @@ class RunBar:
 
 
 @dataclass(frozen=True, slots=True)
-class More:
+class MoreFields:
     """Rarely used fields: a template, the reference, and a pool of text to draft from."""
 
     template: gr.Dropdown
@@ -65,7 +65,7 @@ class PromptFields:
     reference_note: Any
     belongs: gr.State
     source: gr.State
-    more: More
+    more: MoreFields
 
     @property
     def form_fields(self) -> list[Any]:
@@ -123,7 +123,7 @@ def _prompt_fields(first: Example, names: list[tuple[str, str]]) -> PromptFields
     return PromptFields(example, mode, instruction, context, question, text, *notes, *states, more_fields)
 
 
-def _more_fields(answer: str) -> More:
+def _more_fields(answer: str) -> MoreFields:
     titles = [(entry.title, name) for name, entry in templates().items()]
     template = gr.Dropdown(titles, value=None, label="Prompt template", info=TEMPLATE, elem_id="sv-template")
     reference = gr.Textbox(answer, label="Reference", info=REFERENCE, elem_id="sv-reference", **_lines(2, 6))
@@ -134,7 +134,7 @@ def _more_fields(answer: str) -> More:
             pool_file = gr.UploadButton("Choose a text file …", elem_id="sv-pool", **FILE)
             pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
         pool_note = part("note", "sv-pool-note")
-    return More(template, reference, pool, pool_file, pool_clear, pool_note)
+    return MoreFields(template, reference, pool, pool_file, pool_clear, pool_note)
 
 
 def _connect(act: FormActions, bar: RunBar, prompt: PromptFields, form: Any, view: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decoders.errors import why
+from decoders.errors import reason_of
 from decoders.folders import private_folder, write_bytes, write_text
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
@@ -90,10 +90,11 @@ class SavedResults:
 
     def _on_refusal(self, problem: Exception) -> None:
         if not self.note:
-            log.warning("experiment %s is not saved on disk: %s", self.results.id, why(problem))
+            log.warning("experiment %s is not saved on disk: %s", self.results.id, reason_of(problem))
         notes = [note for note in self.results.about["notes"] if note != self.note]
         self.note = (
-            f"Not all of this is saved on disk ({why(problem)}): it is in memory, and saved once the disk takes it."
+            f"Not all of this is saved on disk ({reason_of(problem)}): it is in memory, and saved once the disk "
+            "takes it."
         )
         self.results.about["notes"] = [*notes, self.note]
 

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from decoders.errors import why
+from decoders.errors import reason_of
 from decoders.folders import ASSETS
 from decoders.trace.report import payload
 from specviz.places import GALLERY, home
@@ -37,7 +37,7 @@ def read(path: Path) -> str:
     except UnicodeDecodeError:
         raise LessonError([Fault(path.name, 1, "the file is not text in UTF-8; save it as such")]) from None
     except OSError as error:
-        raise LessonError([Fault(path.name, 1, f"the file cannot be opened: {why(error)}")]) from None
+        raise LessonError([Fault(path.name, 1, f"the file cannot be opened: {reason_of(error)}")]) from None
 
 
 def load(path: Path, runs: Runs | None = None) -> dict[str, Any]:

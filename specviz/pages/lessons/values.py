@@ -153,7 +153,9 @@ class View:
         elif name.isdecimal() and int(name) > 0:
             matching = self.candidates[int(name) - 1 : int(name)]
         else:
-            raise Unknown(f"found the candidate {shown_as(name)}; allowed are a rank from 1, {' and '.join(RANK_COLUMNS)}")
+            raise Unknown(
+                f"found the candidate {shown_as(name)}; allowed are a rank from 1, {' and '.join(RANK_COLUMNS)}"
+            )
         if not matching:
             raise Unknown(f"step {self.step + 1} has no candidate {name!r}: it has {len(self.candidates)}")
         return matching[0]

@@ -78,7 +78,7 @@ class Models(Service):
             source_of_key(str(recorded_model.get("key") or "")) if loader.pick and not self._forbidden(user) else ""
         )
         is_same = "name" not in recorded_model or other_model(target, run) is None
-        fits_beside = not is_same and loader.beside(run)
+        fits_beside = not is_same and loader.load_beside(run)
         name = str(recorded_model.get("name") or "another model")
         return {"same": is_same, "name": name, "loaded": target.name, "model": source, "beside": fits_beside}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decoders.errors import why
+from decoders.errors import reason_of
 from specviz.server.bodies import Body, Ids, Listed, Texts
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import Refusal
@@ -131,7 +131,7 @@ class Runs(Service):
                     if self.desk.library is not None:
                         self.desk.library.remove(key)
                 except OSError as problem:
-                    raise Refusal("library", f"A run's file cannot be deleted: {why(problem)}.") from None
+                    raise Refusal("library", f"A run's file cannot be deleted: {reason_of(problem)}.") from None
                 if self.desk.store.remove(key):
                     deleted_ids.append(key)
         return deleted_ids

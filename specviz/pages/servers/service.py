@@ -80,13 +80,13 @@ class Connection(Task):
     stream: Stream | None = None
     folder: Folder | None = None
     look: Callable[[], Acceptance] = Acceptance
-    before: Acceptance = dataclasses.field(default_factory=Acceptance)
-    seen: Acceptance = dataclasses.field(default_factory=Acceptance)
+    earlier_totals: Acceptance = dataclasses.field(default_factory=Acceptance)
+    totals: Acceptance = dataclasses.field(default_factory=Acceptance)
     text: str = ""
     traces: list[str] = dataclasses.field(default_factory=list)
     note: str = ""
     problem: str = ""
-    taken: set[str] = dataclasses.field(default_factory=set)  # names of the recorder's files that became runs
+    taken_files: set[str] = dataclasses.field(default_factory=set)  # names of the recorder's files that became runs
 
     def stop(self) -> None:
         """End it; what came until then stays."""
@@ -97,11 +97,11 @@ class Connection(Task):
     def refresh(self) -> None:
         """Look at the numbers; a look that fails leaves those of before."""
         with contextlib.suppress(UserError):
-            self.seen = self.look().since(self.before)
+            self.totals = self.look().since(self.earlier_totals)
 
     def show(self, offset: int = 0) -> dict[str, Any]:
         """For the page: the text behind ``offset`` characters, and the numbers that ``specviz watch`` shows."""
-        acceptance = self.seen
+        acceptance = self.totals
         names = (*COUNTS, "mean_length", "rate", "by_position", "per_second")
         source = f"{self.server.kind}: {Path(self.server.model).name}" if self.server else "the recorder's folder"
         return {
@@ -156,7 +156,9 @@ class Servers(Service):
             connection.stream = Stream(connection.server, prompt, max_tokens=length, temperature=heat)
         connection.look = self._source(connection)
         with contextlib.suppress(UserError):
-            connection.before = connection.look().since(Acceptance())  # a copy: a folder counts on in what it gave
+            connection.earlier_totals = connection.look().since(
+                Acceptance()
+            )  # a copy: a folder counts on in what it gave
         self._tasks.begin(connection, self._follow, _check_room)
         return connection.show()
 
@@ -243,9 +245,13 @@ class Servers(Service):
         new = []
         for path in sorted(connection.folder.folder.glob(f"*{SUFFIX}")):
             with contextlib.suppress(OSError):
-                if path.stat().st_mtime >= begun - 1 and f"-{name}" in path.name and path.name not in connection.taken:
+                if (
+                    path.stat().st_mtime >= begun - 1
+                    and f"-{name}" in path.name
+                    and path.name not in connection.taken_files
+                ):
                     new.append(path)
-        connection.taken.update(path.name for path in new)
+        connection.taken_files.update(path.name for path in new)
         return new
 
     def _keep(self, connection: Connection, source: Path | bytes) -> None:

@@ -39,7 +39,7 @@ class Source:
     table: Table
     ensemble: int = 1
     place: Path | None = None
-    kept: int = 0  # rows of the trees beside the prompt tokens
+    kept_rows: int = 0  # rows of the trees beside the prompt tokens
     measured: bool = False
     text: str = ""
     missing: str = ""
@@ -88,7 +88,7 @@ class Trees(Service):
         }  # fmt: skip
         try:
             for m in range(1, len(design.table) + 1):
-                answer["budgets"][m] = _compare(design.table[:m], design.ensemble, design.kept, latency)
+                answer["budgets"][m] = _compare(design.table[:m], design.ensemble, design.kept_rows, latency)
             if design.place is not None and not design.problem:
                 active_design = trees_for(design.place, len(design.table), None, latency, design.ensemble)
                 answer["in_use"] = {"rows": active_design.size, "tokens_per_step": active_design.tokens_per_step}
@@ -138,7 +138,7 @@ class Trees(Service):
             if self._closing.is_set() or runner.is_wanted():
                 raise _RunFirst
 
-        work = partial(latency_for, target, MEASURED_UP_TO, again=True, progress=report)
+        work = partial(latency_for, target, MEASURED_UP_TO, refresh=True, progress=report)
         try:
             while not self._closing.is_set():
                 with contextlib.suppress(_RunFirst):
@@ -196,7 +196,7 @@ def _saved_latency(target: Any) -> Latency | None:
 
 
 @lru_cache(maxsize=32)
-def _compare(table: Table, ensemble: int, kept: int, latency: Latency | None) -> dict[str, Any]:
+def _compare(table: Table, ensemble: int, kept_size: int, latency: Latency | None) -> dict[str, Any]:
     """Points of every size for one prompt budget with their trees, and the best size ("chosen" without a latency: the
     one a run would take)."""
     from decoders.prompt_tokens.design import DEFAULT_SIZE, best_size, compare_sizes, sizes_up_to
@@ -206,12 +206,12 @@ def _compare(table: Table, ensemble: int, kept: int, latency: Latency | None) ->
     min_size = least_size(m, ensemble)
     max_size = min(latency.largest, SHOWN_UP_TO) if latency is not None else MEASURED_UP_TO
     max_size = min(MOST_ROWS, max(max_size, 2 * min_size))
-    sizes = {*sizes_up_to(max_size, m, ensemble), *([kept] if min_size <= kept <= max_size else [])}
+    sizes = {*sizes_up_to(max_size, m, ensemble), *([kept_size] if min_size <= kept_size <= max_size else [])}
     points = compare_sizes(table, sorted(sizes), ensemble, latency)
     best = None
     if latency is not None and any(point.ms is not None for point in points):
         best = best_size({point.size: point.trees for point in points}, latency)
-    target_size = best or kept or DEFAULT_SIZE
+    target_size = best or kept_size or DEFAULT_SIZE
     pairs = [(point.to_json(), point.trees.to_json()) for point in points]
     return {
         "points": [

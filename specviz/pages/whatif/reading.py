@@ -54,16 +54,16 @@ def redraft(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _under_every_verifier(again: Trace, trace: Trace, step: int) -> dict[str, Any] | None:
+def _under_every_verifier(step_trace: Trace, trace: Trace, step: int) -> dict[str, Any] | None:
     """A step that was drafted ``again``, judged by all rules with the random numbers of the run's ``step``."""
     from decoders.study.judge.judge import fault, judge_steps
     from decoders.study.look.run_settings import drawn_before, sampling_of
     from specviz.pages.acceptance.judging import step_json
 
-    if fault(again):
+    if fault(step_trace):
         return None
     draw_count = 0 if sampling_of(trace.run).greedy else drawn_before(trace)[step]
-    for judged_step in judge_steps(again, before=draw_count):
+    for judged_step in judge_steps(step_trace, offset=draw_count):
         return {"rules": verifier_cards([*judged_step.rules]), "step": step_json(judged_step)}
     return None
 

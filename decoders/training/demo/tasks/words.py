@@ -35,7 +35,7 @@ class Cast:
     """
 
     rng: random.Random
-    used: set[str] = field(default_factory=set)
+    used_words: set[str] = field(default_factory=set)
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -60,8 +60,8 @@ class Cast:
         for _ in range(200):
             word = draw()
             mark = word[:beginning].lower()
-            if mark not in self.used:
-                self.used.add(mark)
+            if mark not in self.used_words:
+                self.used_words.add(mark)
                 return word
         raise RuntimeError("200 draws gave no name with a new beginning: one example asks for too many names")
 
