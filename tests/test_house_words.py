@@ -19,29 +19,26 @@ IRREGULAR = frozenset(
     spent spoken sprung spun stolen stood struck stuck swept sworn taken taught thought thrown told torn understood
     wanted wept woken won worn woven written""".split()  # noqa: SIM905
 )
-VERBS = frozenset("bleed breed embed exceed feed need proceed seed speed succeed".split())  # noqa: SIM905 (no
-    participles)
+VERBS = frozenset("bleed breed embed exceed feed need proceed seed speed succeed".split())  # noqa: SIM905
+
 # names of columns, or of parameters, that a property reads: the field's own words
 FIELD = frozenset({"Verdict.accepted", "Step.accepted", "DraftTree.drafted", "Draft.proposed", "PartCard.offered"})
 # participles that the field uses of values: a boolean, a tensor, a count of tokens
 ADJECTIVES = frozenset(
     """accepted batched biased cached captured changed clipped closed compiled copied decoded drafted elapsed embedded
     emitted encoded expected failed fixed fused grounded logged masked matched measured mixed nested normed packed
-    padded
-    planned pooled predicted processed proposed pruned quantized recorded refused rejected required rounded sampled
-    scaled
-    scored served shared shifted shuffled tied trained truncated unsaved unused verified""".split()  # noqa: SIM905
+    padded planned pooled predicted processed proposed pruned quantized recorded refused rejected required rounded
+    sampled scaled scored served shared shifted shuffled tied trained truncated unsaved unused verified""".split()  # noqa: SIM905
 )
 PRONOUNS = frozenset(
-    """all another any anything both each either every everything he her hers his it its mine neither none nothing
-    one ones
-    other others ours own same she some something such that theirs them these they this those what which who whom whose
-    yours""".split()  # noqa: SIM905
+    """all another any anything both each either every everything he her hers his it its mine neither none nothing one
+    ones other others ours own same she some something such that theirs them these they this those what which who
+    whom whose yours""".split()  # noqa: SIM905
 )
 ADVERBS = frozenset(
     """above after again ahead alone along already apart around away back before behind below beside besides beyond
-    earlier else enough far few further here how inside later least less many more most much now once outside rest so
-    still then there together too when where whether why yet""".split()  # noqa: SIM905
+    earlier else enough far few further here how inside later least less many more most much now once outside rest
+    so still then there together too when where whether why yet""".split()  # noqa: SIM905
 )
 LARGEST_SHARE = 0.005  # of all bound names that may be none of a thing: fields of traces and of the public API
 OPENING = re.compile(r"(What|Where|How|Whether)\b")

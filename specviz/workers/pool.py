@@ -60,7 +60,7 @@ class Pool(ABC):
     def __init__(self, job: Job, count: int) -> None:
         self.job, self.names = job, tuple(f"worker {number}" for number in range(1, count + 1))
 
-    def run_together(self, unit_count: int) -> int:
+    def concurrency(self, unit_count: int) -> int:
         return 1
 
     @abstractmethod

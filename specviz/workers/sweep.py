@@ -181,7 +181,7 @@ class _Loop:
     def _hand_out(self, name: str) -> None:
         """The next units to a worker, unless another driver has finished them."""
         share: list[str] = []
-        limit = self.pool.run_together(len(self.open_keys))
+        limit = self.pool.concurrency(len(self.open_keys))
         while self.open_keys and len(share) < limit:
             key = self.open_keys.popleft()
             if self.folder.has(key):
