@@ -59,7 +59,7 @@ pytestmark = pytest.mark.usefixtures("home")
 @pytest.fixture(autouse=True)
 def _once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as is asked for, however busy the machine is."""
-    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)
+    monkeypatch.setattr("decoders.sweep.ledger.MAX_RETRIES", 0)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def made_cases(count: int = 3) -> list[Case]:
 @pytest.fixture(scope="module")
 def batch_results(target: Any) -> tuple[Results, list[Trace]]:
     kept: list[Trace] = []
-    with mock.patch("decoders.sweep.ledger.REPEATED", 0):
+    with mock.patch("decoders.sweep.ledger.MAX_RETRIES", 0):
         return run(target, plan(target, SMALL, made_cases()), keep=kept.append), kept
 
 
@@ -314,7 +314,7 @@ def test_what_was_disturbed_is_measured_again_beside_plain_decoding(
     target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that stalls while "pld" runs on the first prompt, once."""
-    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 2)
+    monkeypatch.setattr("decoders.sweep.ledger.MAX_RETRIES", 2)
 
     def stall(sample: Any) -> float | None:
         if (sample.name, sample.prompt, sample.round) == ("pld", 0, 0):

@@ -124,7 +124,7 @@ def test_a_benchmark_end_to_end(monkeypatch):
     inner = stock.time_run
     stock.time_run = lambda *a, **k: order.append(k) or inner(*a, **k)
     methods = {"pld": {"k": "4", "max_ngram": 2}}
-    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)  # whatever else the machine does
+    monkeypatch.setattr("decoders.sweep.ledger.MAX_RETRIES", 0)  # whatever else the machine does
     report = bench(
         target, PROMPTS, methods, max_new_tokens=8, repeats=2, peers=peers_of(target, stock, methods),
         progress=lambda done, total: seen.append((done, total)),
@@ -298,7 +298,7 @@ def test_a_prompt_is_read_once_and_every_method_is_still_caught(monkeypatch):
 
 
 def test_a_method_that_fails_is_a_row_with_its_reason_and_the_others_go_on(monkeypatch):
-    monkeypatch.setattr("decoders.sweep.ledger.REPEATED", 0)
+    monkeypatch.setattr("decoders.sweep.ledger.MAX_RETRIES", 0)
     target, broken = tiny_target(), {"layer": 99}
     said = "layer=99"
     report = bench(target, PROMPTS, {"pld+h": broken, "pld": None}, max_new_tokens=4, repeats=1, with_traces=False)

@@ -121,7 +121,7 @@ def test_runs_of_a_full_disk_are_written_once_there_is_room(
         for _ in range(2):
             assert "no space left on device" in room()["problem"] and "kept in memory" in room()["problem"]
         assert not any(key in desk.library for key in keys)
-    monkeypatch.setattr(desk.library, "_tried", 0.0)
+    monkeypatch.setattr(desk.library, "_try_time", 0.0)
     if occasion == "a run":
         desk.submit_text(owner="bob")
     elif occasion == "the list":

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from decoders import Target, load_target, methods
-from decoders.drafters.sps import OFFERED
+from decoders.drafters.sps import COMPANION
 from decoders.errors import UserError
 from decoders.model.files.catalog import precision_of
 from decoders.prompt.files import PromptRecord
@@ -241,7 +241,7 @@ def test_methods_name_the_parts_they_draft_with() -> None:
 
 def test_an_offered_draft_model_is_that_of_sps_alone(target: Target, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    target.companions[OFFERED] = str(tmp_path)
+    target.companions[COMPANION] = str(tmp_path)
     try:
         told = {
             name: parts_of(target, experiment, experiment.settings(target.info))
@@ -249,7 +249,7 @@ def test_an_offered_draft_model_is_that_of_sps_alone(target: Target, tmp_path: P
             for experiment in [Experiment("one", "One", (Line("It", name),))]
         }
     finally:
-        del target.companions[OFFERED]
+        del target.companions[COMPANION]
     assert told["sps"] == told["sps+ppd"] and told["sps"]["drafter"]
     assert list(told["glide"]) == ["glide"] and told["glide"]["glide"] != told["sps"]["drafter"]
 

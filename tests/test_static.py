@@ -217,7 +217,7 @@ def test_masks_of_several_windows_are_filled_together_at_any_size(way):
             for window in (None, 5, 9):
                 mask, back = buffers.mask(keys, window), torch.tensor(at)[:, None] - torch.arange(keys)
                 assert torch.equal(mask[:count] == 0, (back >= 0) & (back < (window or keys))), (length, window)
-                assert bool((mask[count:] == buffers.least).all())
+                assert bool((mask[count:] == buffers.lowest).all())
                 assert addresses.setdefault((keys, window or 0), mask.data_ptr()) == mask.data_ptr() or not way.fixed
     assert len(forward._masks.stores) == (len(addresses) if way.fixed else 3)
 

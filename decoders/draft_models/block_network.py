@@ -157,14 +157,14 @@ class BlockConvolution(nn.Module):
         with torch.no_grad():
             self.base_kernel[:, 0] = 1.0
 
-    def rows_before(
+    def mix_input(
         self, x: Float[Tensor, "batch rows hidden"]
     ) -> tuple[Tensor, Float[Tensor, "batch rows taps groups"]]:
         """The sublayer's input, and what is added to the kernels behind it."""
         kernel_offsets = self.kernel_projection(x).unflatten(-1, (2, self.taps, -1))
         return self._mix(x, kernel_offsets[:, :, 0], 0), kernel_offsets[:, :, 1]
 
-    def behind(
+    def mix_output(
         self, x: Float[Tensor, "batch rows hidden"], kernel_offsets: Tensor
     ) -> Float[Tensor, "batch rows hidden"]:
         """The sublayer's output."""
@@ -193,19 +193,19 @@ class BlockLayer(nn.Module):
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
         read, kernel_offsets = self.input_layernorm(x), torch.zeros(0)
         if hasattr(self, "attention_conv"):
-            read, kernel_offsets = self.attention_conv.rows_before(read)
+            read, kernel_offsets = self.attention_conv.mix_input(read)
         keys, values = self.self_attn.keys_values(read, cos, sin)
         if context is not None:
             context_parts = [part.expand(len(x), -1, -1, -1).to(keys.dtype) for part in context]
             keys, values = torch.cat([context_parts[0], keys], 2), torch.cat([context_parts[1], values], 2)
         attention = self.self_attn.o_proj(attend(self.self_attn.queries(read, cos, sin), keys, values, mask))
         x = x + (
-            self.attention_conv.behind(attention, kernel_offsets) if hasattr(self, "attention_conv") else attention
+            self.attention_conv.mix_output(attention, kernel_offsets) if hasattr(self, "attention_conv") else attention
         )
         read = self.post_attention_layernorm(x)
         if hasattr(self, "mlp_conv"):
-            read, kernel_offsets = self.mlp_conv.rows_before(read)
-            return x + self.mlp_conv.behind(self.mlp(read), kernel_offsets)
+            read, kernel_offsets = self.mlp_conv.mix_input(read)
+            return x + self.mlp_conv.mix_output(self.mlp(read), kernel_offsets)
         return x + self.mlp(read)
 
 

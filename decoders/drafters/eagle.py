@@ -124,7 +124,7 @@ class EagleDrafter(Drafter):
         first = self.run.read(context)
         read = mark(device)
         candidate_tree = self.grow(context.root, first, budget)
-        limit = min(len(candidate_tree.tokens) - 1, self.most)
+        limit = min(len(candidate_tree.tokens) - 1, self.max_nodes)
         ranking = candidate_tree.best(len(candidate_tree.tokens) - 1)
         tree, order = candidate_tree.subtree(ranking[:limit])
         inner = sorted({parent for parent in tree.parents if parent >= 0})
@@ -164,7 +164,7 @@ class EagleDrafter(Drafter):
         return "settled tree" if isinstance(self.params, EagleParams) else "dynamic tree"
 
     @property
-    def most(self) -> int:
+    def max_nodes(self) -> int:
         """Nodes that a draft has at most, the root left out."""
         return self.params.total_tokens - 1 if isinstance(self.params, DynamicParams) else len(EAGLE_TREE)
 

@@ -78,7 +78,7 @@ class MtpDrafter(EagleDrafter):
         return self.params.form
 
     @property
-    def most(self) -> int:
+    def max_nodes(self) -> int:
         return self.levels if self.params.form == CHAIN else self.params.total_tokens - 1
 
     def grow(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:

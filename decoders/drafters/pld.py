@@ -130,7 +130,7 @@ class RankedCopier(Drafter):
         """Why each candidate cannot win ("": it can), by its score and the tokens that follow it; None: all can."""
         raise NotImplementedError
 
-    def empty_draft(self, score: np.ndarray) -> str:
+    def empty_reason(self, score: np.ndarray) -> str:
         """Why there is no draft where all candidates are excluded."""
         raise NotImplementedError
 
@@ -150,7 +150,7 @@ class RankedCopier(Drafter):
         reasons = () if exclusions is None else tuple(exclusions.tolist())
         candidates = Candidates(positions, score, offer_lengths, choice, terms, reasons)
         if choice < 0:
-            return Draft.empty(context.root, self.empty_draft(score), route="filtered", candidates=candidates)
+            return Draft.empty(context.root, self.empty_reason(score), route="filtered", candidates=candidates)
         start = int(positions[choice]) + 1
         copy_tokens = tokens[start : start + min(int(offer_lengths[choice]), budget)].tolist()
         return Draft.copy_from(context.root, copy_tokens, start, route="lexical", candidates=candidates)
@@ -170,7 +170,7 @@ class PldDrafter(RankedCopier):
         short = (exclusions == "") & (follow < p.k) & (not p.clip)
         return np.where(short, f"fewer than K = {p.k} tokens follow", exclusions)
 
-    def nothing(self, score: np.ndarray) -> str:
+    def empty_reason(self, score: np.ndarray) -> str:
         short = score.max() < self.params.min_ngram
         return "no match is long enough" if short else f"no match has K = {self.params.k} tokens after it"
 

@@ -96,7 +96,7 @@ class ThresholdCopier(RankedCopier):
         theta = self.params.theta
         return None if theta is None else np.where(score > theta, "", f"score not above θ = {theta:g}")
 
-    def empty_draft(self, score: np.ndarray) -> str:
+    def empty_reason(self, score: np.ndarray) -> str:
         return f"no candidate scores above θ = {self.params.theta:g}"
 
 

@@ -44,7 +44,7 @@ class Oracle:
         return self.recorded - self.steps
 
     @property
-    def least_forwards(self) -> int:
+    def least(self) -> int:
         """Steps that the ranking cost, at least."""
         return self.recorded - self.most
 
@@ -58,7 +58,7 @@ class Oracle:
         """The ranking's cost in words: "ranking costs 1 to 2 of 13 steps"."""
         if not self.cost:
             return f"ranking costs none of {self.recorded} steps"
-        cost = f"{self.least_forwards} to {self.cost}" if self.least_forwards < self.cost else str(self.cost)
+        cost = f"{self.least} to {self.cost}" if self.least < self.cost else str(self.cost)
         return f"ranking costs {'about ' if self.branches else ''}{cost} of {self.recorded} steps"
 
     def to_json(self) -> dict[str, Any]:

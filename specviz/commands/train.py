@@ -169,7 +169,7 @@ def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
         Run,
         recipe,
         _guess_line,
-        lambda charts_module: partial(charts_module.guess_charts, counted="points"),
+        lambda charts_module: partial(charts_module.guess_charts, count_key="points"),
     )
 
 
@@ -181,7 +181,7 @@ def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
     recipe = options.settings_of(args, HeadRecipe, muon=own_recipe, own_states=own_recipe, fast=args.fast)
     run = run_of(lesson_of(kind.name), args.states)
     return _train_for(
-        kind, args, run, recipe, _foresaw, lambda charts_module: partial(charts_module.guess_charts, counted="tokens")
+        kind, args, run, recipe, _foresaw, lambda charts_module: partial(charts_module.guess_charts, count_key="tokens")
     )
 
 

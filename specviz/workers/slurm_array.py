@@ -65,7 +65,7 @@ class Array(Pool):
         self._first = True
         self._folder = Folder(job.folder)
 
-    def together(self, unit_count: int) -> int:
+    def concurrency(self, unit_count: int) -> int:
         """A task's share: each opens the model once."""
         return -(-unit_count // len(self.names))
 

@@ -32,7 +32,7 @@ def port(module_home: Path) -> Iterator[int]:
     target = tiny_target("llama")
     target.tokenizer = target.tokenizer or tiny_tokenizer()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("decoders.sweep.ledger.REPEATED", 0)
+        patch.setattr("decoders.sweep.ledger.MAX_RETRIES", 0)
         pace = itertools.cycle((90.0, 91.0, 92.0, 93.0, 94.0))  # steps per second, whatever the machine does
         patch.setattr(Sample, "tokens_per_s", property(lambda self: next(pace) * (self.accepted / self.steps + 1)))
         store = TraceStore()

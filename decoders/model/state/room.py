@@ -61,10 +61,10 @@ def check_room(name: str, size: RunSize, tokens: int, device: torch.device) -> N
     free = free_memory(str(device))
     if free is None or size.bytes <= free:
         return
-    largest = max(("cache", "kept", "forward", "states"), key=lambda part: getattr(size, part))
+    largest = max(("cache", "memory_bytes", "forward", "states"), key=lambda part: getattr(size, part))
     mend = {
         "cache": "shorten the prompt or the answer, or choose a smaller dtype (--dtype bfloat16)",
-        "kept": "shorten the prompt, calibrate the model (`specviz calibrate`) so that fewer heads are read, or choose "
+        "memory_bytes": "shorten the prompt, calibrate the model (`specviz calibrate`) so that fewer heads are read, or choose "
         "a method that reads less",
         "forward": "shorten the prompt, or choose a smaller model",
         "states": "shorten the prompt or the answer, or choose a smaller model",
