@@ -21,7 +21,7 @@ def first_line(error: BaseException, limit: int | None = None) -> str:
 def reason_of(fault: BaseException) -> str:
     """The operating system's words for a fault, else its own, in lower case, for the middle of a sentence.
 
-    >>> why(FileNotFoundError(2, "No such file or directory")), why(ValueError())
+    >>> reason_of(FileNotFoundError(2, "No such file or directory")), reason_of(ValueError())
     ('no such file or directory', 'valueerror')
     """
     return (getattr(fault, "strerror", None) or str(fault) or type(fault).__name__).lower()

@@ -13,7 +13,7 @@ from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
-from decoders.verifiers.match import verdict_part
+from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.verifier import Verifier
 
@@ -77,7 +77,7 @@ class Credulous(Verifier):
         path = [0]
         while draft.tree.children()[path[-1]]:
             path.append(min(draft.tree.children()[path[-1]].values()))
-        return verdict_part(draft, path, self.chooser.choices(scored.logits).draw_after(path[-1]))
+        return judged(draft, path, self.chooser.choices(scored.logits).draw_after(path[-1]))
 
 
 def credulous(drafter, name: str = "wrong") -> Method:

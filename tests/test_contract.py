@@ -88,7 +88,7 @@ def test_controls_describe_every_parameter(name):
 def test_negative_control_a_lossy_method_is_caught(target, prompt, plain, monkeypatch):
     """A verifier that accepts everything is not lossless, and the comparison above would say so."""
     from decoders.method import method as cards
-    from decoders.verifiers.match import verdict_part
+    from decoders.verifiers.match import judged
 
     class Gullible:
         lossless = True
@@ -97,7 +97,7 @@ def test_negative_control_a_lossy_method_is_caught(target, prompt, plain, monkey
 
         def __call__(self, draft, scored):
             last = len(draft.tree) - 1
-            return verdict_part(draft, draft.tree.path(last), int(scored.logits[last].argmax()))
+            return judged(draft, draft.tree.path(last), int(scored.logits[last].argmax()))
 
     monkeypatch.setattr(cards, "MatchVerifier", Gullible)
     assert generate(target, prompt, "pld+h", max_new_tokens=NEW) != plain

@@ -13,7 +13,7 @@ from decoders.draft.draft import Draft, Scored
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
-from decoders.verifiers.match import MatchVerifier, cut_at_stop, verdict_part
+from decoders.verifiers.match import MatchVerifier, cut_at_stop, judged
 from decoders.verifiers.sampling import Chooser
 
 from .chance import first_tokens, p_value
@@ -49,7 +49,7 @@ def test_match_verification_walks_by_the_targets_choice():
 
 def test_a_stop_token_inside_the_path_ends_it():
     draft = Draft(DraftTree((1, 7, 2, 8, 9), (-1, 0, 1, 2, 2)))
-    verdict = cut_at_stop(draft, verdict_part(draft, [0, 1, 2, 3], 4), {2})
+    verdict = cut_at_stop(draft, judged(draft, [0, 1, 2, 3], 4), {2})
     assert (verdict.path, verdict.bonus) == ((0, 1, 2), None)
     assert verdict.status == ("root", "accepted", "accepted", "unreached", "unreached")
     assert verdict.reasons[3:] == ("after stop", "after stop")
@@ -143,7 +143,7 @@ def test_sampling_matches_the_targets_distribution():
 
     def lenient(seed: int) -> Any:
         """Every fourth lets the draft stand, whatever the target says."""
-        return honest(seed) if seed % 4 else lambda draft, _: verdict_part(draft, [0, 1], 0)
+        return honest(seed) if seed % 4 else lambda draft, _: judged(draft, [0, 1], 0)
 
     cheated = first_tokens(draft, Scored(row.repeat(3, 1)), lenient, runs)
     assert p_value(cheated, probabilities * runs) < 1e-6, "the test must be able to fail"

@@ -25,7 +25,7 @@ from decoders.engine.row_costs import Curve, RowCosts
 from decoders.method.drafter import Drafter
 from decoders.model.target_model.target import Session
 from decoders.trace.reliability import outcomes, pool_runs, signals
-from decoders.verifiers.match import verdict_part
+from decoders.verifiers.match import judged
 
 from .drafts import save_tiny_part
 from .models import prompt_ids, save_model, tiny_target
@@ -200,7 +200,7 @@ def test_survival_comes_to_what_stands() -> None:
         draft = Draft(DraftTree.chain(0, (1, 2, 3, 4, 5)), ("root", *("drafter",) * 5), (-1,) * 6, (1.0, *q.tolist()))
         made = fitted.estimate(draft, np.arange(3))
         stood = int((random.random(5) < q**2).cumprod().sum())
-        fitted.fit(made, draft, verdict_part(draft, list(range(stood + 1)), 9))
+        fitted.fit(made, draft, judged(draft, list(range(stood + 1)), 9))
         losses.append(abs(np.array(made.conditional[1:]) - q**2).mean())
     assert np.mean(losses[-100:]) < 0.08 < np.mean(losses[:20])
 

@@ -247,8 +247,8 @@ def test_output_is_generates_own_and_a_run_goes_on_from_any_text(family, places,
         honest: Any = LayerState.commit
 
         def careless(self: Any, path: Any) -> None:
-            whole = self.joined is not None and path
-            honest(self, range(self.joined.shape[2] - self.inputs.shape[2]) if whole else path)
+            whole = self.joined_columns is not None and path
+            honest(self, range(self.joined_columns.shape[2] - self.inputs.shape[2]) if whole else path)
 
         monkeypatch.setattr(LayerState, "commit", careless)
         assert generate(target, prompt, "mtp", max_new_tokens=NEW) != expected

@@ -32,7 +32,7 @@ from decoders.trace import metrics
 from decoders.trace.baseline import unlike
 from decoders.trace.check import check
 from decoders.trace.files import load, save
-from decoders.verifiers.match import MatchVerifier, verdict_part
+from decoders.verifiers.match import MatchVerifier, judged
 from decoders.verifiers.residual import residual
 
 from .drafters_for_tests import method_of
@@ -136,7 +136,7 @@ class Lenient(MatchVerifier):
     def __call__(self, draft, scored):
         path = [0, 1] if draft.tree.drafted else [0]
         bonus = int(scored.logits[path[-1]].argmax())
-        return replace(verdict_part(draft, path, bonus), terms={"p_eos": np.full(len(draft.tree), 0.5)})
+        return replace(judged(draft, path, bonus), terms={"p_eos": np.full(len(draft.tree), 0.5)})
 
 
 def test_a_method_may_bring_its_verifier_and_plain_decoding_stands_beside(target):

@@ -16,7 +16,7 @@ from decoders.drafters.recycling import PATHS, RANKS, TEMPLATES, UNKNOWN, Matrix
 from decoders.engine.decoding import Decoding
 from decoders.method.kept import kept_with
 from decoders.study.look.whatif import ReadRun
-from decoders.verifiers.match import verdict_part
+from decoders.verifiers.match import judged
 
 from .models import prompt_ids
 
@@ -88,7 +88,7 @@ def test_the_matrix_keeps_every_scored_row_the_last_of_a_token() -> None:
     logits = torch.zeros(4, 40)
     for row, first in enumerate((10, 20, 30, 3)):
         logits[row, first : first + RANKS] = torch.arange(RANKS, 0, -1).float()
-    drafter.observe(Draft(tree), Scored(logits), verdict_part(Draft(tree), [0], 8))  # all drafted tokens are rejected
+    drafter.observe(Draft(tree), Scored(logits), judged(Draft(tree), [0], 8))  # all drafted tokens are rejected
     rows = drafter.keeps.rows
     assert rows[5].tolist() == list(range(10, 18)) and rows[9].tolist() == list(range(30, 38))
     assert drafter.keeps.rows[7].tolist() == list(range(3, 11)), "the last row of a token counts"

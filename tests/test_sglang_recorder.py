@@ -290,11 +290,11 @@ def test_an_idle_batch_and_requests_without_ids_are_served_alone(hooks):
     bare = request("bare", [])
     alone = batch_of(bare)
     verify(hooks, verify_of([([3, 8], [-1, 0])], [1]), alone, logits_for(4, 4))
-    assert hooks.taps.passed == {"bare"} and not hooks.taps.recorder.running
+    assert hooks.taps.skipped_ids == {"bare"} and not hooks.taps.recorder.running
     hooks.eagle_sample(lambda *_: (1, 2, 3), SimpleNamespace(), batch_of(bare, idle=True), None)
     bare.over = True
     hooks.process_batch_result_decode(process_batch_result_decode, None, alone, None)
-    assert not hooks.taps.passed and not traces_of(hooks) and not hooks.taps.failed
+    assert not hooks.taps.skipped_ids and not traces_of(hooks) and not hooks.taps.failed
 
 
 # --- the real package, as far as it is read without a GPU: its hook registry, its signatures and fields

@@ -42,7 +42,7 @@ def test_the_part_holds_neither_and_drafts_as_it_did_when_trained(family, drafte
     model, trained = load_part(target, "glide"), tiny_draft(target, "glide", **options)
     tokens = torch.tensor([prompt_ids(1, 20)])
     torch.testing.assert_close(model(tokens), trained(tokens))
-    logits = model.everything(model.head(model(tokens)))
+    logits = model.full_logits(model.head(model(tokens)))
     expected = F.linear(trained(tokens), target.head.weight)
     if drafted:
         others = torch.ones(VOCAB, dtype=torch.bool)

@@ -115,7 +115,7 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_a_scaled_head(t
         if scaled:
             Eagle().fit(head, lambda: states.flatten(0, 1))
             assert torch.allclose(head.stands_for(head.read(states)), states, atol=1e-4)
-        taught = replace(lesson, network=head, kept={**lesson.stored_states, "states": states})
+        taught = replace(lesson, network=head, stored_states={**lesson.stored_states, "states": states})
         before = next(Eagle().guesses(taught)).detach()
         Eagle().loss(taught).backward()
         muon_and_adamw(head, head, 0.1, 1e-3, half=False).step(1.0)

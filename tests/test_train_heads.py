@@ -175,7 +175,7 @@ def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_scaled_heads(ki
             assert torch.allclose(read.mean((0, 1)), torch.zeros(64), atol=1e-4)
             assert torch.allclose(read.std((0, 1)), torch.ones(64), atol=0.05)
             assert float((embedded / heads.size).detach().pow(2).mean()) == pytest.approx(1, rel=0.2)
-        taught = replace(lesson, network=heads, kept={**lesson.stored_states, "states": states})
+        taught = replace(lesson, network=heads, stored_states={**lesson.stored_states, "states": states})
         HEAD_KINDS[kind].loss(taught).backward()
         muon_and_adamw(heads, heads, 0.1, 1e-3, half=False).step(1.0)
         moved[scaled] = float(torch.stack(list(HEAD_KINDS[kind].guesses(taught))).detach().pow(2).mean().sqrt())

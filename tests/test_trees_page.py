@@ -148,10 +148,10 @@ def finish(desk: StubDesk) -> dict[str, Any]:
 def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     began, order, go = threading.Event(), [], threading.Event()
 
-    def measure(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> Latency:
+    def measure(target: Any, most: int, *, refresh: bool, progress: Callable[[int, int], None]) -> Latency:
         order.append("measure")
         began.set()
-        assert go.wait(WAIT_S) and again and most == 64
+        assert go.wait(WAIT_S) and refresh and most == 64
         progress(1, 51)
         order.append("measured")
         save_latency(latency_of(target))

@@ -174,7 +174,7 @@ def test_a_run_is_read_only_for_what_is_asked_where_it_is_long(target, ranked_ru
     found = whatif(target, ranked_run.trace, 2)
     assert found.same and found.read_ms > 0
     narrow = ReadRun(target, ranked_run.trace)
-    assert narrow.bytes < ranked_run.bytes and not narrow.serves(ranked_run.kept)
+    assert narrow.bytes < ranked_run.bytes and not narrow.serves(ranked_run.needs)
     with pytest.raises(ValueError, match="too long to keep"):
         narrow.redraft(2, "pld+a")
 
@@ -251,7 +251,7 @@ def test_bad_questions_are_answered_in_one_sentence(target, ranked_run):
             ranked_run.redraft(*asked)
     with pytest.raises(ValueError, match="none with the number 1000"):
         ranked_run.redraft(3, candidate=999)
-    with pytest.raises(ValueError, match="cannot be cut"), ranked_run.session.at(10**6, ranked_run.kept):
+    with pytest.raises(ValueError, match="cannot be cut"), ranked_run.session.at(10**6, ranked_run.needs):
         pass
     assert ranked_run.redraft(3).same
 

@@ -129,7 +129,7 @@ def test_a_disk_that_refuses_stops_the_sweep_and_leaves_nothing_half(folder: Fol
 def test_every_unit_is_done_once_and_a_repeated_one_is_one(folder: Folder) -> None:
     wanted = units(12)
     heard: list[tuple[int, str | None]] = []
-    standing = work(folder, [*wanted, *wanted[:3]], told=lambda now, key: heard.append((now.done, key)))
+    standing = work(folder, [*wanted, *wanted[:3]], on_progress=lambda now, key: heard.append((now.done, key)))
     assert (standing.done, standing.total, standing.before, standing.failures) == (12, 12, 0, {})
     assert sorted(key for _, key in heard if key) == sorted(one.key for one in wanted)
     assert names_of(folder, wanted) == [f"u{n}" for n in range(12)]
@@ -144,7 +144,7 @@ def test_a_restart_does_only_what_is_missing_or_failed(folder: Folder) -> None:
     assert first.failures == {wanted[6].key: "Bad always fails."} and first.done == 7
     (folder.path / UNITS / f"{wanted[2].key}.json").unlink()
     heard: list[str] = []
-    second = work(folder, wanted, told=lambda now, key: heard.append(key) if key else None)
+    second = work(folder, wanted, on_progress=lambda now, key: heard.append(key) if key else None)
     assert sorted(heard) == sorted([wanted[2].key, wanted[6].key]) and second.before == 5
     assert second.failures == first.failures  # once in each sweep, and not again and again
 
@@ -214,7 +214,7 @@ def test_stop_ends_a_unit_that_goes_on_for_ever(folder: Folder, tmp_path: Path) 
         if mark.exists() and standing.done == 3:
             cancel.set()
 
-    standing = work(folder, wanted, told=tell, cancel=cancel)
+    standing = work(folder, wanted, on_progress=tell, cancel=cancel)
     assert standing.done == 3 and not multiprocessing.active_children() and len(folder.list_units()[0]) == 3
 
 
@@ -262,7 +262,7 @@ def test_two_drivers_share_a_folder(folder: Folder) -> None:
     seen: set[str] = set()
 
     def drive(_: int) -> None:
-        work(folder, wanted, 1, told=lambda now, key: seen.add(key) if key else None)
+        work(folder, wanted, 1, on_progress=lambda now, key: seen.add(key) if key else None)
 
     with ThreadPoolExecutor(2) as drivers:
         list(drivers.map(drive, range(2)))

@@ -95,7 +95,7 @@ def crowd(model):
     taps = _taps()
     inner.step()
     taps.recorder.flush()
-    return {"ended": ended, "running": len(taps.recorder.running), "passed": len(taps.passed)}
+    return {"ended": ended, "running": len(taps.recorder.running), "passed": len(taps.skipped_ids)}
 
 
 def overhead(model, prompts, pairs):

@@ -19,7 +19,7 @@ from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Session, Target
 from decoders.trace.origins import Origin
-from decoders.verifiers.match import verdict_part
+from decoders.verifiers.match import judged
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class TextAhead:
             session.prefill(text.tolist())
         while session.length < end:
             root = Draft.empty(session.context.root, "decoding ahead")
-            session.commit(verdict_part(root, [0], int(session.score(root).logits[0].argmax())))
+            session.commit(judged(root, [0], int(session.score(root).logits[0].argmax())))
         return session.buffer[len(text) : end].tolist()
 
 

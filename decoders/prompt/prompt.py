@@ -76,7 +76,7 @@ class Dialogue:
     """
 
     messages: tuple[tuple[str, str], ...]
-    further_turns: tuple[str, ...]
+    further: tuple[str, ...]
     references: tuple[str, ...] = ()
     turn: int = 1
 
@@ -108,18 +108,18 @@ class Prompt:
     @property
     def turns(self) -> int:
         """User turns from this one on."""
-        return 1 + len(self.dialogue.further_turns) if self.dialogue else 1
+        return 1 + len(self.dialogue.further) if self.dialogue else 1
 
     def following(self, tokenizer: Any, answer: Sequence[int]) -> Prompt:
         """The user's next turn, behind the model's ``answer`` (token ids) to this one: as text through the chat
         template, which is how Spec-Bench and MT-Bench go on. Raises ValueError where no turn follows.
         """
-        if self.dialogue is None or not self.dialogue.further_turns:
+        if self.dialogue is None or not self.dialogue.further:
             raise ValueError(f"turn {self.turn} is the last one of this prompt")
         talk, text = self.dialogue, tokenizer.decode(list(answer), skip_special_tokens=True).strip()
-        messages = (*talk.messages, ("assistant", text), ("user", talk.further_turns[0]))
+        messages = (*talk.messages, ("assistant", text), ("user", talk.further[0]))
         prompt = Prompt.from_messages(tokenizer, [{"role": role, "content": content} for role, content in messages])
-        dialogue = Dialogue(messages, talk.further_turns[1:], talk.references[1:], talk.turn + 1)
+        dialogue = Dialogue(messages, talk.further[1:], talk.references[1:], talk.turn + 1)
         return replace(prompt, reference=next(iter(talk.references), ""), dialogue=dialogue)
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Step
 from decoders.model.state.transfer import Mark, Span, fetch
 from decoders.names import AFTER_STOP, BEHIND_END
-from decoders.verifiers.match import verdict_part
+from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser, Sampling
 
 from .kinds import LOOKUP, Kind
@@ -119,7 +119,7 @@ class Steps:
         drafted = draft.tree.tokens[1:]
         cut = 0 < len(emitted) <= len(drafted) and emitted[-1] == drafted[len(emitted) - 1]
         path = [*range(len(emitted) + 1)] if cut else [*range(len(emitted))]
-        verdict = verdict_part(draft, path, None if cut else emitted[-1])
+        verdict = judged(draft, path, None if cut else emitted[-1])
         if not cut:
             return verdict
         reason = AFTER_STOP if emitted[-1] in self.stop_ids else BEHIND_END

@@ -72,7 +72,7 @@ class _ProcessedChoices:
     def __init__(self, chooser: ProcessedChooser, logits: Float[Tensor, "nodes vocab"]) -> None:
         self.chooser, self.logits = chooser, logits
 
-    def tokens_after(self, node: int) -> int:
+    def draw_after(self, node: int) -> int:
         chooser, output = self.chooser, self.chooser.output
         place = output.length + len(chooser.processed)
         scores = output.processors(output.ids(place), self.logits[node : node + 1].clone())

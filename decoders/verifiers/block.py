@@ -17,7 +17,7 @@ from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.model.state.transfer import fetch, send
 
-from .match import verdict_part
+from .match import judged
 from .residual import NODE_TERMS as RATIO_TERMS
 from .residual import ResidualVerifier, overlap
 from .sampling import Chooser, drawn_tokens
@@ -111,7 +111,7 @@ class BlockVerifier(ResidualVerifier):
         stands = np.flatnonzero(draws < accepts)
         last = int(stands[-1]) if len(stands) else 0
         accepts[0] = np.nan  # of the root nothing is decided
-        verdict = verdict_part(draft, [*range(last + 1)], int(instead[last]))
+        verdict = judged(draft, [*range(last + 1)], int(instead[last]))
         reasons = ["root"]
         for node in range(1, count):
             words = f"draw {draws[node]:.3g} {'<' if draws[node] < accepts[node] else '≥'} h = {accepts[node]:.3g}"

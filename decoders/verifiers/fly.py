@@ -14,7 +14,7 @@ from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.model.state.transfer import fetch, rows_of, send
 
-from .match import verdict_part
+from .match import judged
 from .residual import NODE_TERMS, PointVerifier, residual
 from .sampling import Chooser, drawn_token
 from .verifier import VerifierCard
@@ -74,7 +74,7 @@ class FlyVerifier(PointVerifier):
         else:
             remainder = p[accepted] if accepted == count - 1 else residual(p[accepted], q[accepted])
             bonus = drawn_token(remainder, float(random.random()))
-        verdict = verdict_part(draft, path, bonus)
+        verdict = judged(draft, path, bonus)
         reasons = [*verdict.reasons]
         for i in range(min(accepted + 1, count - 1)):
             words = "the target's first choice" if greedy else f"draw {draws[i]:.3g} < {accepts[i]:.3g}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from decoders.draft.draft import Draft, Scored, Verdict
 
-from .match import verdict_part
+from .match import judged
 from .verifier import Verifier
 
 
@@ -32,4 +32,4 @@ class ForcedVerifier(Verifier):
                 bonus = token
             else:
                 path.append(child)
-        return verdict_part(draft, path, bonus, accepted="as given", rejected="not as given")
+        return judged(draft, path, bonus, accepted="as given", rejected="not as given")

@@ -47,7 +47,7 @@ class MatchVerifier(Verifier):
             token = choices.draw_after(path[-1])
             child = children[path[-1]].get(token)
             if child is None:
-                return verdict_part(draft, path, token)
+                return judged(draft, path, token)
             path.append(child)
 
 
@@ -91,7 +91,7 @@ def down_the_tree(draft: Draft, acceptances: Float[np.ndarray, " drafted"]) -> F
     return chances
 
 
-def verdict_part(
+def judged(
     draft: Draft, path: list[int], bonus: int | None, *, accepted: str = "match", rejected: str = "mismatch"
 ) -> Verdict:
     """A verdict with one status and one reason per node, from the accepted path."""
@@ -134,7 +134,7 @@ def likely_path(
     bonus = likeliest[best]
     if not chooser.sampling.greedy:
         bonus = chooser.choices(scored.logits[best : best + 1]).draw_after(0)
-    verdict = verdict_part(draft, draft.tree.path(best), bonus)
+    verdict = judged(draft, draft.tree.path(best), bonus)
     reasons = list(verdict.reasons)
     for node in range(1, count):
         if passes[parents[node]]:

@@ -16,7 +16,7 @@ from decoders.draft.terms import Term
 from decoders.errors import UserError
 from decoders.model.state.transfer import fetch, rows_of, send
 
-from .match import MatchVerifier, down_the_tree, verdict_part
+from .match import MatchVerifier, down_the_tree, judged
 from .sampling import Chooser, drawn_tokens
 from .verifier import Verifier, VerifierCard
 
@@ -138,7 +138,7 @@ class ResidualVerifier(Verifier):
             path.append(node)
             reasons.append(f"draw {draw:.3g} < {self.ratio_words} = {accept:.3g}")
         random.random()  # what follows was drawn with this number
-        verdict = verdict_part(draft, path, int(instead[path[-1]]))
+        verdict = judged(draft, path, int(instead[path[-1]]))
         return replace(verdict, reasons=(*reasons, *verdict.reasons[len(reasons) :]), terms=terms)
 
 

@@ -12,7 +12,7 @@ from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.params import param
 from decoders.model.state.transfer import fetch
 
-from .match import MatchVerifier, down_the_tree, verdict_part
+from .match import MatchVerifier, down_the_tree, judged
 from .residual import NODE_TERMS
 from .sampling import Chooser, drawn_token
 from .verifier import Verifier, VerifierCard
@@ -78,7 +78,7 @@ class ThresholdVerifier(Verifier):
         remainder = distribution.clone()
         remainder[siblings] = 0
         bonus = drawn_token(remainder if float(remainder.sum()) > 0 else distribution, float(random.random()))
-        verdict = verdict_part(draft, path, bonus)
+        verdict = judged(draft, path, bonus)
         words = tuple(reasons.get(node, reason) for node, reason in enumerate(verdict.reasons))
         return replace(verdict, reasons=words, terms=terms)
 

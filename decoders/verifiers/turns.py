@@ -10,7 +10,7 @@ from jaxtyping import Float
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.model.state.transfer import fetch
 
-from .match import verdict_part
+from .match import judged
 from .residual import NODE_TERMS, ResidualVerifier, overlaps
 from .sampling import Chooser
 from .verifier import Verifier, VerifierCard
@@ -61,7 +61,7 @@ class TurnsVerifier(Verifier):
                 cumulative = distribution.cumsum()
                 bonus = int(np.searchsorted(cumulative, draw * cumulative[-1], side="right"))
                 bonus = min(bonus, int(np.flatnonzero(distribution)[-1]))
-                verdict = verdict_part(draft, path, bonus)
+                verdict = judged(draft, path, bonus)
                 reasons = tuple(draw_reasons.get(node, reason) for node, reason in enumerate(verdict.reasons))
                 if draft.distributions:
                     terms |= overlaps(draft, scored)

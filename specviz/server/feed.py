@@ -21,7 +21,7 @@ class Feed:
     >>> feed = Feed()
     >>> feed.publish({"state": "running"})
     0
-    >>> feed.after(-1)
+    >>> feed.events_after(-1)
     (['{"seq":0,"state":"running"}'], 0)
     """
 

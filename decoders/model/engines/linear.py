@@ -118,8 +118,8 @@ class PackedEmbedding(nn.Module):
     @property
     def weight(self) -> Float[Tensor, "out in"]:
         head: Any = self.head
-        head.unpacked = head.weight
-        return head.unpacked
+        head.plain_weight = head.weight
+        return head.plain_weight
 
     def forward(self, ids: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows in"]:
         block = self.raw.shape[1]

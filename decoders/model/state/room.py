@@ -64,8 +64,8 @@ def check_room(name: str, size: RunSize, tokens: int, device: torch.device) -> N
     largest = max(("cache", "memory_bytes", "forward", "states"), key=lambda part: getattr(size, part))
     mend = {
         "cache": "shorten the prompt or the answer, or choose a smaller dtype (--dtype bfloat16)",
-        "memory_bytes": "shorten the prompt, calibrate the model (`specviz calibrate`) so that fewer heads are read, or choose "
-        "a method that reads less",
+        "memory_bytes": "shorten the prompt, calibrate the model (`specviz calibrate`) so that fewer heads are read, "
+        "or choose a method that reads less",
         "forward": "shorten the prompt, or choose a smaller model",
         "states": "shorten the prompt or the answer, or choose a smaller model",
     }[largest]

@@ -31,7 +31,7 @@ from decoders.trace import metrics
 from decoders.trace.check import check
 from decoders.trace.run import RunImported, RunModel, RunRecord
 from decoders.trace.trace import Trace
-from decoders.verifiers.match import verdict_part
+from decoders.verifiers.match import judged
 
 from .run_settings import check_ids
 from .teacher_forcing import end_ids
@@ -196,7 +196,7 @@ def _fill(target: Target, trace: Trace, ids: Sequence[int], start: int) -> None:
             node += 1
             if node >= steps["emitted"][step]:
                 step, node = step + 1, 0
-        session.commit(verdict_part(draft, [*range(len(part))], part[-1]))
+        session.commit(judged(draft, [*range(len(part))], part[-1]))
     _describe(target, trace)
 
 

@@ -46,7 +46,7 @@ from decoders.prompt.codec import of_trace, pool_is_partial
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace
 from decoders.verifiers.forced import ForcedVerifier
-from decoders.verifiers.match import verdict_part
+from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
 
 from .run_settings import check_ids, check_model, check_step, drawn_before, model_mismatch, redraft_method, sampling_of
@@ -151,7 +151,7 @@ class ReadRun:
         end = self.trace.tables["steps"]["context"][step]
         ids = self.trace.tables["tokens"]["id"]
         draft = Draft.empty(ids[end - 2], "the step was another method's")
-        return [Past(end - 1, draft, verdict_part(draft, [0], ids[end - 1]), self._scoring(decoding, end - 1))]
+        return [Past(end - 1, draft, judged(draft, [0], ids[end - 1]), self._scoring(decoding, end - 1))]
 
     def _past(self, decoding: Decoding, step: int) -> Past:
         steps, probes = self.trace.tables["steps"], self.trace.tables["probes"]
@@ -162,7 +162,7 @@ class ReadRun:
         probe_parents = tuple(
             probes["parent"][row] for row in self.rows("probes", step) if probes["kind"][row] != JOINT
         )
-        verdict = verdict_part(draft, path, None if bonus < 0 else bonus)
+        verdict = judged(draft, path, None if bonus < 0 else bonus)
         return Past(length, draft, verdict, self._scoring(decoding, length), probe_parents)
 
     def _nodes(self, step: int, *names: str) -> list[tuple[Any, ...]]:

@@ -124,7 +124,7 @@ class SpreadHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         draft: Any = self.draft
-        return draft.everything(torch.nn.functional.linear(hidden, self.weight))
+        return draft.full_logits(torch.nn.functional.linear(hidden, self.weight))
 
 
 def as_llama(draft: DraftModel, target: Target) -> Any:

@@ -20,6 +20,6 @@ def turns_of(target: Target, prompt: Prompt, **options: Any) -> Iterator[Prompt]
     too. Options as of ``generate``. Raises UserError where a turn that is to be answered does not fit the context.
     """
     yield prompt
-    while prompt.dialogue is not None and prompt.dialogue.further_turns:
+    while prompt.dialogue is not None and prompt.dialogue.further:
         prompt = prompt.following(target.tokenizer, generate(target, prompt, BASELINE, **options))
         yield prompt
