@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import parser_of
 from benchmarks.durability import Server
 from decoders.folders import cache_folder
-from decoders.sweep.bench import Spread
+from decoders.sweep.bench import SpeedSpread
 
 METHODS = ("plain", "pld", "adapld")
 PROMPTS = (
@@ -87,7 +87,7 @@ def main() -> int:
     turns: dict[str, list[list[RunEnd]]] = {"eager": [], "auto": []}
     for engine in order:
         turns[engine].append(runs := use(engine, given.model, given.seconds, given.tokens, given.pause))
-        speed, compiled = Spread.of([run.tokens_per_s for run in runs]), sum(run.compiled for run in runs)
+        speed, compiled = SpeedSpread.of([run.tokens_per_s for run in runs]), sum(run.compiled for run in runs)
         assert speed is not None
         print(
             f"{engine}: {len(runs)} runs, {speed.median:.1f} tokens/s ({speed.low:.1f} to {speed.high:.1f}), "
@@ -98,7 +98,7 @@ def main() -> int:
     edges = [0.0, given.seconds / 3, 2 * given.seconds / 3, given.seconds]
     for low, high in [(0.0, given.seconds), *pairwise(edges)]:
         ratios = [auto.tokens_per_s / eager.tokens_per_s for auto, eager in pairs if low <= auto.began_s < high]
-        if (spread := Spread.of(ratios)) is not None:
+        if (spread := SpeedSpread.of(ratios)) is not None:
             quartiles = f"{spread.median:.2f} ({spread.low:.2f} to {spread.high:.2f})"
             print(f"auto ÷ eager, {low:.0f} to {high:.0f} s: {quartiles}, {spread.count} pairs of runs")
     return 0

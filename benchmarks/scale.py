@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import parser_of
-from specviz.workers.folder import UNITS, Folder
+from specviz.workers.folder import UNITS, ResultFolder
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing, sweep
-from specviz.workers.work import Job, Unit
+from specviz.workers.work import SweepJob, Unit
 from tests.standin import ABOUT, Here, open_standin, ray_cluster, units
 from tests.work import counted_alone
 
@@ -61,8 +61,8 @@ def main() -> None:
 
 def stand_in(place: Path, wanted: list[Unit], kind: str, workers: int, **more: Any) -> Standing:
     """A sweep of units that need no model."""
-    folder = Folder(place)
-    job = Job(open_standin, ABOUT, folder.place, folder.open())
+    folder = ResultFolder(place)
+    job = SweepJob(open_standin, ABOUT, folder.place, folder.open())
     return sweep(wanted, Workers(workers, kind).pool(job), folder, **more)
 
 
@@ -177,8 +177,8 @@ def many(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
 
 def book(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
     """A driver with 10,000 units of three rows of 60 numbers: in a process of its own memory, workers apart."""
-    folder = Folder(place)
-    job = Job(open_standin, ABOUT, folder.place, folder.open())
+    folder = ResultFolder(place)
+    job = SweepJob(open_standin, ABOUT, folder.place, folder.open())
     wanted = units(10_000)
     row = {f"column {number}": number / 7 for number in range(COLUMNS)}
     for unit in wanted[:-1]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specviz.server.backend_host import Answering, Holder, stream
-from specviz.server.pool import Pool
+from specviz.server.pool import SeatPool
 from specviz.workers.backends import Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.supervisor import FREE
@@ -45,7 +45,7 @@ def delays(kind: str) -> list[float]:
     """Milliseconds from a step's end to its event; ``kind`` "" for a run of the server's own."""
     from tests.stubs import PromptForm, StubDesk
 
-    pool = Pool(Workers(1, {"local": "processes"}.get(kind, kind), threads=1).backends()) if kind else None
+    pool = SeatPool(Workers(1, {"local": "processes"}.get(kind, kind), threads=1).backends()) if kind else None
     desk = StubDesk(pool=pool)
     desk.begin()
     if pool is not None:

@@ -24,7 +24,7 @@ from benchmarks import parser_of
 from decoders import Decoding, Prompt, load_target, methods
 from decoders.engine.recording import Run, describe
 from decoders.model.target_model.target import Target
-from decoders.sweep.bench import Spread
+from decoders.sweep.bench import SpeedSpread
 
 TEXT = (
     "Copy this list, then add one line: the old lamp in the hall; the letters in the lamp; the museum of the city; "
@@ -125,7 +125,7 @@ def main() -> int:
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
-    spread = Spread.of(values)
+    spread = SpeedSpread.of(values)
     assert spread is not None
     return f"{spread.median:.{digits}f} ({spread.low:.{digits}f} to {spread.high:.{digits}f})"
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from decoders.draft_models.borrowing import Borrowing
 from decoders.draft_models.fit import Fit
-from decoders.draft_models.part_files import PartFiles, Source
+from decoders.draft_models.part_files import PartFiles, PartSource
 from decoders.draft_models.published import Published
 from decoders.draft_models.stored_weights import read_weights, stored_form
 from decoders.folders import refuse_pointer, settings_folder
@@ -349,7 +349,7 @@ def export_part(
     if folder.exists():
         raise UserError(f"{folder} is there already: name a new folder")
     weights = part_weights(source)
-    export = kind.formats[form](Source(str(source), part.config, weights, target, verifier or target.name))
+    export = kind.formats[form](PartSource(str(source), part.config, weights, target, verifier or target.name))
     stored_tensors = {
         name: tensor.detach().cpu().to(dtype or target.dtype if tensor.is_floating_point() else None).contiguous()
         for name, tensor in export.weights.items()

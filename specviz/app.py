@@ -41,7 +41,7 @@ from specviz.server.http import problem, tell_errors
 from specviz.server.library import Library
 from specviz.server.limits import Rules, rules_for
 from specviz.server.loader import Loader, Tell
-from specviz.server.pool import Pool
+from specviz.server.pool import SeatPool
 from specviz.server.runner import Runner
 from specviz.server.store import EVERYBODY, TraceStore, load_folder
 from specviz.server.users import Users
@@ -81,7 +81,7 @@ def open_desk(
         loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
     else:
         model_source = str(model) if model is not None else default_model()
-        pool = Pool(backends.backends()) if backends is not None else None
+        pool = SeatPool(backends.backends()) if backends is not None else None
 
         def open_on(model: str, on: str | None, progress: Tell | None = None) -> Any:
             from decoders import load_target

@@ -173,9 +173,9 @@ class Tools:
         its formula.
         """
         from decoders.trace.acceptance import DEFINITIONS
-        from specviz.pages.acceptance.sets import RunCounts, pooled_by_method
+        from specviz.pages.acceptance.sets import SetCounts, pooled_by_method
 
-        run_counts = [await self._do(ctx, lambda key=key: RunCounts.of(self.desk.trace(key))) for key in runs]
+        run_counts = [await self._do(ctx, lambda key=key: SetCounts.of(self.desk.trace(key))) for key in runs]
         return [
             {
                 "method": method_row["title"], "runs": method_row["runs"],
@@ -201,7 +201,7 @@ class Tools:
         """Draft one step of a recorded run again with another method, other parameters or another candidate: how many
         tokens it would have had accepted. The model has to be the run's.
         """
-        from specviz.pages.whatif.service import Redraft
+        from specviz.pages.whatif.whatif_page import Redraft
 
         trace = await self._do(ctx, self.desk.trace, run)
         _check_step(trace, step)
@@ -265,10 +265,10 @@ def about(trace: Trace) -> dict[str, Any]:
 
 def explain(trace: Trace, step: int) -> dict[str, Any]:
     """A step (from 1) of a run in words and numbers, of what was recorded when it was decided. Raises ToolError."""
-    from specviz.figures.words import Pieces, place_of, rows_of, step_sentence
+    from specviz.figures.words import WordPieces, place_of, rows_of, step_sentence
 
     _check_step(trace, step)
-    pieces, number = Pieces(trace), step - 1
+    pieces, number = WordPieces(trace), step - 1
     steps = {name: values[number] for name, values in trace.tables["steps"].items()}
     likeliest = sorted(rows_of(trace, "targets", number), key=lambda row: -(row["prob"] or 0.0))
     preferences = group((row["node"], f"{pieces.label(row['token'])} ({row['prob']:.3f})") for row in likeliest)

@@ -28,9 +28,9 @@ def vllm_chunks(name: str = "vllm_numbers.jsonl") -> list[dict[str, Any]]:
 
 def llama_chunks(name: str = "simple_tpt_stream.json") -> list[dict[str, Any]]:
     """The chunks of a real stream of llama.cpp's POST /completion."""
-    from decoders.importers.source import Source
+    from decoders.importers.source import LogSource
 
-    return [document.value for document in Source((SERVERS / "llama" / name).read_bytes()).documents]
+    return [document.value for document in LogSource((SERVERS / "llama" / name).read_bytes()).documents]
 
 
 class ModelServer(ThreadingHTTPServer):

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specviz.workers.pool import Answer, Pool, Ready, WorkDone
-from specviz.workers.work import Job, Unit, UnitResult, Work, Worker, WorkerRefused
+from specviz.workers.pool import Answer, Ready, WorkDone, WorkerPool
+from specviz.workers.work import SweepJob, Unit, UnitResult, Work, Worker, WorkerRefused
 
 VERSION = "1"
 ABOUT = {"version": VERSION}
@@ -57,10 +57,10 @@ def open_standin(about: Mapping[str, Any]) -> Work:
     return work
 
 
-class Here(Pool):
+class Here(WorkerPool):
     """One worker in this process; tells ``extra`` before the Done of each unit. ``order``: the keys it was given."""
 
-    def __init__(self, job: Job, extra: Sequence[Answer] = ()) -> None:
+    def __init__(self, job: SweepJob, extra: Sequence[Answer] = ()) -> None:
         super().__init__(job, 1)
         self.worker, self.answers = Worker(self.job), list[Answer]([Ready("worker 1")])
         self.extra, self.order = list(extra), list[str]()

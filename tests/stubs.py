@@ -30,7 +30,7 @@ from specviz.server.hosts import LOOPBACK, Hosts
 from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.loader import Loader
-from specviz.server.pool import Pool
+from specviz.server.pool import SeatPool
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.server.users import Users
@@ -222,7 +222,7 @@ class StubDesk(Desk):
         fail_at: int = -1,
         library: Library | None = None,
         gallery: tuple[Trace, ...] = (),
-        pool: Pool | None = None,
+        pool: SeatPool | None = None,
     ) -> None:
         store = TraceStore()
         for number, trace in enumerate(gallery):

@@ -21,9 +21,9 @@ from decoders.trace.files import save
 from decoders.trace.load import Cell, Load
 from specviz.cli import main
 from specviz.experiments.results import Results
+from specviz.pages.acceptance import acceptance_page as service
 from specviz.pages.acceptance import judging as background
-from specviz.pages.acceptance import service
-from specviz.pages.acceptance.service import Counting
+from specviz.pages.acceptance.acceptance_page import Counting
 
 from . import synthetic
 from .models import prompt_ids

@@ -23,7 +23,7 @@ from specviz.experiments.recipes import find_recipe
 from specviz.experiments.results import points
 from specviz.pages import pages
 from specviz.pages.attribution import scoring
-from specviz.pages.attribution.scoring import Rows
+from specviz.pages.attribution.scoring import ScoreRows
 from specviz.server.desk import Desk
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
@@ -252,7 +252,7 @@ def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
     assert desk.loader.wait(WAIT_S) or desk.loader.start() is None
     text = "\n".join(json.dumps({**ROW, "unique_id": f"q{n}"}) for n in range(200))
     scorings = desk.services["attribution"]
-    started = scorings.score(Rows(text=text, signals=["pld+h"]), "me")["id"]
+    started = scorings.score(ScoreRows(text=text, signals=["pld+h"]), "me")["id"]
     assert not scorings.stop(started, "you") and scorings.stop(started, "me")
     until_over(lambda: scorings.state(started), "the scoring")
     told = scorings.state(started)

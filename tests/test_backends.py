@@ -22,7 +22,7 @@ from specviz.server.forms import PromptForm, Refusal
 from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.limits import Rules
-from specviz.server.pool import Pool
+from specviz.server.pool import SeatPool
 from specviz.workers import backends
 from specviz.workers.backends import Backend, BackendLost, Hosting
 from specviz.workers.kinds import Workers
@@ -42,7 +42,7 @@ Make = Callable[..., StubDesk]
 
 def pool_desk(backends: list[Backend], library: Library | None = None, **about: Any) -> StubDesk:
     """A desk with stand-ins as its backends, all of them open."""
-    desk = StubDesk(pool=Pool(backends), library=library)
+    desk = StubDesk(pool=SeatPool(backends), library=library)
     pool = pool_of(desk)
     desk.begin()
     pool.begin(Hosting(open_stub, {"version": VERSION, **about}))
@@ -51,7 +51,7 @@ def pool_desk(backends: list[Backend], library: Library | None = None, **about: 
     return desk
 
 
-def pool_of(desk: StubDesk) -> Pool:
+def pool_of(desk: StubDesk) -> SeatPool:
     assert desk.runner.pool is not None
     return desk.runner.pool
 
@@ -234,11 +234,11 @@ def test_runs_of_a_method_that_keeps_something_go_where_it_is_kept(make: Make, m
 
 
 def test_lanes_that_are_compared_share_a_backend(make: Make) -> None:
-    from specviz.pages.compare.service import Comparison
+    from specviz.pages.compare.compare_page import ComparisonRequest
 
     desk = make(2)
     asked = {"prompt": {"mode": "text", "text": "abc"}, "lanes": [{"method": "pld"}, {"method": "pld+h"}]}
-    lanes = desk.services["compare"].start(Comparison(**asked), "ann")["lanes"]
+    lanes = desk.services["compare"].start(ComparisonRequest(**asked), "ann")["lanes"]
     jobs = [desk.runner.job(lane["id"]) for lane in lanes]
     traces = [over(desk, job) if job is not None else desk.store.get(lane["id"])
               for job, lane in zip(jobs, lanes, strict=True)]  # fmt: skip
@@ -350,7 +350,7 @@ def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_
     from decoders import Prompt, record
     from decoders.model.engines.rounding import _unable
     from specviz.app import open_desk
-    from specviz.pages.whatif.service import Continuation, Redraft
+    from specviz.pages.whatif.whatif_page import Continuation, Redraft
 
     weights = None if _unable(8) else "int8"
     desk = open_desk("bundled", weights=weights, backends=Workers(2, threads=1))

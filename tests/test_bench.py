@@ -18,7 +18,7 @@ from decoders.study.judge.tool_calls import calls_in, changed_share
 from decoders.study.measure.peers import GENERATE, LOOKUP, Peer, peers_of
 from decoders.study.measure.stock import Generation, StockModel
 from decoders.sweep.bench import (
-    Spread,
+    SpeedSpread,
     bench,
     lengthen,
     machine,
@@ -58,14 +58,14 @@ SAMPLES = [
 
 
 def test_spread():
-    assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.5, 2.5, 3)
-    assert Spread.of([None]) is None and Spread.of([]) is None
+    assert SpeedSpread.of([3.0, 1.0, 2.0]) == SpeedSpread(2.0, 1.5, 2.5, 3)
+    assert SpeedSpread.of([None]) is None and SpeedSpread.of([]) is None
 
 
 def test_ratios_are_formed_run_by_run():
     # prompt 0: 10/1 against 10/2 tokens/s; prompt 1: equal. The median of 2 and 1, not the ratio of medians
-    assert pair(SAMPLES, "pld", "plain") == Spread(1.5, 1.25, 1.75, 2)
-    assert pair(SAMPLES, "plain", GENERATE) == Spread(pytest.approx(5 / 3), *(pytest.approx(5 / 3),) * 2, 1)
+    assert pair(SAMPLES, "pld", "plain") == SpeedSpread(1.5, 1.25, 1.75, 2)
+    assert pair(SAMPLES, "plain", GENERATE) == SpeedSpread(pytest.approx(5 / 3), *(pytest.approx(5 / 3),) * 2, 1)
     assert pair(SAMPLES, "plain", GENERATE, end_to_end=True).median == pytest.approx(2.0)
     assert pair(SAMPLES, "pld", "nobody") is None
 

@@ -22,7 +22,7 @@ from decoders.drafters import select_method
 from decoders.model.files.shape import ModelShape
 from decoders.parts import Part, load_part, save_part
 from decoders.trace.trace import Trace
-from decoders.training.block_drafters import Blocks
+from decoders.training.block_drafters import BlockBatch
 from decoders.training.heads import Lesson
 from decoders.training.recipes import HeadRecipe
 from decoders.verifiers.sampling import Chooser
@@ -450,18 +450,18 @@ def test_what_is_learnt_are_the_guesses_of_a_draft(target):
     rows, at = torch.tensor([0, 0, 1]), torch.tensor([3, 9, 6])
     states = learnt_states(target, network, texts)
     lesson = Lesson(network, torch.tensor(texts), states, rows, at, torch.ones(3, 3))
-    guesses = torch.stack(list(Blocks().guesses(lesson)), 1)
+    guesses = torch.stack(list(BlockBatch().guesses(lesson)), 1)
     for place, (row, t) in enumerate(zip(rows.tolist(), at.tolist(), strict=True)):
         session = session_behind(target, texts[row][: t + 2], 64, Needs(layers=network.config.features))
         drafted = block_drafter.BlockRun(network).block(session.context)
         assert torch.allclose(guesses[place], drafted, atol=1e-4)
-    assert float(Blocks().loss(lesson)) > 0
+    assert float(BlockBatch().loss(lesson)) > 0
 
 
 def test_a_new_drafter_makes_the_targets_own_keys(target):
     """Its highest state is what goes into the layer that it copies: keys and values begin as the target's."""
-    network = Blocks().network(target.shape, HeadRecipe(), 0)
-    Blocks().begin(network, target.model)
+    network = BlockBatch().network(target.shape, HeadRecipe(), 0)
+    BlockBatch().begin(network, target.model)
     layer = network.config.features[-1]
     session = session_behind(target, prompt_ids(1, 20), 64, Needs(layers=network.config.features))
     run = block_drafter.BlockRun(network)
@@ -486,9 +486,11 @@ def test_the_default_drafter_of_a_small_model_is_a_small_file(target, tmp_path, 
         vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
         num_key_value_heads=3,
     )  # fmt: skip
-    network = Blocks().network(ModelShape.of(smollm2), recipe, 0)
+    network = BlockBatch().network(ModelShape.of(smollm2), recipe, 0)
     assert (network.config.mlp, network.config.draft_vocab) == (1536, 16384)
     part = Part("dflash", "0" * 24, "smollm2", network.config)
-    folder = save_part(part, network.state_dict(), tmp_path / "part", dtype=Blocks().dtype)
+    folder = save_part(part, network.state_dict(), tmp_path / "part", dtype=BlockBatch().dtype)
     assert sum(file.stat().st_size for file in folder.iterdir()) < 6e6
-    assert Blocks().network(target.shape, recipe, 0).config.draft_vocab == 0, "a smaller vocabulary is drafted whole"
+    assert BlockBatch().network(target.shape, recipe, 0).config.draft_vocab == 0, (
+        "a smaller vocabulary is drafted whole"
+    )

@@ -31,7 +31,7 @@ OTHER = {  # the same word for another thing, by file
     "decoders/study/judge/judge.py": {"rest"},  # of the mass that a trace does not hold
     "decoders/study/measure/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
     "specviz/views/frames.py": {"plain"},  # the table
-    "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/service.py": {"plain", "rest"},
+    "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/acceptance_page.py": {"plain", "rest"},
     "specviz/pages/acceptance/judging.py": {"rest"},
     "specviz/commands/run.py": {"plain"},
     "specviz/commands/load.py": {"plain"},

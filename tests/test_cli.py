@@ -18,7 +18,7 @@ from rich.console import Console
 
 from decoders import load, methods, save
 from decoders.model.files import catalog
-from decoders.sweep.bench import Spread
+from decoders.sweep.bench import SpeedSpread
 from specviz import cli
 from specviz.commands import COMMANDS, FIRST, GROUPS, bench, common, lab, options
 from specviz.commands.calibrate import heat_map
@@ -392,7 +392,7 @@ def test_bench_measures_and_writes(capsys, model, prompts, tmp_path, monkeypatch
 
 
 def test_a_columns_numbers_have_the_same_decimals():
-    values = [Spread(12.5, 12.0, 14.25, 4), None, Spread(0.5, 0.25, 0.75, 4)]
+    values = [SpeedSpread(12.5, 12.0, 14.25, 4), None, SpeedSpread(0.5, 0.25, 0.75, 4)]
     assert bench.spreads("×", values) == ["12.50 (12.00–14.25)", "–", "0.50 (0.25–0.75)"]
     assert column_texts("tokens", [1.0, 2.256]) == ["1.00", "2.26"] and column_texts("share", [0.5, None]) == [
         "50.0",
@@ -811,7 +811,7 @@ def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
 
 
 def test_fewer_than_four_numbers_have_no_quartiles():
-    numbers = [Spread.of([1.0, 2.0, 3.0]), Spread.of([1.0, 2.0, 3.0, 6.0]), None]
+    numbers = [SpeedSpread.of([1.0, 2.0, 3.0]), SpeedSpread.of([1.0, 2.0, 3.0, 6.0]), None]
     assert [bench.spread(one, "{:.1f}".format) for one in numbers] == ["2.0", "2.5 (1.8–3.8)", "–"]
 
 

@@ -17,8 +17,8 @@ from decoders.study.judge.divergences import BUG, LOSSY
 from decoders.trace import metrics
 from decoders.trace.metrics import doubts
 from specviz.pages import pages
+from specviz.pages.compare.compare_page import MAX_LANES, Compare, ComparisonRequest
 from specviz.pages.compare.outcome import TABLE, check_output, outcome, sort_by_speedup
-from specviz.pages.compare.service import MAX_LANES, Compare, Comparison
 from specviz.pages.runs.difference import difference
 from specviz.server.desk import Desk
 from specviz.server.forms import Refusal
@@ -80,7 +80,7 @@ def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny)
         "lanes": [{"method": "pld", "params": {"k": 3}}, {"method": "glide"}, {"method": "pld", "params": {"k": 0}},
                   {"method": "pld+h"}],
     }  # fmt: skip
-    answer = desk.services["compare"].start(Comparison(**asked), "me")
+    answer = desk.services["compare"].start(ComparisonRequest(**asked), "me")
     assert [lane["method"] for lane in answer["lanes"]] == ["plain", "pld", "glide", "pld", "pld+h"]
     assert ["id" in lane for lane in answer["lanes"]] == [True, True, False, False, True]  # the others go on
     assert "specviz train glide" in answer["lanes"][2]["error"] and "Draft length" in answer["lanes"][3]["error"]
@@ -119,7 +119,7 @@ def test_a_recorded_prompt_runs_again_token_by_token(desk: Tiny, target: Any) ->
     ids = prompt_ids(4, 30)
     key = put(desk, record(target, Prompt.from_ids(ids), "pld", max_new_tokens=8, title="Odd tokens"), "recorded")
     asked = {"prompt": {"trace": key}, "lanes": [{"method": "pld"}], "settings": SETTINGS}
-    answer = desk.services["compare"].start(Comparison(**asked), "me")
+    answer = desk.services["compare"].start(ComparisonRequest(**asked), "me")
     traces = [desk.store.get(one) for one in over(desk, answer)]
     assert [trace.prompt_ids for trace in traces] == [ids, ids] and traces[0].run["title"] == "Odd tokens"
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_run_is_refused_with_a_sentence(desk: Tiny) -> None:
     def refusal(**asked: Any) -> str:
         with pytest.raises((Refusal, ValidationError)) as problem:
             sent = {"prompt": PROMPT, "lanes": [{"method": "pld"}], **asked}
-            desk.services["compare"].start(Comparison(**sent), "me")
+            desk.services["compare"].start(ComparisonRequest(**sent), "me")
         return str(problem.value)
 
     assert "choose 1 to 4" in refusal(lanes=[]) and "choose 1 to 4" in refusal(lanes=[{"method": "plain"}])

@@ -29,7 +29,7 @@ def everything(row) -> bool:
     return True
 
 
-def pull(name: str, folder: Path) -> tuple[dict[str, Trace], dataset.Read]:
+def pull(name: str, folder: Path) -> tuple[dict[str, Trace], dataset.DatasetRead]:
     read = dataset.pull(name, folder, everything, save)
     traces = [load(path) for path in sorted(folder.glob("*.spectrace"))]
     return {trace.run["id"]: trace for trace in traces}, read

@@ -11,7 +11,7 @@ from decoders import Prompt
 from decoders.errors import UserError
 from decoders.study.look.live import LiveRun
 from decoders.study.look.saves import default_traces, draft_save, mean
-from specviz.pages.dev import service
+from specviz.pages.dev import dev_page as service
 from specviz.server.limits import rules_for
 from specviz.server.loader import Loader
 

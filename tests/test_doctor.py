@@ -22,7 +22,7 @@ from decoders.parts import load_part
 from decoders.prompt.files import PromptRecord
 from decoders.study.doctor.controls import ControlOutcome, controls
 from decoders.study.doctor.doctor import FAULT, Finding, Report, _record, examine, verdict
-from decoders.study.doctor.forced_drafts import Drafting, PlacedDrafts, Text, drafts
+from decoders.study.doctor.forced_drafts import Drafting, PlacedDrafts, ReadText, drafts
 from decoders.study.doctor.server import ServerNumbers, compare
 from decoders.study.doctor.setup import drafting_of, forms_of
 from decoders.study.doctor.wirings import rewire, rewirings
@@ -50,12 +50,12 @@ METHODS = {
 }  # fmt: skip
 
 
-def text_of(target: Target, drafting: Drafting, answer: int = 12) -> Text:
+def text_of(target: Target, drafting: Drafting, answer: int = 12) -> ReadText:
     """A prompt and an answer of a tiny target, read with all states."""
     prompt = Prompt.from_ids(prompt_ids(3, 20))
     tokens = [*prompt.tokens, *generate(target, prompt, max_new_tokens=answer, stop_ids=())]
     places = range(len(prompt.tokens) - 1, len(tokens) - drafting.depth - 1)
-    return Text.read(target, tokens, len(prompt.tokens), range(target.shape.layers + 1), places)
+    return ReadText.read(target, tokens, len(prompt.tokens), range(target.shape.layers + 1), places)
 
 
 @pytest.mark.parametrize("kind", METHODS)

@@ -35,7 +35,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 class Interpreter:
     """A compiled part that is not compiled."""
 
-    def __init__(self, part: compiling.Part) -> None:
+    def __init__(self, part: compiling.CompiledPart) -> None:
         shape, self.calls = ForwardShape.from_json(json.loads(part.shape)), 0
         self.forward = TensorForward(shape)
         self.first, self.weights = len(self.forward.inner.example(shape)[0]), len(self.forward.sizes)
@@ -47,11 +47,11 @@ class Interpreter:
 
 
 @pytest.fixture
-def openings(monkeypatch, home) -> dict[compiling.Part, Interpreter]:
+def openings(monkeypatch, home) -> dict[compiling.CompiledPart, Interpreter]:
     """All parts of draft models are there, and are not compiled; those that were opened."""
-    parts: dict[compiling.Part, Interpreter] = {}
+    parts: dict[compiling.CompiledPart, Interpreter] = {}
 
-    def note_opening(part: compiling.Part) -> Interpreter | None:
+    def note_opening(part: compiling.CompiledPart) -> Interpreter | None:
         return parts.setdefault(part, Interpreter(part)) if part.maker == MAKER else None
 
     monkeypatch.setattr(compiling.WORKSHOP, "open", note_opening)
@@ -244,7 +244,7 @@ def test_a_compiled_forward_takes_any_number_of_rows():
     glimpse = {"kv_layers": (0,), "target_heads": 4, "target_head_dim": 8}
     config = DraftConfig(vocab=50, hidden=32, layers=1, heads=4, mlp=48, **glimpse)
     shape, workshop = ForwardShape(config, TEXT, kv_heads=2), compiling.Workshop()
-    made = compiling.Part.of(MAKER, shape.to_json())
+    made = compiling.CompiledPart.of(MAKER, shape.to_json())
     workshop.make([made])
     assert workshop.wait([made]), workshop.failed
     part, step, generator = workshop.open_parts[made.package], TensorForward(shape), torch.Generator().manual_seed(1)

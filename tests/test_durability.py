@@ -18,7 +18,7 @@ from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
 from decoders.trace.journal import recover
 from specviz.cli import main
-from specviz.pages.runs.service import Change
+from specviz.pages.runs.runs_page import Change
 from specviz.server import library
 from specviz.server.forms import PromptForm
 from specviz.server.library import JournaledRun, Library

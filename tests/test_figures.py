@@ -24,7 +24,7 @@ from specviz.figures.bundle import of_runs, of_step
 from specviz.figures.comparison import _axis
 from specviz.figures.pdf import pdf
 from specviz.figures.race import pieces, race_svg
-from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, Text
+from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, TextMark
 from specviz.figures.step import tree_rows
 from specviz.figures.svg import svg
 from specviz.figures.words import rows_of, step_sentence
@@ -42,8 +42,8 @@ def record_of(name: str) -> Trace:
     return tracefile.load(next(GALLERY.glob(f"{name}-*.spectrace")))
 
 
-def texts(sheet: Sheet) -> list[Text]:
-    return [item for item in sheet.items if isinstance(item, Text)]
+def texts(sheet: Sheet) -> list[TextMark]:
+    return [item for item in sheet.items if isinstance(item, TextMark)]
 
 
 @pytest.mark.parametrize("name", [*MADE, "1", "3", "7", "9", "12", "13", "16", "18"])

@@ -497,14 +497,14 @@ def test_a_training_that_fails_is_an_error_of_its_rows(
     two = replace(learnt, lines=learnt.lines[:1], axes=(Axis("kv_layer", (0, 1)),))
     from decoders.training import drafter
 
-    whole = drafter.Run.train_step
+    whole = drafter.DrafterTraining.train_step
 
     def failing(self: Any, done: float) -> float:
         if self.recipe.kv_layer == 0:
             raise UserError("the loss is no number any more")
         return whole(self, done)
 
-    monkeypatch.setattr(drafter.Run, "train_step", failing)
+    monkeypatch.setattr(drafter.DrafterTraining, "train_step", failing)
     results = run(target, plan(target, two, made_cases(1)))
     assert [bool(r["error"]) for r in results.rows] == [True, False]
     assert "KV layer 0 could not be trained: The loss is no number" in results.rows[0]["error"]

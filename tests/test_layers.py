@@ -358,7 +358,7 @@ def test_every_third_party_import_is_declared():
 
 
 def tree_of(page: str) -> list[str]:
-    """Paths in the package list of docs/structure.md: a folder per line, two spaces per level, each with a description."""
+    """Paths in the package list of a page: a folder per line, two spaces per level, each with a description."""
     block = re.search(r"<!-- tree -->\n```\w*\n(.*?)```", page, re.DOTALL)
     assert block, "docs/structure.md has no package list after <!-- tree -->"
     above: list[str] = []

@@ -17,7 +17,7 @@ from decoders.trace.tables import TABLES
 from specviz.cli import main
 from specviz.pages.lessons import filling, reading, values
 from specviz.pages.lessons.filling import Filler
-from specviz.pages.lessons.service import LESSONS, LessonError, Runs, load, parse
+from specviz.pages.lessons.lessons_page import LESSONS, LessonError, LessonRuns, load, parse
 from specviz.pages.lessons.values import View
 from specviz.places import GALLERY
 from specviz.views import terms, web
@@ -50,12 +50,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fill(folder: Path, text: str) -> dict[str, Any]:
-    return Filler(parse(HEAD + text, "my.txt"), Runs(folder)).fill()
+    return Filler(parse(HEAD + text, "my.txt"), LessonRuns(folder)).fill()
 
 
 def faults(folder: Path, text: str) -> list[str]:
     with pytest.raises(LessonError) as error:
-        Filler(parse(text, "my.txt"), Runs(folder)).fill()
+        Filler(parse(text, "my.txt"), LessonRuns(folder)).fill()
     return [str(fault) for fault in error.value.faults]
 
 
@@ -95,7 +95,7 @@ def test_the_answers_are_the_runs() -> None:
             ask = stop["ask"]
             if not ask or ask["kind"] not in ("accepted", "branch", "candidate"):
                 continue
-            trace = Runs(LESSONS, GALLERY).find(stop["run"])[1]
+            trace = LessonRuns(LESSONS, GALLERY).find(stop["run"])[1]
             view, said = View(trace, stop["step"]), words(ask["options"][ask["answer"]]["runs"])
             if ask["kind"] == "accepted":
                 truth = trace.tables["steps"]["accepted"][stop["step"]]

@@ -22,7 +22,7 @@ from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from decoders.trace.journal import recover
 from decoders.trace.trace import Trace
-from specviz.pages.runs.service import Change
+from specviz.pages.runs.runs_page import Change
 from specviz.server.forms import PromptForm
 from specviz.server.http import COOKIE, refusal
 from specviz.server.library import Library

@@ -26,7 +26,7 @@ def longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = tmp_path / "longest"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    (folder / "service.py").write_text(snippet("service", GUIDE))
+    (folder / "longest_page.py").write_text(snippet("service", GUIDE))
     monkeypatch.setattr(specviz.pages, "__path__", [*specviz.pages.__path__, str(tmp_path)])
     yield
     for name in [name for name in sys.modules if name.startswith("specviz.pages.longest")]:
@@ -67,7 +67,7 @@ def test_without_recorded_runs_there_is_nothing_to_open_on(client: TestClient) -
 def test_without_the_folder_there_is_no_such_page() -> None:
     """Negative control; every page that is found has a folder and an order of its own."""
     found = pages()
-    folders = {path.parent.name for path in Path(specviz.pages.__file__).parent.glob("*/service.py")}
+    folders = {path.parent.name for path in Path(specviz.pages.__file__).parent.glob("*/*_page.py")}
     assert {page.name for page in found} == folders and "longest" not in folders
     assert len({page.order for page in found}) == len(found)
 

@@ -18,7 +18,7 @@ from decoders import Prompt
 from decoders.errors import UserError
 from decoders.model.target_model.load import stock_network
 from decoders.parts import WEIGHTS
-from decoders.training.batches import Document
+from decoders.training.batches import TrainingDocument
 from specviz.experiments import Line, Results, find_recipe, plan, points, run_experiment
 from specviz.experiments.figures import caption
 from specviz.experiments.grids import grids
@@ -150,15 +150,15 @@ def test_a_draft_model_is_trained_in_two_stages(target: Any, files: tuple[str, s
 
 
 def test_an_epoch_has_each_document_once() -> None:
-    documents = [Document((n,), (1,)) for n in range(7)]
+    documents = [TrainingDocument((n,), (1,)) for n in range(7)]
 
     class Few:
         label = "few"
 
-        def chunk(self, index: int) -> list[Document]:
+        def chunk(self, index: int) -> list[TrainingDocument]:
             return documents[5 * index : 5 * index + 5]
 
-        def held_out(self) -> list[Document]:
+        def held_out(self) -> list[TrainingDocument]:
             return []
 
     source = Epochs(Few(), 2, 6)

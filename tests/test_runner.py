@@ -10,7 +10,7 @@ import pytest
 import synthetic
 
 from decoders.trace.trace import Trace
-from specviz.server.feed import Feed
+from specviz.server.feed import EventFeed
 from specviz.server.loader import Loader
 from specviz.server.runner import Job, QueueFull, Runner
 from specviz.server.store import TraceStore
@@ -203,7 +203,7 @@ def test_a_closed_page_ends_its_runs_unless_somebody_watches(runner: Runner, cha
 
 
 def test_a_watcher_that_falls_behind_is_told_so() -> None:
-    feed = Feed(max_bytes=200)
+    feed = EventFeed(max_bytes=200)
     for number in range(50):
         feed.publish({"n": number})
     assert feed.events_after(0) == (None, 49)
@@ -216,7 +216,7 @@ def test_a_watcher_that_falls_behind_is_told_so() -> None:
 
 
 def test_watchers_get_events_as_they_come_and_leave_no_trace() -> None:
-    feed = Feed()
+    feed = EventFeed()
 
     async def watch() -> list[int]:
         return [json.loads(text)["seq"] async for text in feed.watch() if text]

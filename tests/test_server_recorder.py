@@ -19,8 +19,8 @@ from decoders.errors import UserError
 from decoders.servers import recorder as recorders
 from decoders.servers import requests
 from decoders.servers import vllm as plugin
-from decoders.servers.recorder import Batch, Recorder, Recording, logprobs_of, ranks_of
-from decoders.servers.watching import Folder, Metrics, read_metrics
+from decoders.servers.recorder import RecordedBatch, RequestRecording, ServerRecorder, logprobs_of, ranks_of
+from decoders.servers.watching import Metrics, WatchedFolder, read_metrics
 from decoders.top_k import top_k
 from decoders.trace.files import load
 from specviz.cli import main
@@ -59,7 +59,7 @@ def test_how_many_first_choices_are_recorded_is_for_the_environment(monkeypatch)
 
 
 def recording(key="r", prompt=(5, 6, 7), most=64, stop=(), **said):
-    return Recording(key, list(prompt), most, frozenset(stop), {"model": "toy", "method": "ngram", **said})
+    return RequestRecording(key, list(prompt), most, frozenset(stop), {"model": "toy", "method": "ngram", **said})
 
 
 def batch(wrote, drafts, logits, recordings, at=0.0, **more):
@@ -75,12 +75,14 @@ def batch(wrote, drafts, logits, recordings, at=0.0, **more):
     ranks = (logprobs[judges] > mine[:, None]).sum(-1) if judges else torch.zeros(0, dtype=torch.long)
     width = max(map(len, wrote))
     tokens = torch.tensor([[*line, *[-1] * (width - len(line))] for line in wrote])
-    return Batch(recordings, [len(draft) for draft in drafts], ids, top, flat, mine, ranks, tokens, at=at, **more)
+    return RecordedBatch(
+        recordings, [len(draft) for draft in drafts], ids, top, flat, mine, ranks, tokens, at=at, **more
+    )
 
 
 @pytest.fixture
 def recorder(tmp_path):
-    new = Recorder(tmp_path / "runs", "vllm-recorder", "vLLM, recorded")
+    new = ServerRecorder(tmp_path / "runs", "vllm-recorder", "vLLM, recorded")
     yield new
     new.close()
 
@@ -209,7 +211,7 @@ def test_a_disk_that_was_full_loses_one_request_and_records_the_next(recorder, m
 
 def test_two_servers_share_a_folder(recorder):
     """The same request id in both: each has its file, and the folder's numbers are of both."""
-    other = Recorder(recorder.folder, "vllm-recorder", "vLLM, recorded")
+    other = ServerRecorder(recorder.folder, "vllm-recorder", "vLLM, recorded")
     logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(5))
     for one, token in ((recorder, 8), (other, 9)):
         new = recording("same")
@@ -336,7 +338,7 @@ def test_a_fault_of_the_recorder_is_not_the_servers(monkeypatch, tmp_path, caplo
 
 
 def test_drafts_of_the_v2_runner_are_its_later_inputs(tmp_path):
-    taps = plugin.Taps(tmp_path, True)
+    taps = plugin.VllmTaps(tmp_path, True)
     runner = Runner(None)
     prompts = {key: (runner, one.prompt_token_ids, one.sampling_params) for key, one in runner.requests.items()}
     logits = torch.randn(5, VOCAB, generator=torch.Generator().manual_seed(7))
@@ -371,7 +373,7 @@ def test_watching_a_folder_counts_as_the_recorder_wrote(recorder, capsys):
     recorder.step(batch([[4]], [[8]], logits[:2], [one]))
     recorder.step(batch([[4]], [[]], logits[:1], [one]))
     recorder.flush()
-    folder = Folder(recorder.folder)
+    folder = WatchedFolder(recorder.folder)
     live = next(recorder.folder.glob("live-*.jsonl"))
     with open(live, "a") as file:
         file.write('{"half of a li')

@@ -17,11 +17,11 @@ from fastapi.testclient import TestClient
 
 from decoders.errors import UserError
 from decoders.importers import open_log
-from decoders.servers.answer import Answer
-from decoders.servers.client import Server, ServerFault, Stream, checked_address, find_server
-from decoders.servers.recorder import Recorder
+from decoders.servers.answer import HttpAnswer
+from decoders.servers.client import AnswerStream, Server, ServerFault, checked_address, find_server
+from decoders.servers.recorder import ServerRecorder
 from decoders.servers.watching import Metrics
-from specviz.pages.servers import service
+from specviz.pages.servers import servers_page as service
 from specviz.server.http import COOKIE
 from specviz.server.limits import Rules
 
@@ -110,7 +110,7 @@ def test_the_recorders_file_is_taken_where_its_folder_is_named(
 ) -> None:
     """Its name holds the request's id; another request's file is left alone. A text goes to /v1/completions."""
     folder = tmp_path / "runs"
-    recorder = Recorder(folder, "vllm-recorder", "vLLM, recorded")
+    recorder = ServerRecorder(folder, "vllm-recorder", "vLLM, recorded")
     logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(1))
     with model_server() as server:
         key = server.chunks[0]["id"]
@@ -144,7 +144,7 @@ def test_a_recorder_that_wrote_nothing_loses_nothing(
 
 
 def test_a_watched_folders_runs_arrive_until_it_is_stopped(client: TestClient, desk: StubDesk, tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, "vllm-recorder", "vLLM, recorded")
+    recorder = ServerRecorder(tmp_path, "vllm-recorder", "vLLM, recorded")
     logits = torch.randn(2, VOCAB, generator=torch.Generator().manual_seed(1))
 
     def write(name: str) -> None:
@@ -311,8 +311,8 @@ def test_a_dripping_server_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> N
             while not stop.wait(0.02):
                 connection.sendall(b" ")
 
-    for call in (lambda a: Answer(a, "GET", "/v1/models", whole=0.3).json(),
-                 lambda a: list(Stream(Server(a, "vLLM", "toy"), "x", max_tokens=4))):  # fmt: skip
+    for call in (lambda a: HttpAnswer(a, "GET", "/v1/models", whole=0.3).json(),
+                 lambda a: list(AnswerStream(Server(a, "vLLM", "toy"), "x", max_tokens=4))):  # fmt: skip
         monkeypatch.setattr("decoders.servers.client.STREAM_S", 0.3)
         stop.clear()
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -353,7 +353,7 @@ def test_metrics_follow_no_redirect_and_use_no_proxy(monkeypatch: pytest.MonkeyP
 def test_the_length_of_a_stream_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoders.servers.client.MOST_STREAM", 2000)
     with model_server() as server:
-        stream = Stream(find_server(server.address), "x", max_tokens=4)
+        stream = AnswerStream(find_server(server.address), "x", max_tokens=4)
         with pytest.raises(ServerFault, match="no more are read"):
             list(stream)
         assert stream.lines and len(stream.file) < 4000

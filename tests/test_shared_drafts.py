@@ -15,7 +15,7 @@ from decoders.draft_models.network import DraftConfig
 from decoders.parts import WEIGHTS, load_part, own_place, read_part
 from decoders.training import states as kept_states
 from decoders.training.batches import RESPONSE, batches_of
-from decoders.training.drafter import FAINT, Recipe, Run
+from decoders.training.drafter import FAINT, DrafterTraining, Recipe
 from decoders.training.states import States
 from decoders.training.teacher import Teacher
 from specviz import cli
@@ -148,10 +148,10 @@ def test_it_learns_the_targets_distributions(kind, home, text):
 
 
 def test_a_resumed_run_drafts_the_tokens_that_it_began_with(home, text):
-    def run(folder: str, documents: int) -> Run:
+    def run(folder: str, documents: int) -> DrafterTraining:
         source = source_for("glide", text)
         source.documents = documents
-        made = Run("glide", home / folder, network("llama"), "tiny", source, SOFT, 0)
+        made = DrafterTraining("glide", home / folder, network("llama"), "tiny", source, SOFT, 0)
         made.open(True)
         return made
 
@@ -168,12 +168,12 @@ def test_a_resumed_run_drafts_the_tokens_that_it_began_with(home, text):
 def test_a_glimpse_may_begin_as_the_target_looks(home, text):
     model = network("llama")
     source = source_for("glide", text)
-    run = Run("glide", home / "run", model, "tiny", source, replace(SOFT, copied=True, kv_layer=1), 0)
+    run = DrafterTraining("glide", home / "run", model, "tiny", source, replace(SOFT, copied=True, kv_layer=1), 0)
     attention, glimpse = model.model.layers[1].self_attn, run.draft.layers[0].glimpse
     assert torch.equal(glimpse.query.weight, attention.q_proj.weight)
     torch.testing.assert_close(glimpse.out.weight, attention.o_proj.weight * FAINT)
     with pytest.raises(UserError, match="of the target's width alone"):
-        Run("drafter", home / "other", model, "tiny", source, replace(SOFT, copied=True), 0)
+        DrafterTraining("drafter", home / "other", model, "tiny", source, replace(SOFT, copied=True), 0)
 
 
 def test_the_command_says_what_does_not_go_together(home, text, capsys):

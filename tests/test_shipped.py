@@ -13,7 +13,7 @@ import pytest
 from decoders.errors import UserError
 from specviz import cli
 from specviz.experiments import Results, find_recipe, recipes, run_experiment, shipped
-from specviz.experiments.comparison import Claim, Comparison, comparisons, order
+from specviz.experiments.comparison import Claim, PaperComparison, comparisons, order
 from specviz.experiments.figures import caption
 from specviz.experiments.grids import grids, measured_columns
 from specviz.experiments.shipped import SHIPPED, comes_along, example
@@ -64,7 +64,7 @@ def test_a_wrong_claim_is_found() -> None:
     results = example(SHIPPED / "adapld-fig1.zip")
     claim = Claim(("k=2", "k=64"), (5.7, 5.8), "fig. 1", "tokens_per_step")
     assert claim.texts(results) == ["2.71", "3.20"] and order(claim.numbers(results)) == claim.paper_order == "<"
-    assert Comparison("{tau[0]} to {tau[1]}", {"tau": claim}).text(results) == "2.71 to 3.20"
+    assert PaperComparison("{tau[0]} to {tau[1]}", {"tau": claim}).text(results) == "2.71 to 3.20"
     assert order(claim.numbers(results), level=0.2) == "=", "a sixth apart"
     with pytest.raises(ValueError, match="no run has tokens_per_step for 'k=3'"):
         Claim(("k=3",), "", "fig. 1", "tokens_per_step").numbers(results)

@@ -44,7 +44,7 @@ from specviz.experiments.units import (
 from specviz.pages.lab.requests import ExperimentRequest
 from specviz.places import BUNDLED
 from specviz.server.limits import Rules
-from specviz.workers.folder import UNITS, Folder
+from specviz.workers.folder import UNITS, ResultFolder
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing
 from specviz.workers.work import WorkerRefused
@@ -376,7 +376,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )  # fmt: skip
     try:
-        until(lambda: Folder(place).list_units()[0] or running.poll() is not None, "a unit is done")
+        until(lambda: ResultFolder(place).list_units()[0] or running.poll() is not None, "a unit is done")
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does: the workers hear it, too
         _, told = running.communicate(timeout=WAIT_S)
     finally:

@@ -23,12 +23,12 @@ from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.model.engines import compiling, engines
 from decoders.model.engines.compiled_layers import CompiledForward, why_not
-from decoders.model.engines.compiling import Part, Workshop
+from decoders.model.engines.compiling import CompiledPart, Workshop
 from decoders.model.engines.engines import Engines
 from decoders.model.engines.graphs import GraphForward
 from decoders.model.engines.layer import LayerShape, LlamaLayer
 from decoders.model.engines.linear import packable
-from decoders.model.engines.static import ROWS, Rows, bucket_of
+from decoders.model.engines.static import ROWS, StaticRows, bucket_of
 from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
 from decoders.model.target_model.target import Target
@@ -45,7 +45,7 @@ NEEDS = Needs(layers=(0, 2, 3), heads=((0, 1), (2, 0), (2, 3)))
 class Interpreter:
     """A compiled part that is not compiled."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: CompiledPart) -> None:
         self.layer = LlamaLayer(LayerShape.from_json(json.loads(part.shape)))
 
     def run(self, tensors):
@@ -212,7 +212,7 @@ def test_masks_of_several_windows_are_filled_together_at_any_size(way):
             keys, at, cache = length + 12, np.arange(length, length + count), TreeCache(target.shape, 200)
             cache.length = length
             buffers = forward.buffers(4)
-            buffers.fill(Rows(cache, Masks(target.dtype, target.device), [7] * count, at, None), keys, windows,
+            buffers.fill(StaticRows(cache, Masks(target.dtype, target.device), [7] * count, at, None), keys, windows,
                          target.embeddings)  # fmt: skip
             for window in (None, 5, 9):
                 mask, back = buffers.mask(keys, window), torch.tensor(at)[:, None] - torch.arange(keys)
@@ -345,7 +345,7 @@ def test_a_server_compiles_while_nothing_runs_or_under_compiled_at_once(paramete
         each.begin(busy)
     expected = [(made["auto"].parts, busy), (made["compiled"].parts, None)]
     assert shop == expected[parameters > 5 :] and len(made["auto"].parts) == 2
-    draft = Part.of("decoders.model.engines.layer", {"any": 3})
+    draft = CompiledPart.of("decoders.model.engines.layer", {"any": 3})
     made["auto"].add([draft])  # of a draft model that a run opened
     assert parameters > 5 or shop[-1] == ([*expected[0][0], draft], busy)
 
@@ -370,10 +370,10 @@ time.sleep(100)
 
 
 @pytest.fixture
-def part(workshop, monkeypatch) -> Part:
+def part(workshop, monkeypatch) -> CompiledPart:
     """Any part; what is made of it need not be one that can be opened."""
     monkeypatch.setattr(compiling, "OpenPart", lambda package: package.read_text())
-    return Part.of("decoders.model.engines.layer", {"any": 1})
+    return CompiledPart.of("decoders.model.engines.layer", {"any": 1})
 
 
 @pytest.fixture
@@ -419,7 +419,7 @@ print("made")
 
 def test_what_a_child_learns_of_the_machine_the_next_one_begins_with(workshop, part, monkeypatch):
     fake(monkeypatch, PROBES)
-    other = Part.of(part.maker, {"any": 2})
+    other = CompiledPart.of(part.maker, {"any": 2})
     workshop.make([part, other])
     assert workshop.wait([part, other]), workshop.failed
     assert part.package.read_text() == "" and other.package.read_text() == "probe.so"
@@ -575,7 +575,7 @@ def test_packages_of_another_torch_are_neither_opened_nor_kept(workshop, part, m
     fake(monkeypatch, MAKES)
     now, before = part.package, torch.__version__
     monkeypatch.setattr(torch, "__version__", "1.0")
-    stale = Part(part.maker, part.shape)
+    stale = CompiledPart(part.maker, part.shape)
     assert stale.package != now
     workshop.make([stale])
     workshop.wait([stale])
@@ -607,7 +607,7 @@ def test_a_package_is_named_by_all_files_that_its_content_depends_on(tmp_path):
         (tmp_path / name).write_text(text, "utf-8")
     assert changes == {*files} - {"own/other.py"} and texts() == before
     makers = ("decoders.model.engines.layer", "decoders.draft_models.functional")
-    names = {Part.of(maker, {}).package for maker in makers}
+    names = {CompiledPart.of(maker, {}).package for maker in makers}
     assert len(names) == 2 and len(compiling._texts("decoders.draft_models.functional")) > 5
 
 

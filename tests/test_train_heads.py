@@ -12,7 +12,7 @@ from decoders import Prompt, find_method, generate
 from decoders.draft_models.heads import ParallelHeads
 from decoders.model.files.shape import ModelShape
 from decoders.parts import load_part, own_place, read_part
-from decoders.training.batches import PROMPT, RESPONSE, Document, pad
+from decoders.training.batches import PROMPT, RESPONSE, TrainingDocument, pad
 from decoders.training.heads import RANKS, Lesson, Recipe, places_of, rank_tokens
 from decoders.training.learning import HeadDivergence, divergences, muon_and_adamw, position_weights
 from decoders.training.prompt_tokens import label_weights
@@ -38,7 +38,7 @@ def lesson_of(kind, tmp_path, *, hard=False, draft_vocab=0):
     """Two short documents, an answer in each, and a random head of this kind before them."""
     model = network("llama")
     documents = [
-        Document(tuple(prompt_ids(seed, length)), (PROMPT,) * 5 + (RESPONSE,) * (length - 5))
+        TrainingDocument(tuple(prompt_ids(seed, length)), (PROMPT,) * 5 + (RESPONSE,) * (length - 5))
         for seed, length in ((1, 20), (2, 13))
     ]
     batch = pad(documents, 0)
@@ -133,7 +133,7 @@ def test_ranks_and_places():
 
 def test_states_of_layers_are_the_targets_own_and_what_others_want_stays(tmp_path):
     model = network("llama")
-    batch = pad([Document(tuple(prompt_ids(1, 20)), (RESPONSE,) * 20)], 0)
+    batch = pad([TrainingDocument(tuple(prompt_ids(1, 20)), (RESPONSE,) * 20)], 0)
     with torch.no_grad():
         hidden = model(input_ids=batch.ids[:, :20], output_hidden_states=True).hidden_states
     first = States(model, (1,), tmp_path)

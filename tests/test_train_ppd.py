@@ -15,7 +15,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.parts import find_part, load_part, own_place, read_part
 from decoders.prompt_tokens.tokens import MASKS, visibility
-from decoders.training.batches import PROMPT, RESPONSE, Document, pad
+from decoders.training.batches import PROMPT, RESPONSE, TrainingDocument, pad
 from decoders.training.frozen_target import FrozenTarget
 from decoders.training.learning import cosine_factor, position_weights
 from decoders.training.prompt_tokens import FIRST_STAGE, SECOND_RATE, choose_points, divergence, label_weights
@@ -51,7 +51,7 @@ def test_the_divergence_is_from_label_to_guess():
 def test_a_guess_counts_as_far_as_its_own_answer_goes():
     """Kinds by position: prompt 0 to 2, answer 3 to 6, prompt 7, answer 8."""
     kinds = (PROMPT,) * 3 + (RESPONSE,) * 4 + (PROMPT, RESPONSE)
-    batch = pad([Document(tuple(range(9)), kinds)], 0)
+    batch = pad([TrainingDocument(tuple(range(9)), kinds)], 0)
     weights = label_weights(batch, position_weights(batch, 0.0, 0.3, 0, 0), 3)[0]
     counted = {p: weights[p].tolist() for p in range(len(weights)) if weights[p].any()}
     # after position 2 comes the answer's first token 3; distance 1 guesses token 4

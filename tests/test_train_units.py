@@ -11,7 +11,7 @@ import pytest
 from decoders.parts import find_part, read_part
 from specviz import cli
 from specviz.commands import train_units
-from specviz.workers.folder import Folder
+from specviz.workers.folder import ResultFolder
 from specviz.workers.kinds import Workers
 
 from .command import refusal
@@ -50,7 +50,7 @@ def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
     assert len(logs) == 4 and "medusa seed 0: step 1, loss" in said.err and "held-out loss" in said.out
     assert cli.main([*command, "--seeds", "0", "1", "2"]) == 0  # two more
     assert all(path.stat().st_mtime_ns == when for path, when in logs.items())
-    assert len(Folder(tmp_path / "all").list_units()[0]) == 6
+    assert len(ResultFolder(tmp_path / "all").list_units()[0]) == 6
 
 
 def test_a_training_that_fails_is_told_and_the_others_are_done(
@@ -65,7 +65,7 @@ def test_a_training_that_fails_is_told_and_the_others_are_done(
     assert cli.main([*command, "--seeds", "3"]) == 1
     said = capsys.readouterr().err
     assert "medusa seed 3 failed: These heads cannot be trained." in said and "1 training failed" in said
-    assert [len(keys) for keys in Folder(tmp_path / "all").list_units()] == [1, 1]
+    assert [len(keys) for keys in ResultFolder(tmp_path / "all").list_units()] == [1, 1]
     monkeypatch.undo()
 
 

@@ -29,7 +29,7 @@ from decoders.training.demo.making import (
 )
 from decoders.training.demo.tasks import GENERATORS, stream
 from decoders.training.demo.tasks.drills import lookup
-from decoders.training.demo.tasks.example import FAMILIES, Example
+from decoders.training.demo.tasks.example import FAMILIES, TaskExample
 from decoders.training.demo.tasks.snippets import javascript
 from decoders.training.demo.tokenizer import train_tokenizer
 from decoders.training.loop import budget
@@ -52,7 +52,7 @@ TINY = Recipe(
 )
 
 
-def examples_of(family: str, count: int = 60) -> list[Example]:
+def examples_of(family: str, count: int = 60) -> list[TaskExample]:
     return [GENERATORS[family](random.Random(f"test {family} {i}")) for i in range(count)]
 
 
@@ -65,7 +65,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def test_a_stream_is_decided_by_its_seed_and_splits_are_disjoint():
-    def draw(split: str, seed: int, chunk: int = 0) -> list[Example]:
+    def draw(split: str, seed: int, chunk: int = 0) -> list[TaskExample]:
         return list(islice(stream(split, seed, chunk), 40))
 
     assert draw("train", 3) == draw("train", 3)

@@ -23,7 +23,7 @@ from decoders.trace.trace import Trace
 from specviz.cli import main
 from specviz.pages import pages
 from specviz.pages.whatif.reading import MOST_READ
-from specviz.pages.whatif.service import Redraft
+from specviz.pages.whatif.whatif_page import Redraft
 from specviz.server.desk import Desk
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner

@@ -23,11 +23,11 @@ import pytest
 
 from decoders.errors import UserError
 from specviz.workers.backends import Backend, BackendLost, Hosting
-from specviz.workers.folder import FAILED, UNITS, Folder, FolderFault
+from specviz.workers.folder import FAILED, UNITS, FolderFault, ResultFolder
 from specviz.workers.kinds import Workers
 from specviz.workers.pool import Answer, Ready, SupervisedWorkers, WorkDone, WorkerLost
 from specviz.workers.sweep import LOSSES, Standing, sweep
-from specviz.workers.work import Job, Outcome, Unit, Worker, digest
+from specviz.workers.work import Outcome, SweepJob, Unit, Worker, digest
 
 from .disk import refusing
 from .standin import ABOUT, Here, open_standin, unit, units
@@ -36,11 +36,13 @@ from .waiting import alive, children, until
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def job_of(folder: Folder, about: dict[str, Any] | None = None, threads: int = 1) -> Job:
-    return Job(open_standin, about or ABOUT, folder.place, folder.open(), threads)
+def job_of(folder: ResultFolder, about: dict[str, Any] | None = None, threads: int = 1) -> SweepJob:
+    return SweepJob(open_standin, about or ABOUT, folder.place, folder.open(), threads)
 
 
-def work(folder: Folder, wanted: Sequence[Unit], workers: int = 2, kind: str = "processes", **more: Any) -> Standing:
+def work(
+    folder: ResultFolder, wanted: Sequence[Unit], workers: int = 2, kind: str = "processes", **more: Any
+) -> Standing:
     """A sweep that ends, or fails, long before pytest is killed: a watch cancels it where it hangs."""
     about, options = more.pop("about", None), {"slurm": more.pop("slurm", ())}
     late = threading.Event()
@@ -54,13 +56,13 @@ def work(folder: Folder, wanted: Sequence[Unit], workers: int = 2, kind: str = "
         assert not late.is_set(), "the sweep did not end by itself"
 
 
-def names_of(folder: Folder, wanted: Sequence[Unit]) -> list[str]:
+def names_of(folder: ResultFolder, wanted: Sequence[Unit]) -> list[str]:
     return [row["name"] for one in wanted for row in folder.rows(one.key) or []]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "results")
+def folder(tmp_path: Path) -> ResultFolder:
+    return ResultFolder(tmp_path / "results")
 
 
 # --- units and their folder ---
@@ -78,7 +80,7 @@ def test_a_key_is_of_all_that_determines_and_of_nothing_else() -> None:
 
 @pytest.mark.parametrize("place", ["{}/results", "file://{}/results", "local://{}/results"])
 def test_a_folder_keeps_units_on_a_disk_and_behind_an_address(tmp_path: Path, place: str) -> None:
-    folder, again = Folder(place.format(tmp_path)), Folder(place.format(tmp_path))
+    folder, again = ResultFolder(place.format(tmp_path)), ResultFolder(place.format(tmp_path))
     assert folder.token() is None and folder.list_units() == (set(), set())
     assert folder.open() == folder.open() == again.token()
     good, bad = unit("good").key, unit("bad").key
@@ -95,14 +97,14 @@ def test_a_folder_keeps_units_on_a_disk_and_behind_an_address(tmp_path: Path, pl
 
 
 def test_a_folder_is_known_by_its_token_wherever_it_is_seen_from(tmp_path: Path) -> None:
-    one, other = Folder(tmp_path / "one"), Folder(tmp_path / "other")
+    one, other = ResultFolder(tmp_path / "one"), ResultFolder(tmp_path / "other")
     assert one.open() != other.open()
     (tmp_path / "other" / "sweep.json").write_text('{"schema": "of tomorrow"}')
     with pytest.raises(FolderFault, match="another version of specviz"):
         other.open()
 
 
-def test_a_file_that_is_not_a_units_own_is_no_result(folder: Folder) -> None:
+def test_a_file_that_is_not_a_units_own_is_no_result(folder: ResultFolder) -> None:
     folder.open()
     one, other = unit("one").key, unit("other").key
     folder.finish(one, [{"a": 1}])
@@ -114,7 +116,7 @@ def test_a_file_that_is_not_a_units_own_is_no_result(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
-def test_a_disk_that_refuses_stops_the_sweep_and_leaves_nothing_half(folder: Folder, at: int) -> None:
+def test_a_disk_that_refuses_stops_the_sweep_and_leaves_nothing_half(folder: ResultFolder, at: int) -> None:
     worker = Worker(job_of(folder))
     with refusing(folder.path, at, error=errno.ENOSPC) as disk:
         outcome = worker.do(unit("one"))
@@ -126,7 +128,7 @@ def test_a_disk_that_refuses_stops_the_sweep_and_leaves_nothing_half(folder: Fol
 # --- processes ---
 
 
-def test_every_unit_is_done_once_and_a_repeated_one_is_one(folder: Folder) -> None:
+def test_every_unit_is_done_once_and_a_repeated_one_is_one(folder: ResultFolder) -> None:
     wanted = units(12)
     heard: list[tuple[int, str | None]] = []
     standing = work(folder, [*wanted, *wanted[:3]], on_progress=lambda now, key: heard.append((now.done, key)))
@@ -138,7 +140,7 @@ def test_every_unit_is_done_once_and_a_repeated_one_is_one(folder: Folder) -> No
     assert sum(worker.done for worker in standing.workers) == 12 and not multiprocessing.active_children()
 
 
-def test_a_restart_does_only_what_is_missing_or_failed(folder: Folder) -> None:
+def test_a_restart_does_only_what_is_missing_or_failed(folder: ResultFolder) -> None:
     wanted = [*units(6), unit("bad", do="fail")]
     first = work(folder, wanted)
     assert first.failures == {wanted[6].key: "Bad always fails."} and first.done == 7
@@ -149,14 +151,14 @@ def test_a_restart_does_only_what_is_missing_or_failed(folder: Folder) -> None:
     assert second.failures == first.failures  # once in each sweep, and not again and again
 
 
-def test_a_worker_that_is_killed_is_replaced_and_its_unit_done_again(folder: Folder, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_replaced_and_its_unit_done_again(folder: ResultFolder, tmp_path: Path) -> None:
     wanted = [unit("once", do="die once", mark=str(tmp_path / "mark")), *units(4)]
     standing = work(folder, wanted)
     assert not standing.failures and names_of(folder, wanted) == ["once", "u0", "u1", "u2", "u3"]
     assert sum(worker.losses for worker in standing.workers) == 1
 
 
-def test_a_unit_that_kills_every_worker_is_given_up_and_the_others_are_done(folder: Folder) -> None:
+def test_a_unit_that_kills_every_worker_is_given_up_and_the_others_are_done(folder: ResultFolder) -> None:
     wanted = [unit("killer", do="die"), *units(3)]
     standing = work(folder, wanted)
     assert list(standing.failures) == [wanted[0].key]
@@ -165,13 +167,13 @@ def test_a_unit_that_kills_every_worker_is_given_up_and_the_others_are_done(fold
     assert len(folder.list_units()[0]) == 3 and folder.list_units()[1] == {wanted[0].key}
 
 
-def test_a_worker_of_another_version_is_refused(folder: Folder) -> None:
+def test_a_worker_of_another_version_is_refused(folder: ResultFolder) -> None:
     with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
         work(folder, units(2), about={"version": "2"})
     assert folder.list_units() == (set(), set()) and not multiprocessing.active_children()
 
 
-def test_a_worker_that_sees_another_folder_is_refused(folder: Folder) -> None:
+def test_a_worker_that_sees_another_folder_is_refused(folder: ResultFolder) -> None:
     job = job_of(folder)
     (folder.path / "sweep.json").unlink()
     folder.open()
@@ -179,7 +181,7 @@ def test_a_worker_that_sees_another_folder_is_refused(folder: Folder) -> None:
         sweep(units(2), Workers(1).pool(job), folder)
 
 
-def test_a_full_disk_of_the_workers_stops_the_sweep_with_what_to_know(folder: Folder) -> None:
+def test_a_full_disk_of_the_workers_stops_the_sweep_with_what_to_know(folder: ResultFolder) -> None:
     with pytest.raises(UserError, match=r"cannot be written to \(file too large\); all that is finished is kept"):
         work(folder, units(4), about={**ABOUT, "disk": 1})
     assert folder.list_units() == (set(), set()) and not multiprocessing.active_children()
@@ -188,13 +190,13 @@ def test_a_full_disk_of_the_workers_stops_the_sweep_with_what_to_know(folder: Fo
 def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FolderFault, match="not a directory"):
-        Folder(tmp_path / "file" / "results").open()
-    folder = Folder(tmp_path / "results")
+        ResultFolder(tmp_path / "file" / "results").open()
+    folder = ResultFolder(tmp_path / "results")
     with refusing(tmp_path / "results", 1, error=errno.EROFS), pytest.raises(FolderFault, match="read-only"):
         folder.open()
 
 
-def test_clocks_of_workers_do_not_matter(folder: Folder) -> None:
+def test_clocks_of_workers_do_not_matter(folder: ResultFolder) -> None:
     """Each worker's clock is wrong by a day, in one direction or the other, and so are the files' times."""
     wanted = units(8)
     work(folder, wanted[:4], about={**ABOUT, "clock_s": 86400.0})
@@ -206,7 +208,7 @@ def test_clocks_of_workers_do_not_matter(folder: Folder) -> None:
     assert not times  # no file of the folder holds a time at all
 
 
-def test_stop_ends_a_unit_that_goes_on_for_ever(folder: Folder, tmp_path: Path) -> None:
+def test_stop_ends_a_unit_that_goes_on_for_ever(folder: ResultFolder, tmp_path: Path) -> None:
     mark, cancel = tmp_path / "mark", threading.Event()
     wanted = [*units(3), unit("long", do="stay", mark=str(mark))]
 
@@ -234,7 +236,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: ResultFolder, tmp_path: Path) -> None:
     mark, script = tmp_path / "mark", tmp_path / "driver.py"
     script.write_text(DRIVER)
     root = Path(__file__).resolve().parent.parent
@@ -255,7 +257,7 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_p
     assert (done.before, done.done) == (6, 7)
 
 
-def test_two_drivers_share_a_folder(folder: Folder) -> None:
+def test_two_drivers_share_a_folder(folder: ResultFolder) -> None:
     """Each unit is there once, and whole."""
     wanted = units(30, ms=20)
     work(folder, wanted[:1])
@@ -270,7 +272,7 @@ def test_two_drivers_share_a_folder(folder: Folder) -> None:
     assert seen == {one.key for one in wanted[1:]}
 
 
-def test_a_driver_that_finds_units_done_begins_at_the_end(folder: Folder) -> None:
+def test_a_driver_that_finds_units_done_begins_at_the_end(folder: ResultFolder) -> None:
     """The driver that finished them, if it goes on, does not: they meet."""
     first, second = Here(job_of(folder)), Here(job_of(folder))
     sweep(units(2), first, folder)
@@ -278,7 +280,7 @@ def test_a_driver_that_finds_units_done_begins_at_the_end(folder: Folder) -> Non
     assert (first.order, second.order) == (["u0", "u1"], ["u4", "u3", "u2"])
 
 
-def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> None:
+def test_what_another_driver_finished_meanwhile_is_skipped(folder: ResultFolder) -> None:
     wanted = units(4)
     pool = Here(job_of(folder))
 
@@ -290,7 +292,7 @@ def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> No
     assert pool.order == ["u0", "u2", "u3"] and standing.done == 4
 
 
-def test_a_unit_told_twice_counts_once(folder: Folder) -> None:
+def test_a_unit_told_twice_counts_once(folder: ResultFolder) -> None:
     wanted = units(3)
     pool = Here(job_of(folder), [WorkDone("worker 1", Outcome(wanted[0].key))])
     standing = sweep(wanted, pool, folder)
@@ -318,7 +320,7 @@ class Script(Backend):
         pass
 
 
-def test_a_worker_that_is_lost_while_idle_gets_no_second_share(folder: Folder) -> None:
+def test_a_worker_that_is_lost_while_idle_gets_no_second_share(folder: ResultFolder) -> None:
     """It is lost and open again before the loop, which has a share for it, hears of that."""
     backend = Script()
     pool = SupervisedWorkers(job_of(folder), [backend])
@@ -343,7 +345,7 @@ def test_a_worker_that_is_lost_while_idle_gets_no_second_share(folder: Folder) -
     assert backend.keys == [[], [units(2)[1].key]]
 
 
-def test_a_worker_that_never_begins_stops_the_sweep(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_never_begins_stops_the_sweep(folder: ResultFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specviz.workers.supervisor.PAUSE_S", 0.01)
     backend = Script()
 
@@ -359,7 +361,9 @@ def test_a_worker_that_never_begins_stops_the_sweep(folder: Folder, monkeypatch:
 # --- what is shown ---
 
 
-def test_missing_packages_are_named_with_what_installs_them(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named_with_what_installs_them(
+    folder: ResultFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "specviz.workers.ray_actors", raising=False)
     with pytest.raises(UserError, match=r"--on ray needs ray, which is not installed: pip install -e '.\[ray\]'"):
@@ -375,7 +379,7 @@ def test_rate_and_time_left_are_of_this_sweep() -> None:
     assert Standing(total=100, before=60, done=60).left_s is None
 
 
-def test_a_units_file_is_plain_json(folder: Folder) -> None:
+def test_a_units_file_is_plain_json(folder: ResultFolder) -> None:
     work(folder, units(1), 1)
     (path,) = (folder.path / UNITS).iterdir()
     assert json.loads(path.read_text())["rows"][0]["name"] == "u0" and not (folder.path / FAILED).exists()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from decoders.errors import UserError
-from specviz.workers.folder import Folder
+from specviz.workers.folder import ResultFolder
 from specviz.workers.sweep import Standing
 
 from .standin import ray_cluster, unit, units
@@ -37,12 +37,12 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path / "results")
+def folder(tmp_path: Path) -> ResultFolder:
+    return ResultFolder(tmp_path / "results")
 
 
 def test_a_killed_actor_is_started_again_and_a_units_own_error_is_not_tried_again(
-    cluster: Any, folder: Folder, tmp_path: Path
+    cluster: Any, folder: ResultFolder, tmp_path: Path
 ) -> None:
     once = unit("once", do="die once", mark=str(tmp_path / "mark"))
     wanted = [once, unit("bad", do="fail"), *units(6)]
@@ -52,13 +52,13 @@ def test_a_killed_actor_is_started_again_and_a_units_own_error_is_not_tried_agai
     assert sum(worker.losses for worker in standing.workers) == 1
 
 
-def test_an_actor_of_another_version_is_refused(cluster: Any, folder: Folder) -> None:
+def test_an_actor_of_another_version_is_refused(cluster: Any, folder: ResultFolder) -> None:
     with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
         work(folder, units(2), kind="ray", about={"version": "2"})
     assert folder.list_units() == (set(), set())
 
 
-def test_a_node_that_is_removed_gives_its_unit_to_another(cluster: Any, folder: Folder, tmp_path: Path) -> None:
+def test_a_node_that_is_removed_gives_its_unit_to_another(cluster: Any, folder: ResultFolder, tmp_path: Path) -> None:
     """The last test: the node does not come back."""
     mark, removed = tmp_path / "mark", threading.Event()
     wanted = [unit("long", do="stay once", mark=str(mark)), *units(4)]

@@ -44,7 +44,7 @@ def source_for(kind: str, text: Path) -> FileSource:
 
 def begun(kind: str, folder: Path, model: Any, source: Any, recipe: Any = None, seed: int = 0, **options: Any) -> Any:
     """A run by the tiny recipe or another one, not opened yet."""
-    made: Any = prompt_tokens.Run if kind == "ppd" else drafter.Run
+    made: Any = prompt_tokens.PromptTokenTraining if kind == "ppd" else drafter.DrafterTraining
     if kind in HEAD_KINDS:
         made = heads.run_of(HEAD_KINDS[kind], folder.parent / "states")
     return made(kind, folder, model, "tiny", source, recipe or TINY[kind], seed, **options)

@@ -112,8 +112,8 @@ def overhead(model, prompts, pairs):
     for owner, name in (
         (vllm, "_before_v1"),
         (vllm, "to_host"),
-        (recorder.Recorder, "_add"),
-        (recorder.Recorder, "_write"),
+        (recorder.ServerRecorder, "_add"),
+        (recorder.ServerRecorder, "_write"),
     ):
         setattr(owner, name, _clock(getattr(owner, name), own))
     engines = [engine(model, enable_prefix_caching=False)]

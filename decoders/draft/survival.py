@@ -38,7 +38,7 @@ PATHS = ("path_prob",)  # of a node and all above it
 NO_SIGNAL = ("bin", "distance", "kv_delay", "next_state", "draft_forward", "branch_anchor", "layer", "head", "survival")
 
 
-class Shape(NamedTuple):
+class DraftShape(NamedTuple):
     """Of a tree: each node's ``depth`` and the bins of its depth and of its rank among its siblings, the ``deepest``
     node's depth, and whether it is a chain.
     """
@@ -61,7 +61,7 @@ class Estimate(NamedTuple):
     survival: list[float]
     places: list[list[int]]
     common: list[int]
-    shape: Shape
+    shape: DraftShape
 
 
 class Survival:
@@ -73,7 +73,7 @@ class Survival:
         self.weights: list[float] = []
         self.squares: list[float] = []  # sums of squared slopes, from 1
         self.blocks: dict[str, int] = {}  # number of a node → its first weight
-        self._bases: dict[tuple[tuple[int, ...], tuple[str, ...], bool], tuple[Shape, list[list[int]]]] = {}
+        self._bases: dict[tuple[tuple[int, ...], tuple[str, ...], bool], tuple[DraftShape, list[list[int]]]] = {}
         self.count = 0
         self.losses = 0.0
 
@@ -127,7 +127,9 @@ class Survival:
             survival.append(survival[parents[node]] * probability)
         return Estimate(conditional, survival, [*base, *numbers], common, shape)
 
-    def _base(self, parents: tuple[int, ...], origins: tuple[str, ...], copies: bool) -> tuple[Shape, list[list[int]]]:
+    def _base(
+        self, parents: tuple[int, ...], origins: tuple[str, ...], copies: bool
+    ) -> tuple[DraftShape, list[list[int]]]:
         """A tree's shape, and its nodes' places by origin and rank, and by depth; worked out once for trees alike."""
         key = parents, origins, copies
         if (base := self._bases.get(key)) is not None:
@@ -211,7 +213,7 @@ class Survival:
         }
 
 
-def shape_of(parents: tuple[int, ...]) -> Shape:
+def shape_of(parents: tuple[int, ...]) -> DraftShape:
     """The shape of the tree with these parents."""
     depths, ranks, child_counts = [0], [0], [0] * len(parents)
     for parent in parents[1:]:
@@ -220,7 +222,7 @@ def shape_of(parents: tuple[int, ...]) -> Shape:
         child_counts[parent] += 1
     deepest = max(depths)
     bins = [DEPTHS[d] if d < len(DEPTHS) else min(10 + (d - len(DEPTHS)) // 16, BINS - 1) for d in depths]
-    return Shape(depths, bins, ranks, deepest, deepest == len(parents) - 1)
+    return DraftShape(depths, bins, ranks, deepest, deepest == len(parents) - 1)
 
 
 HALVES = [n - BINS / 2 + 0.5 for n in range(1, BINS - 1)]

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.model.engines.compiling import WORKSHOP, OpenPart, Part
+from decoders.model.engines.compiling import WORKSHOP, CompiledPart, OpenPart
 from decoders.model.engines.engines import TOLERANCE, say_once
 from decoders.model.engines.linear import PackedLinear
 
@@ -48,7 +48,7 @@ class CompiledForwards(ABC):
     def __init__(self, target: Target, network: Any) -> None:
         self.engines, self.network = target.engines, network
         shapes = {kind: self.shape(kind) for kind in self.kinds}
-        self.parts = {kind: Part.of(MAKER, shape.to_json()) for kind, shape in shapes.items()}
+        self.parts = {kind: CompiledPart.of(MAKER, shape.to_json()) for kind, shape in shapes.items()}
         self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
         self.open_parts: dict[str, OpenPart] = {}
         self.is_checked: bool | None = None

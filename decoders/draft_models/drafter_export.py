@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .config import DraftConfig
 from .network import THETA
-from .part_files import PartFiles, Source
+from .part_files import PartFiles, PartSource
 
 
-def causal_lm(source: Source) -> PartFiles:
+def causal_lm(source: PartSource) -> PartFiles:
     """A drafter without cross-attention as a LlamaForCausalLM, with the embedding and head that it goes through and,
     where the target has one, the tokenizer. A layer of it is Llama's, but that it keeps the projections of queries,
     keys and values, and of gate and up, as one matrix each.

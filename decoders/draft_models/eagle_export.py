@@ -16,13 +16,13 @@ from torch import Tensor
 from decoders.errors import UserError
 
 from .eagle_head import EagleConfig
-from .part_files import PartFiles, Source
+from .part_files import PartFiles, PartSource
 
 TOKENS = 5  # drafted at a time where a server is not told otherwise
 LAYER = "layers.0."
 
 
-def third(form: str, source: Source) -> PartFiles:
+def third(form: str, source: PartSource) -> PartFiles:
     """An EAGLE-3 head as ``speculators`` or ``eagle``. Raises UserError for a variant that has no place there."""
     config = _fitting(source)
     if source.target.shape.layers in config.features:
@@ -54,7 +54,7 @@ def third(form: str, source: Source) -> PartFiles:
     return PartFiles({**_layer(config), **variant, "architectures": ["LlamaForCausalLMEagle3"]}, midlayer, notes)
 
 
-def first(source: Source) -> PartFiles:
+def first(source: PartSource) -> PartFiles:
     """An EAGLE-1 or -2 head in SafeAILab's form. Raises UserError where the form has no place for what it computes."""
     config = _fitting(source)
     if config.scaled:
@@ -72,7 +72,7 @@ def first(source: Source) -> PartFiles:
     return PartFiles({**config_fields, "architectures": ["LlamaForCausalLM"]}, _tensors(source))
 
 
-def _fitting(source: Source) -> EagleConfig:
+def _fitting(source: PartSource) -> EagleConfig:
     config: EagleConfig = source.config
     if any(config.windows):
         raise UserError(
@@ -82,7 +82,7 @@ def _fitting(source: Source) -> EagleConfig:
     return config
 
 
-def _tensors(source: Source) -> dict[str, Tensor]:
+def _tensors(source: PartSource) -> dict[str, Tensor]:
     """Tensors that have the published names already."""
     tables = ("lm_head.weight", "drafted")
     return {name: tensor for name, tensor in source.weights.items() if name not in tables}
@@ -102,7 +102,7 @@ def _layer(config: EagleConfig) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _speculators(source: Source, config: EagleConfig, variant: Mapping[str, Any]) -> dict[str, Any]:
+def _speculators(source: PartSource, config: EagleConfig, variant: Mapping[str, Any]) -> dict[str, Any]:
     proposal = {"proposal_type": "greedy", "speculative_tokens": TOKENS}
     return {
         "architectures": ["Eagle3DraftModel"], "speculators_model_type": "eagle3", **variant,
@@ -114,7 +114,7 @@ def _speculators(source: Source, config: EagleConfig, variant: Mapping[str, Any]
     }  # fmt: skip
 
 
-def _notes(source: Source, config: EagleConfig) -> tuple[str, ...]:
+def _notes(source: PartSource, config: EagleConfig) -> tuple[str, ...]:
     """Sentences for who serves it: servers take the layers from other places."""
     n = source.target.shape.layers
     if config.features == (2, n // 2, n - 3):

@@ -16,7 +16,7 @@ from decoders.draft.tree import DraftTree
 from decoders.model.state.transfer import Mark, fetch, mark
 
 from .eagle_head import EagleHead
-from .head_trees import Places, RankTree
+from .head_trees import NodePlaces, RankTree
 
 # EAGLE-1's tree (eagle/model/choices.py): 25 nodes, whatever its name mc_sim_7b_63 says
 _TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001"
@@ -159,7 +159,7 @@ def dynamic(
 
 def expand_static(
     root: int, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead, tree: RankTree,
-    places: Sequence[Places],
+    places: Sequence[NodePlaces],
 ) -> CandidateTree:  # fmt: skip
     """EAGLE-1's expansion: at every level the ranks that ``tree`` names; ``places`` says where they stand."""
     growing = Growing(first, extend, head)

@@ -23,7 +23,7 @@ from decoders.model.state.transfer import Span, fetch, mark
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 
-from .head_trees import Places, Ranks, RankTree, SettledTrees
+from .head_trees import NodePlaces, Ranks, RankTree, SettledTrees
 from .heads import ParallelHeads
 from .heads_prefix import PrefixRun
 
@@ -98,7 +98,7 @@ class HeadsDrafter(Drafter):
 
     @torch.inference_mode()
     def guesses(
-        self, state: Float[Tensor, " hidden"], root: int, tree: RankTree, places: Sequence[Places]
+        self, state: Float[Tensor, " hidden"], root: int, tree: RankTree, places: Sequence[NodePlaces]
     ) -> tuple[Int[Tensor, " drafted"], Float[Tensor, " drafted"], Float[Tensor, " drafted"], dict[int, Tensor]]:
         """Level by level: tokens, their log-probabilities and their head's highest one; and per node with children the
         log-probabilities of all tokens that can be drafted.

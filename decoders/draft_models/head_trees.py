@@ -89,7 +89,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Places:
+class NodePlaces:
     """The places of a level's children, on the device: the row of each one's parent among the inner nodes, its rank
     there, and which of the children have children of their own.
     """
@@ -104,9 +104,9 @@ class SettledTrees:
 
     def __init__(self, paths: Sequence[Ranks], ranks: int) -> None:
         self.paths, self.ranks = paths, ranks
-        self._cut_trees: dict[int, tuple[RankTree, list[Places]]] = {}
+        self._cut_trees: dict[int, tuple[RankTree, list[NodePlaces]]] = {}
 
-    def at(self, depth: int, device: torch.device) -> tuple[RankTree, list[Places]]:
+    def at(self, depth: int, device: torch.device) -> tuple[RankTree, list[NodePlaces]]:
         """The tree of this depth at most, and the places of each level."""
         if depth not in self._cut_trees:
             tree = RankTree.of(self.paths, depth, self.ranks)
@@ -118,7 +118,7 @@ class SettledTrees:
         return self._cut_trees[depth]
 
 
-def _places(level: Level, following: Sequence[int], device: torch.device) -> Places:
+def _places(level: Level, following: Sequence[int], device: torch.device) -> NodePlaces:
     number = {node: place for place, node in enumerate(level.children)}
     inner = np.asarray([number[node] for node in following], dtype=np.int64)
-    return Places(*send(device, level.rows, level.ranks, inner))
+    return NodePlaces(*send(device, level.rows, level.ranks, inner))

@@ -14,10 +14,10 @@ from decoders.errors import UserError
 
 from .borrowing import UNLIKELY
 from .heads import HeadsConfig
-from .part_files import PartFiles, Source
+from .part_files import PartFiles, PartSource
 
 
-def hydra(source: Source) -> PartFiles:
+def hydra(source: PartSource) -> PartFiles:
     """Heads of Hydra, or Hydra++, in the authors' form. Raises UserError for a prefix layer with rotary positions other
     than the target's, which the form takes from there.
     """
@@ -40,7 +40,7 @@ def hydra(source: Source) -> PartFiles:
     return PartFiles(config_fields, weights)
 
 
-def medusa(source: Source) -> PartFiles:
+def medusa(source: PartSource) -> PartFiles:
     """Heads of Medusa in the authors' form. Raises UserError for those that were trained here."""
     config: HeadsConfig = source.config
     if config.scaled:
@@ -64,11 +64,11 @@ def medusa(source: Source) -> PartFiles:
     return PartFiles(config_fields, weights)
 
 
-def _sizes(source: Source, config: HeadsConfig) -> dict[str, object]:
+def _sizes(source: PartSource, config: HeadsConfig) -> dict[str, object]:
     return {"hidden_size": config.hidden, "vocab_size": config.vocab, "base_model_name_or_path": source.verifier}
 
 
-def _first_block(source: Source, config: HeadsConfig, source_prefix: str, export_prefix: str) -> dict[str, Tensor]:
+def _first_block(source: PartSource, config: HeadsConfig, source_prefix: str, export_prefix: str) -> dict[str, Tensor]:
     """The block that reads the state and the embeddings, with the scales in it."""
     weight, bias = (source.weights[f"{source_prefix}linear.{name}"].double() for name in ("weight", "bias"))
     hidden, reads = config.hidden, weight.shape[1]
@@ -90,7 +90,7 @@ def _first_block(source: Source, config: HeadsConfig, source_prefix: str, export
     return {export_prefix + name: tensor.float() for name, tensor in block_tensors.items()}
 
 
-def _output(source: Source, config: HeadsConfig, number: int, biased: bool) -> dict[str, Tensor]:
+def _output(source: PartSource, config: HeadsConfig, number: int, biased: bool) -> dict[str, Tensor]:
     """A head's output layer over the whole vocabulary. One that goes through the target's is their product; tokens that
     it cannot draft get no row and, where the form has a bias, a logit that is never likely.
     """
@@ -109,7 +109,7 @@ def _output(source: Source, config: HeadsConfig, number: int, biased: bool) -> d
     return output_tensors
 
 
-def _prefix(source: Source) -> dict[str, Tensor]:
+def _prefix(source: PartSource) -> dict[str, Tensor]:
     from decoders.model.files.shape import rotaries
 
     config, shape = source.config.prefix, source.target.shape

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PartSource:
     """A trained part before it is written: its configuration, its tensors as they are stored (int8 dequantised), the
     target that it belongs to and the name that others open that target by (``verifier``). ``place`` names the part.
     """

@@ -103,7 +103,7 @@ class TypicalParams(PpdParams):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StatePlan:
     """A tree without its tokens: per node its parent, its distance from the root and its guess's rank (root: 0, -1),
     its prompt tokens and the first of their probes.
     """
@@ -154,10 +154,10 @@ class PpdDrafter(Drafter):
             self.looks_at = {"label": "the prompt tokens' attention", "layers": [watch], "heads": heads, "probes": True}
         self.context: Context | None = None
         self.guesses: Guesses | None = None
-        self.proposed: tuple[Draft, Plan, np.ndarray] | None = None
-        self._plans: dict[tuple[int, int, int], Plan] = {}
+        self.proposed: tuple[Draft, StatePlan, np.ndarray] | None = None
+        self._plans: dict[tuple[int, int, int], StatePlan] = {}
 
-    def plan(self, state: int, depth: int, room: int) -> Plan:
+    def plan(self, state: int, depth: int, room: int) -> StatePlan:
         """The tree of a state, cut below ``depth``; no row stands more than ``room`` positions behind the root."""
         cut = state, min(depth, state), min(room, 2 * self.trees.m)
         if cut not in self._plans:
@@ -173,13 +173,13 @@ class PpdDrafter(Drafter):
 
     def _attach(
         self, parents: tuple[int, ...], distances: tuple[int, ...], ranks: tuple[int, ...], counts: Sequence[int]
-    ) -> Plan:
+    ) -> StatePlan:
         """The plan of a tree with so many prompt tokens on each node."""
         first, probes = [], []
         for node, count in enumerate(counts):
             first.append(len(probes))
             probes += self.prompts.probes(node, count, len(probes))
-        return Plan(parents, distances, ranks, tuple(counts), tuple(first), tuple(probes))
+        return StatePlan(parents, distances, ranks, tuple(counts), tuple(first), tuple(probes))
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         """Have the last step scored once more, with its prompt tokens: what they guessed is not recorded. After a step

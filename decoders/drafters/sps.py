@@ -37,7 +37,7 @@ from decoders.errors import UserError
 from decoders.folders import typed_path
 from decoders.method.method import Method
 from decoders.method.part import COMPANION, DRAFT_MODELS, Kind, Training
-from decoders.model.engines.static import ROWS, Rows
+from decoders.model.engines.static import ROWS, StaticRows
 from decoders.model.state.attention import Masks
 from decoders.model.state.cache import TreeCache
 from decoders.model.state.capture import Capture
@@ -156,7 +156,7 @@ class LanguageModelRun:
         sees, depths = self.ahead_rows.sees, self.ahead_rows.base + np.asarray(self.ahead_rows.depths)
         with self.drafter.lock:
             if sees is None and len(positions) <= ROWS[-1] and self.cache.length:
-                rows = Rows(self.cache, self.masks, tokens, positions, None)
+                rows = StaticRows(self.cache, self.masks, tokens, positions, None)
                 logits, _ = self.drafter.engines.run(rows, Needs(), Capture())
             else:
                 logits = self.drafter.forward(

@@ -30,7 +30,7 @@ from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
 from decoders.verifiers.block import RULE
 
-from .ppd import BIBTEX, PAPER, Plan, PpdDrafter, PpdParams, trees_of
+from .ppd import BIBTEX, PAPER, PpdDrafter, PpdParams, StatePlan, trees_of
 from .ppd import PART as PROMPT_TOKENS
 from .sps import GAMMA, SCHEDULE, SIZE, LanguageModelRun, open_drafter
 from .sps import METHOD as SPS
@@ -71,7 +71,7 @@ class SpsPpdParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class PromptRead:
     """The result of a draft forward at a token: the logits after it, and those of the prompt tokens that hung on it."""
 
     logits: Float[Tensor, " vocab"]
@@ -90,8 +90,8 @@ class PromptedRun(LanguageModelRun):
         super().__init__(drafter, vocab)
         self.ppd = PpdDrafter(prompts, trees, self.limit)
         self.session: Session | None = None
-        self.reads: dict[int, Read] = {}  # by position, of what was read for the last chain
-        self._plans: dict[tuple[int, int, int, int], Plan] = {}
+        self.reads: dict[int, PromptRead] = {}  # by position, of what was read for the last chain
+        self._plans: dict[tuple[int, int, int, int], StatePlan] = {}
 
     @torch.inference_mode()
     def begin(self, context: Context) -> None:
@@ -156,7 +156,7 @@ class PromptedRun(LanguageModelRun):
         for at, node in enumerate(path, start):
             first, count = plan.first[node], plan.prompts[node] * rows
             probes = None if scored.probe_logits is None else scored.probe_logits[first : first + count]
-            self.reads[at] = Read(scored.logits[node], probes if count else None)
+            self.reads[at] = PromptRead(scored.logits[node], probes if count else None)
         session.commit(Verdict(tuple(path), text[-1], (), ()))
 
     def _guesses(self, at: int, distance: int) -> list[list[int]]:
@@ -169,7 +169,7 @@ class PromptedRun(LanguageModelRun):
         logits = self.ppd.prompts.guesses(read.probes)
         return logits[distance:].topk(min(self.ppd.top_k, logits.shape[-1])).indices.tolist()
 
-    def _plan(self, state: int, depth: int, room: int, lead: int) -> Plan:
+    def _plan(self, state: int, depth: int, room: int, lead: int) -> StatePlan:
         """PPD's plan behind ``lead`` tokens that are not in question."""
         cut = state, min(depth, state), min(room, 2 * self.ppd.trees.m), lead
         if cut not in self._plans:

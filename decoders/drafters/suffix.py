@@ -135,7 +135,7 @@ def siblings(following: Iterable[int]) -> list[int]:
     return [token for count in sorted(tokens_by_count, reverse=True) for token in tokens_by_count[count]]
 
 
-class Places:
+class MatchPlaces:
     """All places of one string: what follows them, ``rows`` ``[places, depth]`` (-1: the text is over), and where each
     of them ends in the text (-1: in an earlier answer; those stand last). Both are in the order of the texts. ``count``
     is how many there are; of many, some are looked at.
@@ -238,7 +238,7 @@ class Class:
     matches_above: int
     upto: int
     reach: int
-    places: Callable[[], Places]
+    places: Callable[[], MatchPlaces]
 
 
 class SuffixDrafter(Drafter):
@@ -341,7 +341,7 @@ class SuffixDrafter(Drafter):
 
     def _places(
         self, padded: np.ndarray, first: int, ends: np.ndarray, interval: tuple[int, int], width: int
-    ) -> Places:
+    ) -> MatchPlaces:
         """The places of a string; ``padded`` is the text with separators behind it."""
         local_count, offsets = len(ends), np.arange(1, width + 1)
         if local_count > MOST_COUNTED:
@@ -349,12 +349,12 @@ class SuffixDrafter(Drafter):
         rows = sliding_window_view(padded, width)[ends + 1]
         global_count = interval[1] - interval[0]
         if not global_count or self.index is None:
-            return Places(rows, ends + first, local_count)
+            return MatchPlaces(rows, ends + first, local_count)
         sample_size = min(global_count, MOST_COUNTED)
         global_places = np.sort(self.index.order[interval[0] + np.arange(sample_size) * global_count // sample_size])
         global_rows = self.index.text[np.minimum(global_places[:, None] + offsets, len(self.index.text) - 1)]
         global_rows = np.where(np.logical_and.accumulate(global_rows != SEPARATOR, axis=1), global_rows, SEPARATOR)
-        return Places(
+        return MatchPlaces(
             np.concatenate([rows, global_rows]),
             np.append(ends + first, np.full(sample_size, -1)),
             local_count + global_count,

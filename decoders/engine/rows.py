@@ -15,7 +15,7 @@ from decoders.model.state.transfer import fetch
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace.check import MAX_CELLS
-from decoders.trace.rows import Delta, Rows, columns_with_defaults
+from decoders.trace.rows import Delta, TraceRows, columns_with_defaults
 from decoders.trace.tables import TERMS
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser
@@ -131,10 +131,10 @@ class Recording:
             ids += rows.delta["pool"]["id"]
         return self._write(rows, ids)
 
-    def _rows(self, *tables: str) -> Rows:
-        return Rows(self._columns, (*tables, "pieces"))
+    def _rows(self, *tables: str) -> TraceRows:
+        return TraceRows(self._columns, (*tables, "pieces"))
 
-    def _write(self, rows: Rows, ids: Collection[int]) -> Delta:
+    def _write(self, rows: TraceRows, ids: Collection[int]) -> Delta:
         """The rows, added to the trace with the pieces of tokens that occur for the first time."""
         new = [i for i in dict.fromkeys(ids) if i not in self._pieces_written]
         self._pieces_written.update(new)
@@ -172,7 +172,7 @@ class Recording:
         return True
 
     def _add_step(
-        self, rows: Rows, step: Step, numbers: TargetNumbers, i: int, elapsed_ms: float,
+        self, rows: TraceRows, step: Step, numbers: TargetNumbers, i: int, elapsed_ms: float,
         betas: Mapping[tuple[int, int], float],
     ) -> None:  # fmt: skip
         """A step's tree, its row in steps, and the tokens it emitted: the accepted path's, then the target's own."""
@@ -222,7 +222,7 @@ class Recording:
             **{f"term:{key}": round(float(n), 6) if math.isfinite(n) else None for key, n in notes.items()},
         })  # fmt: skip
 
-    def _add_candidates(self, rows: Rows, index: int, ranking: Candidates) -> int:
+    def _add_candidates(self, rows: TraceRows, index: int, ranking: Candidates) -> int:
         """The chosen candidate and the best others; the number of those that are not recorded."""
         share = self._cells / MAX_CELLS
         row_limit = min([limit for bound, limit in FEWER if share >= bound], default=MAX_CANDIDATES)
@@ -239,7 +239,7 @@ class Recording:
         return ranking.unlisted
 
     @staticmethod
-    def _add_probes(rows: Rows, step: Step) -> None:
+    def _add_probes(rows: TraceRows, step: Step) -> None:
         probes, logits, joint = (
             step.draft.probes,
             step.scored.probe_logits,
@@ -257,7 +257,7 @@ class Recording:
             "prob": [round(p, 6) for p in prob + [guess.probability for guess in joint]],
         })  # fmt: skip
 
-    def _add_pool(self, rows: Rows, pool: Pool, drafts: list[Draft]) -> None:
+    def _add_pool(self, rows: TraceRows, pool: Pool, drafts: list[Draft]) -> None:
         """The pool's tokens not yet recorded: all of them at first, or (of a long pool) those around what was used."""
         count = len(pool.tokens)
         positions = np.arange(0)
@@ -276,7 +276,7 @@ class Recording:
         })  # fmt: skip
 
 
-def _add_lattice(rows: Rows, index: int, lattice: Lattice) -> None:
+def _add_lattice(rows: TraceRows, index: int, lattice: Lattice) -> None:
     """A lattice's candidates and, between the first ``EDGES`` of neighbouring positions and the walk, transitions."""
     tokens, logprobs, walk = fetch(lattice.tokens, lattice.logprobs, lattice.walk)
     count = tokens.shape[1]

@@ -19,7 +19,7 @@ from decoders.trace.tables import TraceError
 
 from .importer import Importer, ImportResult
 from .request import ImportFault, NotALog
-from .source import MAX_BYTES, Source
+from .source import MAX_BYTES, LogSource
 
 __all__ = ["ImportFault", "ImportResult", "Importer", "NotALog", "check_size", "importers", "open_log"]
 
@@ -53,7 +53,7 @@ def open_log(data: bytes, name: str = "", kind: str | None = None) -> ImportResu
     by_name = {importer.name: importer for importer in importers()}
     if kind is not None and kind not in by_name:
         raise ImportFault(f"there is no importer {kind!r}: choose one of {', '.join(by_name)}")
-    source, notes = Source(data, name), list[str]()
+    source, notes = LogSource(data, name), list[str]()
     for importer in importers() if kind is None else (by_name[kind],):
         contents = importer.open(source)
         if contents.traces or contents.numbers:

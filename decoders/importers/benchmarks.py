@@ -18,7 +18,7 @@ from .fields import about_drafts, totals_of
 from .importer import Contents, Importer, Numbers
 from .parts import parts_of
 from .request import MOST_REQUESTS
-from .source import Source
+from .source import LogSource
 from .values import number
 
 POSITION = re.compile(r"(?:acceptance at token|\s*Position) (\d{1,4})\s*:\s*(\d{1,3}(?:\.\d{1,9})?)\s*(%?)\s*$")
@@ -29,7 +29,7 @@ UNREAD = re.compile(r"accept|draft|specul", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class BenchmarkTable:
     """One program's table: the row that says that it is one, its first row, and the names of its counts."""
 
     title: str
@@ -43,15 +43,15 @@ def _sign(pattern: str) -> re.Pattern[str]:
 
 
 TABLES = (
-    Table("vLLM's offline example", _sign(r"acceptance at token \d|mean acceptance length:|num_drafts:"),
+    BenchmarkTable("vLLM's offline example", _sign(r"acceptance at token \d|mean acceptance length:|num_drafts:"),
           {"total_num_output_tokens": "tokens", "num_drafts": "drafts", "num_draft_tokens": "drafted",
            "num_accepted_tokens": "accepted"}, ("total_num_output_tokens", "num_drafts", "mean acceptance length")),
-    Table("vllm bench serve", _sign(r"Acceptance length:|Acceptance rate \(%\):|-+Speculative Decoding-+"),
+    BenchmarkTable("vllm bench serve", _sign(r"Acceptance length:|Acceptance rate \(%\):|-+Speculative Decoding-+"),
           {"Total generated tokens": "tokens", "Drafts": "drafts", "Draft tokens": "drafted",
            "Accepted tokens": "accepted"}, ("Backend", "Successful requests")),
-    Table("SGLang's bench_serving", _sign(r"Accept length:"),
+    BenchmarkTable("SGLang's bench_serving", _sign(r"Accept length:"),
           {"Total generated tokens": "tokens"}, ("Backend", "Successful requests")),
-    Table("llama-speculative", _sign(r".{0,80}?\bn_accept[ \t]{0,20}="),
+    BenchmarkTable("llama-speculative", _sign(r".{0,80}?\bn_accept[ \t]{0,20}="),
           {"n_predict": "tokens", "n_drafted": "drafted", "n_accept": "accepted"}, ("n_draft", "n_predict")),
 )  # fmt: skip
 ROLE_PREFIX = re.compile(
@@ -60,7 +60,7 @@ ROLE_PREFIX = re.compile(
 )  # fmt: skip
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """The tables, or the saved results."""
     contents = Contents()
     text = source.text
@@ -73,7 +73,7 @@ def read(source: Source) -> Contents | None:
     return contents if contents.numbers else None
 
 
-def _read_rows(source: Source, table: Table, contents: Contents) -> None:
+def _read_rows(source: LogSource, table: BenchmarkTable, contents: Contents) -> None:
     rows, positions = dict[str, Any](), list[float]()
 
     def end() -> None:
@@ -111,7 +111,7 @@ def _plain(text: str) -> float | int | None:
         return None
 
 
-def _numbers(table: Table, rows: dict[str, Any], positions: list[float], table_index: int) -> Numbers:
+def _numbers(table: BenchmarkTable, rows: dict[str, Any], positions: list[float], table_index: int) -> Numbers:
     totals = {count: rows[name] for name, count in table.counts.items() if isinstance(rows.get(name), int)}
     values = {name: f"{value:g}%" if name.endswith("(%)") else value for name, value in rows.items()}
     if positions:
@@ -130,7 +130,7 @@ FORMATS: tuple[tuple[str, Callable[[set[str]], bool]], ...] = (
 )
 
 
-def _read_saved(source: Source) -> Iterator[Numbers]:
+def _read_saved(source: LogSource) -> Iterator[Numbers]:
     """Results as the two benchmarks save them."""
     for place, document in enumerate(source.documents[:MOST_REQUESTS]):
         value = document.value

@@ -16,7 +16,7 @@ from typing import Any
 
 from .fields import about_drafts, flat
 from .request import MOST_REQUESTS, Choice, Request, Token, check_tokens, words
-from .source import Document
+from .source import LogDocument
 from .values import dicts, from_log, number, numbers, whole
 
 TOKEN_ID = re.compile(r"token_id:(\d+)")
@@ -41,7 +41,7 @@ class Answer:
     is_stream: bool = False
 
 
-def answers(documents: Iterable[Document]) -> list[Answer]:
+def answers(documents: Iterable[LogDocument]) -> list[Answer]:
     """The requests in a file, in the order in which they began; chunks of several may be mixed. A request with several
     choices is as many answers. Behind the first few hundred requests no other is begun.
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from .fields import about_drafts, flat, totals_of
 from .importer import Contents, Importer, Numbers
 from .request import MOST_REQUESTS
-from .source import Source
+from .source import LogSource
 from .values import number
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """Numbers of each object with both counts."""
     contents = Contents()
     for place, document in enumerate(source.documents):

@@ -13,7 +13,7 @@ from decoders.trace.trace import Trace
 from .fields import about_drafts, check_totals, field_words, snake, totals_of
 from .request import MOST_REQUESTS, MOST_ROWS, Request, Token
 from .request_trace import trace_of
-from .source import Source
+from .source import LogSource
 from .values import clean
 
 MOST_LOOKED = 4_000  # documents that are looked through for fields about drafts
@@ -80,11 +80,11 @@ class Importer:
 
     name: str
     title: str
-    read: Callable[[Source], Contents | None]
+    read: Callable[[LogSource], Contents | None]
     order: int = 50
     fields: frozenset[str] = frozenset()
 
-    def open(self, source: Source) -> ImportResult:
+    def open(self, source: LogSource) -> ImportResult:
         """Read the file; nothing where it is of another kind."""
         contents = self.read(source) or Contents()
         for request in contents.requests:
@@ -98,7 +98,7 @@ class Importer:
             contents.notes.append(f"fields about drafts that were not used: {field_words(unused)}")
         return ImportResult(self.name, self.title, traces, contents.numbers, contents.notes)
 
-    def _find_unused(self, source: Source, contents: Contents) -> dict[str, Any]:
+    def _find_unused(self, source: LogSource, contents: Contents) -> dict[str, Any]:
         """The fields about drafts in the file's documents that are neither used nor shown; none in a log of text."""
         if not source.was_searched:
             return {}

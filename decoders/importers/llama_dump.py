@@ -12,7 +12,7 @@ from typing import Any
 
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, Choice, Request, ServerStep, Token, check_tokens
-from .source import Source
+from .source import LogSource
 from .values import dicts, number, numbers, share, whole
 
 ACCEPTED = ("n_accepted", "n_accept")
@@ -21,7 +21,7 @@ MOST_DRAFTED, MOST_CHOICES = 4096, 20
 NO_OWN = "the dump has drafts alone: the target's own token of a step is not in it, nor is a step without a draft"
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """A request per sequence, or slot and task."""
     if '"n_draft"' not in source.text:
         return None

@@ -25,7 +25,7 @@ from . import benchmarks
 from .importer import Contents, Importer, Numbers
 from .parts import drafts_of, parts_of
 from .request import NO_DRAFT, PROMPT_STEP, Choice, Request, ServerStep, Token, check_tokens
-from .source import Source
+from .source import LogSource
 
 PIECE = r"'(?P<{}>(?:[^\n]|\n(?!\s*- |[^\n]*(?:slot|srv|common_))){{0,200}}?)'(?=\r?\n|$)"
 RATE = (
@@ -81,7 +81,7 @@ class Slot:
     at: float | None = None  # of the last step's tokens, ms
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """A request per slot and task; numbers of those whose drafts are not in the log."""
     text = source.raw
     if not ("draft" in text or "next token:" in text or "#acc tokens" in text) or JSON.match(text):

@@ -20,7 +20,7 @@ from .chat import Answer, answers, chat_token
 from .fields import merge_fields
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, NO_DRAFT, PROMPT_STEP, Request, ServerStep, Token, check_tokens, words
-from .source import Source
+from .source import LogSource
 from .values import dicts, merge, number, numbers, whole
 
 NO_PROBS = "llama.cpp writes 1.0 for every token of a verified draft: these probabilities were left out"
@@ -115,7 +115,7 @@ def steps_of(counts: list[tuple[int, int, int, float | None]]) -> list[ServerSte
     return steps
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """Requests with llama.cpp's timings."""
     contents = Contents()
     for answer in answers(source.documents):

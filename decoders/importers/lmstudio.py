@@ -16,14 +16,14 @@ from .chat import answers
 from .fields import merge_fields, snake
 from .importer import Contents, Importer
 from .request import Request, ServerStep, Token, check_tokens, words
-from .source import Source
+from .source import LogSource
 from .values import number, whole
 
 DRAFTED = ("fromDraftModel", "isDrafted")
 DRAFT_COUNT = "total_draft_tokens_count"
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """A request per prediction: fragments up to the next statistics."""
     contents, request, drafted, tokens = Contents(), None, [], 0
     for document in source.documents:
@@ -53,7 +53,7 @@ def read(source: Source) -> Contents | None:
     return contents if contents.requests else None
 
 
-def _in_one_piece(source: Source) -> Iterator[Request]:
+def _in_one_piece(source: LogSource) -> Iterator[Request]:
     """Requests whose statistics stand beside the whole answer."""
     for answer in answers(source.documents):
         counted_stats = [part["stats"] for part in answer.parts if _counts(part.get("stats"))]

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from .importer import Contents, Importer, Numbers
-from .source import Source
+from .source import LogSource
 from .values import numbers
 
 FIELDS = frozenset(("draft_count", "accept_count", "accept_prob", "accept_rate", "accept_len"))
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """The counts of each document."""
     if "accept_count" not in source.text:
         return None

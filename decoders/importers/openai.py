@@ -10,10 +10,10 @@ from __future__ import annotations
 from .chat import answers, timings
 from .importer import Contents, Importer
 from .request import ServerStep
-from .source import Source
+from .source import LogSource
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """The requests in the file."""
     contents = Contents()
     for answer in answers(source.documents):

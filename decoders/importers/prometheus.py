@@ -16,7 +16,7 @@ from typing import Any
 
 from .fields import check_totals
 from .importer import Contents, Importer, Numbers
-from .source import Source
+from .source import LogSource
 
 LINE = re.compile(
     r"^(?P<name>(?:(?:vllm|sglang|llamacpp):|trtllm_|tgi_)\w+)(?:\{(?P<labels>(?:[^}\"]|\"(?:[^\"\\]|\\.)*\")*)\})?"
@@ -43,7 +43,7 @@ def samples(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, str], float]]
             yield match["name"].replace("trtllm_", "trtllm:", 1).removesuffix("_total"), labels, float(match["value"])
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """The numbers about drafting, per server; rates are computed where their parts are there."""
     servers: dict[str, dict[str, Any]] = {}
     positions: dict[str, dict[int, float]] = {}

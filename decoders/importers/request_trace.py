@@ -16,7 +16,7 @@ from typing import Any
 
 from decoders.trace import metrics
 from decoders.trace.origins import DRAFTER
-from decoders.trace.rows import Rows, columns_with_defaults
+from decoders.trace.rows import TraceRows, columns_with_defaults
 from decoders.trace.trace import Trace
 
 from .request import Choice, Request, ServerStep, words
@@ -30,7 +30,7 @@ REASONS = {"rejected": "the server rejected it", "accepted": "the server accepte
 
 
 @dataclass(slots=True)
-class Pieces:
+class TextPieces:
     """Ids and bytes of the tokens of one run, those without an id included."""
 
     hexes: dict[int, tuple[str, bool]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Pieces:
 
 def trace_of(request: Request, source: str, title: str) -> Trace:
     """The trace of a request from a source (an importer's name); ``title`` names the source for people."""
-    pieces, unknown = Pieces(), set[str]()
+    pieces, unknown = TextPieces(), set[str]()
     prompt = _prompt(request, pieces, unknown)
     output = [pieces.id(token.id, token.text) for token in request.tokens]
     unknown.add("tokens.source")
@@ -140,7 +140,7 @@ def differences(request: Request) -> list[str]:
     return result
 
 
-def _prompt(request: Request, pieces: Pieces, unknown: set[str]) -> list[int]:
+def _prompt(request: Request, pieces: TextPieces, unknown: set[str]) -> list[int]:
     """Ids that stand for the prompt: its own, those of its words, or one that says it is not recorded."""
     if request.prompt_ids:
         return [pieces.id(token, None) for token in request.prompt_ids]
@@ -172,11 +172,11 @@ def _steps(request: Request, unknown: set[str]) -> list[ServerStep]:
     return steps
 
 
-class _Rows(Rows):
+class _Rows(TraceRows):
     """The tables' columns, step after step."""
 
     def __init__(
-        self, request: Request, pieces: Pieces, prompt: Sequence[int], output: Sequence[int], unknown: set[str]
+        self, request: Request, pieces: TextPieces, prompt: Sequence[int], output: Sequence[int], unknown: set[str]
     ) -> None:
         self.request, self.pieces, self.output, self.unknown = request, pieces, output, unknown
         self.prompt, steps = len(prompt), request.steps or ()

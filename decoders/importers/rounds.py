@@ -13,13 +13,13 @@ from typing import Any
 
 from .importer import Contents, Importer
 from .request import ImportFault, Request, ServerStep, Token, check_tokens
-from .source import Source
+from .source import LogSource
 from .values import dicts, number, numbers, whole
 
 COLUMNS = ("drafted", "accepted")
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """A request per object with rounds."""
     contents = Contents()
     for place, document in enumerate(source.documents):

@@ -21,11 +21,11 @@ from .chat import answers
 from .fields import merge_fields
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, Choice, Request, ServerStep, Token, check_tokens, words
-from .source import Source
+from .source import LogSource
 from .values import dicts, from_log, merge, number, numbers, whole
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """Requests whose meta_info tells of speculation."""
     contents, request_parts = Contents(), dict[str, list[dict[str, Any]]]()
     for place, document in enumerate(source.documents):

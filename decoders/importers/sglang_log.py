@@ -15,7 +15,7 @@ from . import sglang
 from .importer import Contents, Importer, Numbers
 from .parts import parts_of
 from .request import MOST_REQUESTS
-from .source import Source
+from .source import LogSource
 from .values import number
 
 DECODE = re.compile(r"Decode(?: \w{1,20}){0,2} batch(?:\s*\[\d{1,9}\])?[.,:]?\s*(?P<tail>.{0,4000})")
@@ -23,7 +23,7 @@ TIMESTAMP = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?: (?:DP|TP|PP)\d
 LENGTH, RATE, RUNNING = ("accept len", "accept length", "avg accept len"), ("accept rate",), ("running-req",)
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """The decode lines and their means, and the requests of finish lines."""
     if "Decode batch" not in source.text and "Finish:" not in source.text and "request.finished" not in source.text:
         return None

@@ -35,14 +35,14 @@ LINE_PREFIX = re.compile(r"[^{}\"']{0,160}?(?=(?:data:\s*)?\{\s*[\"'])")  # of a
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class LogDocument:
     """One object of JSON, and when it arrived (seconds, from any start), where the file says so."""
 
     value: dict[str, Any]
     at: float | None = None
 
 
-class Source:
+class LogSource:
     """A file's text and the documents in it: one JSON value, a list, JSON lines, or a stream of server-sent events."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
@@ -56,7 +56,7 @@ class Source:
         return COLOUR.sub("", text) if "\x1b[" in text else text
 
     @cached_property
-    def _read(self) -> tuple[list[Document], int]:
+    def _read(self) -> tuple[list[LogDocument], int]:
         text = self.text.strip()
         if text[:1] in ("{", "["):
             try:
@@ -78,7 +78,7 @@ class Source:
         return COLLECTOR.sub("", self._decode("surrogateescape" if self.encoding == "utf-8" else "replace"))
 
     @property
-    def documents(self) -> list[Document]:
+    def documents(self) -> list[LogDocument]:
         """The objects of JSON in the file; none in a log of plain text."""
         return self._read[0]
 
@@ -118,7 +118,7 @@ def encoding_of(data: bytes) -> tuple[str, int]:
     return "utf-8", 0
 
 
-def lines_of(text: str) -> tuple[list[Document], int]:
+def lines_of(text: str) -> tuple[list[LogDocument], int]:
     """The objects that stand in a line each, and how many lines hold something else."""
     documents, lost_count = [], 0
     for line in text.split("\n"):  # not splitlines: a text of JSON may hold other ends of lines
@@ -160,9 +160,9 @@ def _parse_python(line: str) -> Any:
         return None
 
 
-def _values(text: str) -> list[Document]:
+def _values(text: str) -> list[LogDocument]:
     """Objects that stand behind one another over several lines each, whatever stands in front of the first."""
-    decoder, documents = json.JSONDecoder(), list[Document]()
+    decoder, documents = json.JSONDecoder(), list[LogDocument]()
     tries = [match.start() for match in re.finditer(r"^\s{0,8}[{\[]", text, re.MULTILINE)][:16]
     for start in tries:
         at = start
@@ -193,12 +193,12 @@ def _first(value: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
     return next((value[name] for name in names if isinstance(value.get(name), str)), None)
 
 
-def document(value: dict[str, Any], stamp: float | None = None) -> Document:
+def document(value: dict[str, Any], stamp: float | None = None) -> LogDocument:
     """A document, taken out of the envelope that a client may have put it in: {"t": seconds, "data": {…}}."""
     if "choices" not in value and (line := _first(value, LOGGED) or "").startswith(("{", "data:")):
         value = object_of(line.removeprefix("data:").strip()) or value
     times = [time for name in TIMES if (time := number(value.get(name))) is not None]
     inner = next((value[name] for name in INNER if isinstance(value.get(name), dict)), None)
     if inner is None or "choices" in value or "object" in value:
-        return Document(value, stamp)
-    return Document(inner, times[0] if times else stamp)
+        return LogDocument(value, stamp)
+    return LogDocument(inner, times[0] if times else stamp)

@@ -14,7 +14,7 @@ from typing import Any
 
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, Request, ServerStep, Token, check_tokens
-from .source import Source
+from .source import LogSource
 from .values import clean, dicts, number, whole
 
 LENGTHS = ("accept_lengths", "accept_length", "acceptance_lengths", "acceptance_length", "accept_length_list")
@@ -23,7 +23,7 @@ INDEX = "idxs"
 FROM_0 = "idxs count from 0: a turn has one step more; τ is Σ new_tokens ÷ Σ (idxs + 1)"
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """A request per turn, or per question where the steps are not told by turn."""
     contents, tokens = Contents(), 0
     for document in source.documents:

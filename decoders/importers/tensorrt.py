@@ -16,7 +16,7 @@ from .chat import answers
 from .fields import flat, snake, totals_of
 from .importer import Contents, Importer, Numbers
 from .request import MOST_REQUESTS
-from .source import Source
+from .source import LogSource
 from .values import number, whole
 
 COUNTS = {"drafted": "numDraftTokens", "accepted": "numAcceptedTokens", "drafts": "numRequestsWithDraftTokens"}
@@ -24,7 +24,7 @@ STATS, LENGTH, PERFORMANCE = ("specDecodingStats", "spec_decoding_stats"), "avg_
 MILLISECONDS = "iterLatencyMS"
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """All iterations together, and the requests."""
     if not any(word in source.text for word in (*STATS, LENGTH, "total_accepted_draft_tokens")):
         return None
@@ -62,7 +62,7 @@ def _field(stats: Mapping[str, Any], field: str) -> Any:
     return stats.get(field, stats.get(snake(field)))
 
 
-def _requests(source: Source) -> Iterator[Numbers]:
+def _requests(source: LogSource) -> Iterator[Numbers]:
     """Requests of /perf_metrics."""
     for place, document in enumerate(source.documents[:MOST_REQUESTS]):
         fields = {path: value for path, value in flat(document.value) if ".speculative_decoding." in f".{path}"}

@@ -11,14 +11,14 @@ from typing import Any
 
 from .importer import Contents, Importer
 from .request import MOST_REQUESTS, Request, Token, check_tokens
-from .source import Source
+from .source import LogSource
 from .values import dicts, from_log, whole
 
 STOPS = {"length": "max tokens", "eos_token": "eos", "stop_sequence": "stop word"}
 NOT_TOLD = "this server does not tell which tokens were drafted: its /metrics counts them (tgi_request_skipped_tokens)"
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """The requests in the file."""
     contents, stream, tokens = Contents(), None, 0
     for place, document in enumerate(source.documents):

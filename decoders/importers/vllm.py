@@ -19,7 +19,7 @@ from .chat import Answer, answers, timings
 from .fields import merge_fields
 from .importer import Contents, Importer
 from .request import NO_DRAFT, PROMPT_STEP, Request, ServerStep
-from .source import Source
+from .source import LogSource
 from .values import merge, number, numbers, whole
 
 TOTALS = {
@@ -28,7 +28,7 @@ TOTALS = {
 MOST_DRAFTED = 4096  # tokens of a step
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """Requests that carry vLLM's metrics."""
     contents = Contents()
     for answer in answers(source.documents):

@@ -18,7 +18,7 @@ from typing import Any
 from .importer import Contents, Importer, Numbers
 from .parts import parts_of
 from .request import MOST_REQUESTS
-from .source import Source
+from .source import LogSource
 
 LINE = re.compile(r"(?P<version>SpecDecoding|Speculative) metrics: ?(?P<tail>.*)")
 AT = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d)")
@@ -26,7 +26,7 @@ ABOUT = "the number of drafts is not in this log: it was computed from mean leng
 V0 = "accepted counts every position by itself, also behind a rejected one (vLLM V0): the length is emitted ÷ drafts"
 
 
-def read(source: Source) -> Contents | None:
+def read(source: LogSource) -> Contents | None:
     """The intervals, and all of them together."""
     if "SpecDecoding metrics" not in source.text and "Speculative metrics" not in source.text:
         return None

@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z0-9][\w+.-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PluginSource:
     """The source of a plug-in: ``place`` as people read it, how it is imported, and the file or folder that its code
     stands in.
     """
@@ -58,23 +58,23 @@ class Unusable(UserError):
     """Why a plug-in was left out; the error behind it, if any, is the cause."""
 
 
-def sources() -> Iterator[Source]:
+def sources() -> Iterator[PluginSource]:
     """The installed packages' entry points, by name, then the files of ``SPECVIZ_PLUGINS``."""
     entries = (entry for group in (GROUP, VERIFIERS) for entry in importlib.metadata.entry_points(group=group))
     for entry in sorted(entries, key=lambda entry: (entry.name, entry.value)):
         package = entry.dist.name if entry.dist else entry.value
-        yield Source(f"package {package}, entry point {entry.name}", entry.load, partial(_code_of, entry))
+        yield PluginSource(f"package {package}, entry point {entry.name}", entry.load, partial(_code_of, entry))
     for path in plugin_files():
         yield file_source(path)
 
 
-def file_source(path: Path) -> Source:
+def file_source(path: Path) -> PluginSource:
     """A plug-in that is a file."""
     path = path.expanduser().resolve()
-    return Source(str(path), partial(_module, path), lambda: str(path))
+    return PluginSource(str(path), partial(_module, path), lambda: str(path))
 
 
-def load(source: Source) -> Plugin:
+def load(source: PluginSource) -> Plugin:
     """A plug-in's methods, looked at: named rightly, with parameters that make controls. Raises Unusable."""
     try:
         plugin = source.open()
@@ -127,7 +127,7 @@ def _entries(plugin: Any) -> Iterator[Any]:
         yield plugin
 
 
-def _failure(source: Source, problem: BaseException) -> str:
+def _failure(source: PluginSource, problem: BaseException) -> str:
     if isinstance(problem, SyntaxError):
         return f"line {problem.lineno} is no Python: {problem.msg}"
     at = place_of(traceback.extract_tb(problem.__traceback__), source.place)

@@ -38,7 +38,7 @@ ABOUT = "datastore.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class StoreMatch:
     """Places of a suffix of ``length`` tokens: ``hits`` in all; per chunk, those that are looked at."""
 
     length: int
@@ -83,7 +83,7 @@ class Datastore:
     def __init__(self, name: str, tokens: int, chunks: Sequence[Chunk]) -> None:
         self.name, self.tokens, self.chunks = name, tokens, tuple(chunks)
 
-    def find(self, sequence: Int[np.ndarray, " tokens"], longest: int, shortest: int, max_places: int) -> Match:
+    def find(self, sequence: Int[np.ndarray, " tokens"], longest: int, shortest: int, max_places: int) -> StoreMatch:
         """The longest suffix of ``longest`` to ``shortest`` tokens that stands in any chunk with a token behind it. Of
         more places than ``max_places`` in a chunk, the first in suffix order are looked at.
         """
@@ -92,15 +92,15 @@ class Datastore:
         for chunk in self.chunks:
             length = chunk.longest(last, max(1, shortest, length)) or length
         if not length:
-            return Match(0, 0, ())
+            return StoreMatch(0, 0, ())
         spans = [chunk.interval(last[-length:]) for chunk in self.chunks]
         ends = tuple(
             chunk.places[low : min(high, low + max_places)].astype(np.int64) + length - 1
             for chunk, (low, high) in zip(self.chunks, spans, strict=True)
         )
-        return Match(length, sum(high - low for low, high in spans), ends)
+        return StoreMatch(length, sum(high - low for low, high in spans), ends)
 
-    def continuations(self, match: Match, depth: int, limit: int, max_places: int) -> Trie:
+    def continuations(self, match: StoreMatch, depth: int, limit: int, max_places: int) -> Trie:
         """The continuations, up to ``depth`` tokens inside the document, as a trie of the ``limit`` most frequent
         nodes; of more places than ``max_places`` in all chunks, of those that come first in suffix order.
         """

@@ -31,7 +31,7 @@ WAITING_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}  # of logits that wait to be
 
 
 @dataclass(slots=True)
-class Output:
+class CallOutput:
     """One row of the batch: its trace as it grows, and whether it goes on."""
 
     trace: Trace
@@ -53,7 +53,7 @@ class Call:
         self.mask: Int[Tensor, "rows length"] | None = None  # of the prompts, where they are padded
         self.processors: list[str] = []  # logits processors, by their classes' names
         self.generator: Any = None
-        self.outputs: list[Output] = []
+        self.outputs: list[CallOutput] = []
         self.first_ms: Span | None = None
         self._waiting: list[list[ObservedStep]] = []
         self._bytes = 0
@@ -192,10 +192,10 @@ class Call:
             processed = AsProcessed(warp_settings)
             rows = Recording(trace, self.pieces, processed)
             rows.read(ids, "text")
-            self.outputs.append(Output(trace, rows, Steps(kind, about["method"]["params"], ids, stops), processed))
+            self.outputs.append(CallOutput(trace, rows, Steps(kind, about["method"]["params"], ids, stops), processed))
             self._waiting.append([])
 
-    def _finish(self, output: Output, error: BaseException | None) -> Trace:
+    def _finish(self, output: CallOutput, error: BaseException | None) -> Trace:
         trace, run = output.trace, output.trace.run
         steps, output_ids = trace.tables["steps"], trace.output_ids
         if steps["verify_ms"]:

@@ -25,7 +25,7 @@ FIRST = "the first forward reads the prompt; this drafter needs its hidden state
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CallKind:
     """One way of drafting: its name and title in the record, and why it has no draft where it has none."""
 
     name: str
@@ -38,12 +38,12 @@ class Kind:
     node_terms: tuple[Term, ...] = RATIO_TERMS
 
 
-PLAIN = Kind("generate", "generate()", "Plain decoding: one token per forward.", "generate() ran without a drafter")
-LOOKUP = Kind(
+PLAIN = CallKind("generate", "generate()", "Plain decoding: one token per forward.", "generate() ran without a drafter")
+LOOKUP = CallKind(
     "generate:lookup", "generate(): prompt lookup", "Copies what followed the last tokens at an earlier place.",
     "the last tokens stand nowhere before", MAIN, ("prompt_lookup_num_tokens", "max_matching_ngram_size"), (NGRAM,), (),
 )  # fmt: skip
-EARLY = Kind(
+EARLY = CallKind(
     "generate:early-exit", "generate(): early exit", "The model's own first layers write ahead, and all of them check.",
     NO_ROOM, settings=("assistant_early_exit",),
 )  # fmt: skip
@@ -51,42 +51,44 @@ EARLY = Kind(
 # by the name of transformers' class; a class of a later version is an assistant that is not known by name
 KINDS = {
     "PromptLookupCandidateGenerator": LOOKUP,
-    "AssistedCandidateGenerator": Kind(
+    "AssistedCandidateGenerator": CallKind(
         "generate:assistant", "generate(): assistant model", "A smaller model writes ahead, and the model checks it.",
         NO_ROOM, settings=("assistant_ensemble_weight",),
     ),
-    "AssistedCandidateGeneratorDifferentTokenizers": Kind(
+    "AssistedCandidateGeneratorDifferentTokenizers": CallKind(
         "generate:assistant-text", "generate(): assistant with another tokenizer",
         "A model with another tokenizer writes ahead; its text is split anew into the model's tokens.",
         "the assistant's text gave no new token",
     ),
-    "UniversalSpeculativeDecodingGenerator": Kind(
+    "UniversalSpeculativeDecodingGenerator": CallKind(
         "generate:universal", "generate(): universal assistant",
         "A model with another tokenizer draws ahead over the tokens that both have.", NO_ROOM,
     ),
     "EarlyExitCandidateGenerator": EARLY,
-    "MTPCandidateGenerator": Kind(
+    "MTPCandidateGenerator": CallKind(
         "generate:mtp", "generate(): multi-token prediction", "Layers trained with the model guess the next tokens.",
         FIRST,
     ),
-    "DFlashTokenCandidateGenerator": Kind(
+    "DFlashTokenCandidateGenerator": CallKind(
         "generate:dflash", "generate(): DFlash", "A model drafts a whole block at once.", FIRST
     ),
-    "SinglePositionMultiTokenCandidateGenerator": Kind(
+    "SinglePositionMultiTokenCandidateGenerator": CallKind(
         "generate:shared-keys", "generate(): assistant on shared keys",
         "A small model reads the model's keys and values and writes ahead.", FIRST,
     ),
 }  # fmt: skip
 
 
-def kind_of(generator: Any) -> Kind:
+def kind_of(generator: Any) -> CallKind:
     """The kind of a candidate generator of transformers."""
     name = type(generator).__name__
-    unknown = Kind(f"generate:{name[:60]}", f"generate(): {name}", f"transformers' {name}.", "it gave no candidates")
+    unknown = CallKind(
+        f"generate:{name[:60]}", f"generate(): {name}", f"transformers' {name}.", "it gave no candidates"
+    )
     return KINDS.get(name, unknown)
 
 
-def describe(kind: Kind, generator: Any, config: Any, processors: Iterable[str] = ()) -> dict[str, Any]:
+def describe(kind: CallKind, generator: Any, config: Any, processors: Iterable[str] = ()) -> dict[str, Any]:
     """A run's record of its drafting: the parts that ``engine.recording.describe`` gives of a method. ``processors``:
     the call's logits processors by name.
     """
@@ -115,7 +117,7 @@ def note_processors(method: dict[str, Any], names: Sequence[str]) -> None:
         method["controls"] = [*method["controls"], PROCESSORS]
 
 
-def _settings(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
+def _settings(kind: CallKind, generator: Any, config: Any) -> dict[str, Any]:
     """The settings that decide what is drafted, as far as they are plain values."""
     values = {name: getattr(config, name, None) for name in kind.settings}
     assistant = getattr(generator, "assistant_model", None)

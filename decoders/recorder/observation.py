@@ -19,7 +19,7 @@ from decoders.names import AFTER_STOP, BEHIND_END
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser, Sampling
 
-from .kinds import LOOKUP, Kind
+from .kinds import LOOKUP, CallKind
 from .lookup import rank
 
 BETAS = Later(dict)  # the overlap of both distributions is computed with the table guesses
@@ -61,7 +61,9 @@ class AsProcessed(Chooser):
 class Steps:
     """Turns what was seen of one output into steps; ``tokens`` is the text so far, which grows with them."""
 
-    def __init__(self, kind: Kind, params: dict[str, Any], prompt: Sequence[int], stop_ids: Collection[int]) -> None:
+    def __init__(
+        self, kind: CallKind, params: dict[str, Any], prompt: Sequence[int], stop_ids: Collection[int]
+    ) -> None:
         self.kind, self.params, self.stop_ids = kind, params, frozenset(stop_ids)
         self.buffer = np.array(prompt, dtype=np.int64)
         self.length = len(prompt)

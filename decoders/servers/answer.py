@@ -26,7 +26,7 @@ class ServerFault(UserError):
     """Why a server could not be asked, or did not finish, in one sentence."""
 
 
-class Answer:
+class HttpAnswer:
     """A server's answer of status 200, not yet read; ``close`` ends it from any thread. ``seconds`` bounds the wait for
     its next bytes, ``whole`` all of it. Raises ServerFault.
     """

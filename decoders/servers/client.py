@@ -19,8 +19,8 @@ from decoders.importers.chat import text_of
 from decoders.importers.llama_server import steps_of
 from decoders.importers.values import dicts, number, whole
 
-from .answer import ANSWER_S, CONNECT_S, MOST_ANSWER, STREAM_S, WHOLE_S, Answer, ServerFault, error_text
-from .watching import Acceptance
+from .answer import ANSWER_S, CONNECT_S, MOST_ANSWER, STREAM_S, WHOLE_S, HttpAnswer, ServerFault, error_text
+from .watching import ServerAcceptance
 
 MOST_STREAM, MOST_FILE = 32 << 20, 16 << 20  # bytes of a stream that are read, and of its file that are kept
 MOST_CHUNKS = MOST_TOKENS = 20_000  # of a stream that are kept: far more than are asked for
@@ -40,9 +40,9 @@ class Server:
     model: str
     key: str = field(default="", repr=False)
 
-    def post(self, path: str, body: Any, seconds: float = CONNECT_S, whole: float = WHOLE_S) -> Answer:
+    def post(self, path: str, body: Any, seconds: float = CONNECT_S, whole: float = WHOLE_S) -> HttpAnswer:
         """Its answer to JSON, not yet read. Raises ServerFault."""
-        return Answer(self.address, "POST", path, body, self.key, seconds, whole)
+        return HttpAnswer(self.address, "POST", path, body, self.key, seconds, whole)
 
 
 def checked_address(text: str) -> str:
@@ -66,7 +66,7 @@ def checked_address(text: str) -> str:
 def find_server(address: str, key: str = "") -> Server:
     """The server at an address. Raises ServerFault where none answers, or none that lists models."""
     address = checked_address(address)
-    model_listing = Answer(address, "GET", "/v1/models", key=key).json()
+    model_listing = HttpAnswer(address, "GET", "/v1/models", key=key).json()
     models = dicts(model_listing.get("data")) if isinstance(model_listing, dict) else []
     if not models:
         raise ServerFault(f"{address}/v1/models names no model: is it vLLM, llama.cpp or their like?")
@@ -74,7 +74,7 @@ def find_server(address: str, key: str = "") -> Server:
     return Server(address, kind, str(models[0].get("id") or "")[:300], key)
 
 
-class Stream:
+class AnswerStream:
     """One streamed request. Iterating yields the pieces of the answer's text as they arrive; ``file`` is what the
     importers read, at any time; ``close`` ends it from any thread.
 
@@ -91,7 +91,7 @@ class Stream:
         self.closed = False
         self._tokens = self._size = self._kept_bytes = 0
         self._counts: list[tuple[int, int, int, float | None]] = []  # of llama.cpp's chunks, as ``steps_of`` takes them
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
 
     def __iter__(self) -> Iterator[str]:
         """Pieces of text. Raises ServerFault where the server ends in the middle; ``file`` has what came until then."""
@@ -102,7 +102,7 @@ class Stream:
         finally:
             answer.end()
 
-    def _pieces(self, answer: Answer) -> Iterator[str]:
+    def _pieces(self, answer: HttpAnswer) -> Iterator[str]:
         is_done, cause = False, ""
         while not self.closed:
             try:
@@ -141,9 +141,9 @@ class Stream:
         if self._answer is not None:
             self._answer.close()
 
-    def look(self) -> Acceptance:
+    def look(self) -> ServerAcceptance:
         """The numbers of this request: acceptance where the chunks tell it (llama.cpp), tokens per second always."""
-        acceptance = Acceptance(requests=int(bool(self.lines)))
+        acceptance = ServerAcceptance(requests=int(bool(self.lines)))
         for step in steps_of(list(self._counts)) or ():
             acceptance.add(step.drafted or 0, min(step.accepted or 0, step.drafted or 0), step.emitted)
         acceptance.tokens = self._tokens

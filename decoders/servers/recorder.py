@@ -45,7 +45,7 @@ FULL = "the recorder was {reason}: the steps after the first {steps} are not rec
 
 
 @dataclass(slots=True)
-class Recording:
+class RequestRecording:
     """A request that is being recorded. ``stop_ids`` end it, and ``most`` is how many tokens it may have."""
 
     key: str
@@ -62,7 +62,7 @@ class Recording:
 
 
 @dataclass(slots=True)
-class Batch:
+class RecordedBatch:
     """One forward over several requests, as tensors of the host. ``ready`` is waited for before they are read.
 
     Rows are those of the recorded requests in turn: each has as many as it drafted tokens, and one more. ``drafted``,
@@ -70,7 +70,7 @@ class Batch:
     one number per drafted token; ``tokens`` has what each request wrote, padded with -1.
     """
 
-    recordings: list[Recording]
+    recordings: list[RequestRecording]
     counts: list[int]
     top_ids: Tensor
     top_logprobs: Tensor
@@ -155,7 +155,7 @@ def _side_stream(device: torch.device) -> Any:
     return torch.cuda.Stream(device)
 
 
-class Recorder:
+class ServerRecorder:
     """The recordings of one server process. ``texts`` gives the bytes of a token id and whether it is special.
 
     ``begin`` and ``step`` and ``end`` are called by the server's thread and never raise.
@@ -163,7 +163,7 @@ class Recorder:
 
     def __init__(self, folder: Path, source: str, title: str, texts: Callable[[], Any] | None = None) -> None:
         self.folder, self.source, self.title, self.texts = folder, source, title, texts
-        self.running: dict[str, Recording] = {}
+        self.running: dict[str, RequestRecording] = {}
         self.lost_count = 0
         self._pieces: Any = None
         self._failed = ""
@@ -173,7 +173,7 @@ class Recorder:
         self._thread.start()
         atexit.register(self.close)
 
-    def begin(self, recording: Recording) -> bool:
+    def begin(self, recording: RequestRecording) -> bool:
         """Record a request from now on; False where too many are."""
         if len(self.running) >= MOST_REQUESTS:
             self.lost_count += 1
@@ -185,7 +185,7 @@ class Recorder:
         self.running[recording.key] = recording
         return True
 
-    def step(self, batch: Batch) -> None:
+    def step(self, batch: RecordedBatch) -> None:
         """Record the decisions of one forward."""
         try:
             self._queue.put_nowait(batch)
@@ -215,7 +215,7 @@ class Recorder:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             try:
-                if isinstance(item, Batch):
+                if isinstance(item, RecordedBatch):
                     self._add(item)
                 else:
                     self._write(item)
@@ -230,7 +230,7 @@ class Recorder:
             self._failed = reason
             log.error("a request was not recorded: %s", reason)
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self, batch: RecordedBatch) -> None:
         batch.ready()
         tops = choices_of(batch.top_ids, batch.top_logprobs)
         drafted, tokens = batch.drafted.tolist(), batch.tokens.tolist()
@@ -259,8 +259,8 @@ class Recorder:
 
     def _extend(
         self,
-        recording: Recording,
-        batch: Batch,
+        recording: RequestRecording,
+        batch: RecordedBatch,
         step: ServerStep,
         new_tokens: list[int],
         rows: Sequence[Sequence[Choice]],
@@ -289,7 +289,7 @@ class Recorder:
         if len(recording.prompt_ids) + len(recording.tokens) >= MOST_TOKENS:
             recording.truncated = FULL.format(reason=f"full at {MOST_TOKENS:,} tokens", steps=len(recording.steps))
 
-    def _note_live(self, batch: Batch) -> None:
+    def _note_live(self, batch: RecordedBatch) -> None:
         """A line per request and step in the file that `specviz watch` reads."""
         lines = [
             json.dumps({
@@ -306,7 +306,7 @@ class Recorder:
             file.write("".join(f"{line}\n" for line in lines))
             self._live = file.tell()
 
-    def _write(self, recording: Recording) -> None:
+    def _write(self, recording: RequestRecording) -> None:
         if not recording.tokens:
             return
         name = re.sub(r"[^A-Za-z0-9._-]", "_", recording.key)[:80].lstrip(".") or "request"
@@ -318,7 +318,7 @@ class Recorder:
         except TraceError as fault:
             self._say(str(fault))
 
-    def trace(self, recording: Recording) -> Trace:
+    def trace(self, recording: RequestRecording) -> Trace:
         """The trace of a recording as far as it went."""
         notes = [recording.truncated] if recording.truncated else []
         request = Request(

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .recorder import TOP, Recorder, Recording
+from .recorder import TOP, RequestRecording, ServerRecorder
 
 log = logging.getLogger("specviz.recorder")
 
@@ -63,12 +63,12 @@ class Requests:
 
     def __init__(self, folder: Path, all_requests: bool) -> None:
         self.folder, self.record_all, self.choices = folder, all_requests, choices_per_row()
-        self.recorder: Recorder | None = None
+        self.recorder: ServerRecorder | None = None
         self.about: dict[str, Any] = {}
         self.skipped_ids: set[str] = set()  # requests that are not recorded
         self.failed = False
 
-    def find_or_begin(self, key: str, begin: Callable[[], Recording | None]) -> Recording | None:
+    def find_or_begin(self, key: str, begin: Callable[[], RequestRecording | None]) -> RequestRecording | None:
         """The recording of a request: the running one, or what ``begin`` makes; None where that is None, or too many
         run.
         """

@@ -34,7 +34,7 @@ from torch import Tensor
 from decoders.importers.request import NO_DRAFT, PROMPT_STEP, ServerStep, Token
 from decoders.top_k import top_k
 
-from .recorder import FULL, Batch, Recorder, Recording, choices_of, on_device, ranks_of, to_host
+from .recorder import FULL, RecordedBatch, RequestRecording, ServerRecorder, choices_of, on_device, ranks_of, to_host
 from .requests import Requests, model_name, start, with_version
 
 log = logging.getLogger("specviz.recorder")
@@ -81,7 +81,7 @@ def install(registry: Any, sample: Any, decoded: Any, folder: Path, record_all: 
 
 
 @dataclass(slots=True)
-class TreeBatch(Batch):
+class TreeBatch(RecordedBatch):
     """One verification of a tree per recorded request, as tensors of the host.
 
     ``drafted`` [requests, nodes] has the tree's tokens, the root first, ``parents`` the node above each (the root's:
@@ -95,10 +95,10 @@ class TreeBatch(Batch):
     accepted: Any = None
 
 
-class TreeRecorder(Recorder):
+class TreeRecorder(ServerRecorder):
     """A recorder of draft trees."""
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self, batch: RecordedBatch) -> None:
         assert isinstance(batch, TreeBatch)
         batch.ready()
         numbers = [t.tolist() for t in (batch.drafted, batch.parents, batch.places, batch.accepted, batch.tokens)]
@@ -126,7 +126,7 @@ class TreeRecorder(Recorder):
                 token.prob = prob
         self._note_live(batch)
 
-    def _reaches(self, recording: Recording, root: int, token: int, batch: Batch) -> bool:
+    def _reaches(self, recording: RequestRecording, root: int, token: int, batch: RecordedBatch) -> bool:
         """Say whether the recording goes up to the tree's root, at this position. The forward that reads a prompt has
         written the first token, and one more where a request was taken back: a step without a draft is added for it.
         """
@@ -168,21 +168,21 @@ class TreeTaps(Requests):
         self.over.extend(keys)
         super().end(keys)
 
-    def _recording(self, request: Any, batch: Any) -> Recording | None:
+    def _recording(self, request: Any, batch: Any) -> RequestRecording | None:
         key, params = str(request.rid), request.sampling_params
         if self.recorder is None:
             self.recorder, self.about = _recorder(batch, self.folder)
         if key in self.over:
             return None
 
-        def begin() -> Recording | None:
+        def begin() -> RequestRecording | None:
             prompt = list(request.origin_input_ids)
             if not self.asks(getattr(params, "custom_params", None)) or not prompt:
                 return None
             stops = {*(getattr(params, "stop_token_ids", None) or ()), *(getattr(request, "eos_token_ids", None) or ())}
             if getattr(params, "ignore_eos", False):
                 stops -= set(getattr(request, "eos_token_ids", None) or ())
-            return Recording(
+            return RequestRecording(
                 key, prompt, int(params.max_new_tokens or 1 << 30), frozenset(stops),
                 {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k},
             )  # fmt: skip

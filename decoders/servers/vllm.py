@@ -29,7 +29,7 @@ from torch import Tensor
 
 from decoders.top_k import top_k
 
-from .recorder import Batch, Recorder, Recording, logprobs_of, on_device, ranks_of, to_host
+from .recorder import RecordedBatch, RequestRecording, ServerRecorder, logprobs_of, on_device, ranks_of, to_host
 from .requests import Requests, model_name, start, with_version
 
 log = logging.getLogger("specviz.recorder")
@@ -62,7 +62,7 @@ def _install(folder: Path, all_requests: bool) -> None:
         install(folder, all_requests)
 
 
-class Taps(Requests):
+class VllmTaps(Requests):
     """The recordings of one runner, and the times of the forward that is going on."""
 
     def __init__(self, folder: Path, all_requests: bool) -> None:
@@ -72,16 +72,16 @@ class Taps(Requests):
         self.served: Tensor | None = None  # p of the drafted tokens after temperature and the like, and q
         self.q: Tensor | None = None
 
-    def recording(self, runner: Any, key: str, prompt_ids: Any, params: Any) -> Recording | None:
+    def recording(self, runner: Any, key: str, prompt_ids: Any, params: Any) -> RequestRecording | None:
         """The recording of a request, begun where it asks for one; None where it does not, or cannot."""
         if self.recorder is None:
             self.recorder, self.about = _recorder(runner, self.folder)
 
-        def begin() -> Recording | None:
+        def begin() -> RequestRecording | None:
             if not self.asks(getattr(params, "extra_args", None)) or params is None or not prompt_ids:
                 return None
             longest = int(runner.max_model_len) - len(prompt_ids)
-            return Recording(
+            return RequestRecording(
                 key, list(prompt_ids), min(params.max_tokens or longest, longest),
                 frozenset({*(params.stop_token_ids or ()), params.eos_token_id} - {None}),
                 {**self.about, "temperature": params.temperature, "top_p": params.top_p, "top_k": params.top_k,
@@ -91,7 +91,7 @@ class Taps(Requests):
         return self.find_or_begin(key, begin)
 
     def hand_over(
-        self, logits: Tensor, recordings: Sequence[Recording | None], counts: Sequence[int], drafted: Tensor
+        self, logits: Tensor, recordings: Sequence[RequestRecording | None], counts: Sequence[int], drafted: Tensor
     ) -> Callable[[Tensor], None] | None:
         """Read what the target says before it is sampled; the function takes what was written and hands all over.
 
@@ -124,7 +124,7 @@ class Taps(Requests):
             extras = [None if values is None else of(values, drafts) for values in (self.served, self.q)]
             self.served = self.q = None
             host, ready = to_host([*numbers, of(wrote, list(live_recordings)), *extras])
-            recorder.step(Batch(
+            recorder.step(RecordedBatch(
                 list(live_recordings.values()), [counts[i] for i in live_recordings], *host, batch=len(counts), at=at,
                 draft_ms=draft_ms, verify_ms=verify_ms, ready=ready,
             ))  # fmt: skip
@@ -146,7 +146,7 @@ def _numbers(rows: Tensor, drafted: Tensor, judges: Sequence[int], choices: int)
     return [ids, logprobs[:, :-1], drafted.clone(), logprobs[at, -1], ranks_of(rows, at, draft_ids, best)]
 
 
-def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
+def _recorder(runner: Any, folder: Path) -> tuple[ServerRecorder, dict[str, Any]]:
     """The recorder of a runner's process, and what its recordings say of the server."""
     config, spec = runner.model_config, runner.vllm_config.speculative_config
 
@@ -166,7 +166,7 @@ def _recorder(runner: Any, folder: Path) -> tuple[Recorder, dict[str, Any]]:
     }  # fmt: skip
     if spec is not None and spec.method == "ngram":
         about |= {"prompt_lookup_min": spec.prompt_lookup_min, "prompt_lookup_max": spec.prompt_lookup_max}
-    return Recorder(folder, SOURCE, TITLE, texts), about
+    return ServerRecorder(folder, SOURCE, TITLE, texts), about
 
 
 def _class(module: str, name: str) -> Any:
@@ -189,7 +189,7 @@ def differing(owner: Any, signatures: dict[str, str]) -> str | None:
     return None
 
 
-def _time(taps: Taps, owner: Any, name: str, field: str) -> None:
+def _time(taps: VllmTaps, owner: Any, name: str, field: str) -> None:
     """Note how long a method takes: by the clock on a CPU, by events, read later, on a device."""
     inner = getattr(owner, name, None)
     if inner is None:
@@ -213,7 +213,7 @@ def _time(taps: Taps, owner: Any, name: str, field: str) -> None:
     setattr(owner, name, call)
 
 
-def install_v1(folder: Path, all_requests: bool) -> Taps | None:
+def install_v1(folder: Path, all_requests: bool) -> VllmTaps | None:
     """Wrap the V1 runner's class; None where it is not there, not the known one, or wrapped already."""
     owner = _class(*V1)
     if owner is None or hasattr(owner, "_specviz"):
@@ -221,7 +221,7 @@ def install_v1(folder: Path, all_requests: bool) -> Taps | None:
     if (reason := differing(owner, V1_KNOWN)) is not None:
         log.error(reason)
         return None
-    taps = Taps(folder, all_requests)
+    taps = VllmTaps(folder, all_requests)
     sample, update = owner._sample, owner._update_states
 
     @wraps(sample)
@@ -246,9 +246,9 @@ def install_v1(folder: Path, all_requests: bool) -> Taps | None:
     return taps
 
 
-def _before_v1(taps: Taps, runner: Any, logits: Tensor, metadata: Any) -> Callable[[Tensor], None] | None:
+def _before_v1(taps: VllmTaps, runner: Any, logits: Tensor, metadata: Any) -> Callable[[Tensor], None] | None:
     keys = runner.input_batch.req_ids
-    recordings: list[Recording | None] = []
+    recordings: list[RequestRecording | None] = []
     for place, key in enumerate(keys):
         state = runner.requests[key]
         whole = not runner.discard_request_mask.np[place]  # else a part of its prompt: what it samples is thrown away
@@ -261,7 +261,7 @@ def _before_v1(taps: Taps, runner: Any, logits: Tensor, metadata: Any) -> Callab
     return taps.hand_over(logits, recordings, counts, drafted)
 
 
-def _tap_rejection(taps: Taps) -> None:
+def _tap_rejection(taps: VllmTaps) -> None:
     """Read p after temperature and top-k/p, and q, where vLLM's rejection sampler gets them. Optional."""
     import importlib
 
@@ -288,7 +288,7 @@ def _tap_rejection(taps: Taps) -> None:
     module.rejection_sample = rejection_sample
 
 
-def install_v2(folder: Path, all_requests: bool) -> Taps | None:
+def install_v2(folder: Path, all_requests: bool) -> VllmTaps | None:
     """Wrap the V2 runner's class and its samplers; None where they are not there, not the known ones, or wrapped."""
     owner = _class(*V2)
     if owner is None or hasattr(owner, "_specviz"):
@@ -299,7 +299,7 @@ def install_v2(folder: Path, all_requests: bool) -> Taps | None:
     if reason := next(filter(None, reasons), None):
         log.warning(reason)
         return None
-    taps = Taps(folder, all_requests)
+    taps = VllmTaps(folder, all_requests)
     prompts: dict[str, tuple[Any, Any, Any]] = {}  # of requests that are not over: runner, prompt ids, parameters
     add, finish_requests = owner.add_requests, owner.finish_requests
 
@@ -324,7 +324,7 @@ def install_v2(folder: Path, all_requests: bool) -> Taps | None:
     return taps
 
 
-def _tap_v2(taps: Taps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) -> None:
+def _tap_v2(taps: VllmTaps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) -> None:
     inner = sampler.__call__
 
     @wraps(inner)
@@ -340,7 +340,7 @@ def _tap_v2(taps: Taps, sampler: Any, prompts: dict[str, tuple[Any, Any, Any]]) 
 
 
 def before_v2(
-    taps: Taps, prompts: dict[str, tuple[Any, Any, Any]], logits: Tensor, batch: Any, draft_logits: Tensor | None
+    taps: VllmTaps, prompts: dict[str, tuple[Any, Any, Any]], logits: Tensor, batch: Any, draft_logits: Tensor | None
 ) -> Callable[[Tensor], None] | None:
     """Drafts that the V2 runner is about to verify: they are the inputs of all rows but each request's first."""
     keys = batch.req_ids[: batch.num_reqs]

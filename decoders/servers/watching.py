@@ -14,7 +14,7 @@ from decoders.errors import UserError
 from decoders.folders import typed_path
 from decoders.importers.prometheus import PLACE, SERVERS, samples
 
-from .answer import Answer, ServerFault
+from .answer import HttpAnswer, ServerFault
 
 LIVE_FILES = "live-*.jsonl"
 WINDOW = 10.0  # seconds over which tokens per second are counted
@@ -25,7 +25,7 @@ COUNTER, TOKENS = "spec_decode_num_", ("generation_tokens", "tokens_predicted")
 
 
 @dataclass(slots=True)
-class Acceptance:
+class ServerAcceptance:
     """Counts since watching began (a folder) or since the server started (metrics).
 
     >>> seen = Acceptance(drafts=4, drafted=20, accepted=6, positions=[3, 2, 1])
@@ -51,7 +51,7 @@ class Acceptance:
             for place in range(min(accepted, reach)):
                 self.positions[place] += 1
 
-    def since(self, earlier_state: Acceptance) -> Acceptance:
+    def since(self, earlier_state: ServerAcceptance) -> ServerAcceptance:
         """Counts since ``earlier_state``.
 
         >>> Acceptance(drafts=4, positions=[3, 1]).since(Acceptance(drafts=1, positions=[1])).positions
@@ -59,7 +59,7 @@ class Acceptance:
         """
         positions = [n - m for n, m in zip_longest(self.positions, earlier_state.positions, fillvalue=0)]
         counts = {name: getattr(self, name) - getattr(earlier_state, name) for name in COUNTS}
-        return Acceptance(**counts, positions=positions, per_second=self.per_second)
+        return ServerAcceptance(**counts, positions=positions, per_second=self.per_second)
 
     @property
     def mean_length(self) -> float | None:
@@ -77,18 +77,18 @@ class Acceptance:
         return [count / self.drafts for count in self.positions] if self.drafts else []
 
 
-class Folder:
+class WatchedFolder:
     """The recorder's folder: its files of running requests, read on from where the last look ended."""
 
     def __init__(self, folder: Path) -> None:
         if not typed_path(folder).is_dir():
             raise UserError(f"{folder} is no folder: give the one that SPECVIZ_RECORD names, or a server's address")
-        self.folder, self.totals = folder, Acceptance()
+        self.folder, self.totals = folder, ServerAcceptance()
         self._at: dict[Path, int] = {}
         self._requests: set[str] = set()
         self._recent: deque[tuple[float, int]] = deque()
 
-    def look(self) -> Acceptance:
+    def look(self) -> ServerAcceptance:
         """The counts so far."""
         for path in sorted(self.folder.glob(LIVE_FILES)):
             for line in self._new(path):
@@ -138,10 +138,10 @@ class Metrics:
         self.address = address if address.rstrip("/").endswith("/metrics") else address.rstrip("/") + "/metrics"
         self._last: tuple[float, int] | None = None
 
-    def look(self) -> Acceptance:
+    def look(self) -> ServerAcceptance:
         """The server's counts now. Raises UserError where it does not answer, or has no such metrics."""
         try:
-            text = Answer(self.address, "GET", "", seconds=5).read(MOST_METRICS).decode("utf-8", "replace")
+            text = HttpAnswer(self.address, "GET", "", seconds=5).read(MOST_METRICS).decode("utf-8", "replace")
         except (ServerFault, ValueError) as fault:
             raise UserError(f"{fault} Are its metrics on?") from None
         acceptance = read_metrics(text)
@@ -152,7 +152,7 @@ class Metrics:
         return acceptance
 
 
-def read_metrics(text: str) -> Acceptance:
+def read_metrics(text: str) -> ServerAcceptance:
     """The counters of Prometheus' text, all engines of a server together.
 
     Raises UserError where there are none.
@@ -160,7 +160,7 @@ def read_metrics(text: str) -> Acceptance:
     >>> read_metrics('vllm:spec_decode_num_drafts_total{engine="0"} 2.0\\nvllm:generation_tokens_total 9').drafts
     2
     """
-    acceptance, positions, any_there = Acceptance(), dict[int, int](), False
+    acceptance, positions, any_there = ServerAcceptance(), dict[int, int](), False
     for name, labels, value in samples(text.splitlines()):
         server, _, counter = name.partition(":")
         if server not in SERVERS:

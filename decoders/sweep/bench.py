@@ -37,7 +37,7 @@ SCHEMA = "specbench/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpeedSpread:
     """Median and quartiles of ``count`` numbers."""
 
     median: float
@@ -46,7 +46,7 @@ class Spread:
     count: int
 
     @classmethod
-    def of(cls, values: Sequence[float | None]) -> Spread | None:
+    def of(cls, values: Sequence[float | None]) -> SpeedSpread | None:
         """
         >>> Spread.of([1.0, None, 3.0])
         Spread(median=2.0, low=1.5, high=2.5, count=2)
@@ -62,7 +62,7 @@ Runs = Sequence[Sample]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BenchColumn:
     """One number of a contender, ``of`` its own runs, those of all contenders, and its name. Where it has a ``head`` it
     is shown under that, its numbers in the form of ``unit``.
     """
@@ -73,7 +73,7 @@ class Column:
 
 
 def _median(runs: Runs, name: str) -> float | None:
-    spread = Spread.of([getattr(sample, name) for sample in runs])
+    spread = SpeedSpread.of([getattr(sample, name) for sample in runs])
     return spread and spread.median
 
 
@@ -92,24 +92,24 @@ def _draft_share(runs: Runs) -> float | None:
     return draft / verify if draft is not None and verify else None
 
 
-COLUMNS: Mapping[str, Column] = {  # all that is measured of a contender: a new number is a line here
-    "tokens": Column(lambda runs, samples, name: sum(s.tokens for s in runs)),
-    "tokens_per_s": Column(
-        lambda runs, samples, name: Spread.of([s.tokens_per_s for s in runs]), "tokens/s", "tokens/s"
+COLUMNS: Mapping[str, BenchColumn] = {  # all that is measured of a contender: a new number is a line here
+    "tokens": BenchColumn(lambda runs, samples, name: sum(s.tokens for s in runs)),
+    "tokens_per_s": BenchColumn(
+        lambda runs, samples, name: SpeedSpread.of([s.tokens_per_s for s in runs]), "tokens/s", "tokens/s"
     ),
-    "end_to_end": Column(lambda runs, samples, name: Spread.of([s.end_to_end for s in runs])),
-    "speedup": Column(lambda runs, samples, name: pair(samples, name, PLAIN), "speedup", "×"),
-    "tokens_per_step": Column(lambda runs, samples, name: _tokens_per_step(runs), "tokens per step", "tokens"),
-    "draft_ms": Column(lambda runs, samples, name: _median(runs, "draft_ms"), "draft ms", "ms"),
-    "verify_ms": Column(lambda runs, samples, name: _median(runs, "verify_ms"), "verify ms", "ms"),
-    "commit_ms": Column(lambda runs, samples, name: _median(runs, "commit_ms")),
-    "draft_share": Column(lambda runs, samples, name: _draft_share(runs), "drafting (%)", "share"),
-    "differing": Column(lambda runs, samples, name: sum(not s.identical for s in runs), "differs"),
+    "end_to_end": BenchColumn(lambda runs, samples, name: SpeedSpread.of([s.end_to_end for s in runs])),
+    "speedup": BenchColumn(lambda runs, samples, name: pair(samples, name, PLAIN), "speedup", "×"),
+    "tokens_per_step": BenchColumn(lambda runs, samples, name: _tokens_per_step(runs), "tokens per step", "tokens"),
+    "draft_ms": BenchColumn(lambda runs, samples, name: _median(runs, "draft_ms"), "draft ms", "ms"),
+    "verify_ms": BenchColumn(lambda runs, samples, name: _median(runs, "verify_ms"), "verify ms", "ms"),
+    "commit_ms": BenchColumn(lambda runs, samples, name: _median(runs, "commit_ms")),
+    "draft_share": BenchColumn(lambda runs, samples, name: _draft_share(runs), "drafting (%)", "share"),
+    "differing": BenchColumn(lambda runs, samples, name: sum(not s.identical for s in runs), "differs"),
 }
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """All runs of one contender. ``kind`` is method, traced or peer; ``values`` are ``COLUMNS``, which are attributes
     too; ``error`` says why a run failed ("": none did).
     """
@@ -136,13 +136,13 @@ class Ratio:
     """One number a reader looks for, e.g. "plain ÷ generate(), decoding"."""
 
     name: str
-    value: Spread
+    value: SpeedSpread
     help: str
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    rows: tuple[Row, ...]
+class BenchReport:
+    rows: tuple[BenchRow, ...]
     ratios: tuple[Ratio, ...]
     samples: tuple[Sample, ...]
     model: dict[str, Any]
@@ -167,7 +167,7 @@ def bench(
     progress: Callable[[int, int], None] | None = None,
     ledger: Ledger | None = None,
     length: str = FIXED,
-) -> Report:
+) -> BenchReport:
     """Run every method (name → parameters) on every prompt (or turn of one: ``turns_of``), ``repeats`` rounds after a
     warm-up, greedily or by ``sampling``, alike in all runs (others draw otherwise: ``peers`` are for greedy runs).
 
@@ -197,19 +197,19 @@ def bench(
         "prompts": sum(prompt.turn == 1 for prompt in prompts),
         "repeated": max(0, count - total), "disturbed": sum(len(names) for names in find_disturbed(samples).values()),
         "lost": failures, "sampling": asdict(sampling or Sampling()), "length": length,
-        "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
+        "prompt_tokens": asdict(SpeedSpread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
         "methods": parameters,
     }  # fmt: skip
     rows = tuple(summarise(c, samples, failures.get(c.name, "")) for c in contenders)
-    return Report(rows, tuple(ratios_of(samples)), tuple(samples), dict(target.info), machine(), settings)
+    return BenchReport(rows, tuple(ratios_of(samples)), tuple(samples), dict(target.info), machine(), settings)
 
 
-def summarise(contender: Contender, samples: Runs, error: str = "") -> Row:
+def summarise(contender: Contender, samples: Runs, error: str = "") -> BenchRow:
     """All runs of one contender in one row."""
     name = contender.name
     runs = [sample for sample in samples if sample.name == name]
     values = {key: column.of(runs, samples, name) for key, column in COLUMNS.items()}
-    return Row(name, contender.kind, contender.lossless, values, error)
+    return BenchRow(name, contender.kind, contender.lossless, values, error)
 
 
 def _speeds(samples: Sequence[Sample], name: str, end_to_end: bool) -> dict[tuple[int, int], float | None]:
@@ -217,24 +217,26 @@ def _speeds(samples: Sequence[Sample], name: str, end_to_end: bool) -> dict[tupl
     return {(s.prompt, s.round): s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == name}
 
 
-def pair(samples: Sequence[Sample], numerator: str, denominator: str, *, end_to_end: bool = False) -> Spread | None:
+def pair(
+    samples: Sequence[Sample], numerator: str, denominator: str, *, end_to_end: bool = False
+) -> SpeedSpread | None:
     """tokens/s of ``numerator`` ÷ tokens/s of ``denominator``, formed run by run: same prompt, same round."""
     a, b = (_speeds(samples, name, end_to_end) for name in (numerator, denominator))
-    return Spread.of([speed / base_speed for key, speed in a.items() if speed and (base_speed := b.get(key))])
+    return SpeedSpread.of([speed / base_speed for key, speed in a.items() if speed and (base_speed := b.get(key))])
 
 
-def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
+def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> SpeedSpread | None:
     """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
     runs = pair(samples, name, name + TRACED_SUFFIX, end_to_end=end_to_end)
     names = name, name + TRACED_SUFFIX
-    off, on = (Spread.of([*_speeds(samples, run_name, end_to_end).values()]) for run_name in names)
+    off, on = (SpeedSpread.of([*_speeds(samples, run_name, end_to_end).values()]) for run_name in names)
     return replace(runs, median=off.median / on.median) if runs and off and on else None
 
 
 def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     """The ratios readers ask for, as far as their two sides took part."""
     decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
-    ratios: list[tuple[str, Spread | None, str]] = []
+    ratios: list[tuple[str, SpeedSpread | None, str]] = []
     for method, peer, label in PEER_PAIRS:
         ratios.append((label, pair(samples, method, peer), decoding))
         ratios.append((f"{label}, end to end", pair(samples, method, peer, end_to_end=True), whole))

@@ -17,7 +17,7 @@ def columns_with_defaults(run: Mapping[str, Any]) -> Defaults:
     return {table: [(c.name, c.default) for c in columns_of(table, run).values()] for table in TABLES}
 
 
-class Rows:
+class TraceRows:
     """Rows of some tables, column by column, on their way into a trace.
 
     >>> rows = Rows(columns_with_defaults({}), ["targets"])

@@ -13,7 +13,7 @@ PROMPT, RESPONSE, IGNORED = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Document:
+class TrainingDocument:
     """Token ids and, per token, what it is: PROMPT, RESPONSE (to be learnt) or IGNORED. ``held_out``: it is meant for
     validation.
     """
@@ -36,7 +36,7 @@ class Batch:
         return int((self.kinds != IGNORED).sum())
 
 
-def batches_of(documents: Sequence[Document], budget: int, shuffle: str = "") -> list[Batch]:
+def batches_of(documents: Sequence[TrainingDocument], budget: int, shuffle: str = "") -> list[Batch]:
     """Documents of like length together, at most ``budget`` tokens a batch, padding included; in an order that depends
     on the text ``shuffle`` alone where one is given.
     """
@@ -46,7 +46,7 @@ def batches_of(documents: Sequence[Document], budget: int, shuffle: str = "") ->
     return [pad(group, 0) for group in groups]
 
 
-def pad(documents: Sequence[Document], padding: int, multiple: int = 8) -> Batch:
+def pad(documents: Sequence[TrainingDocument], padding: int, multiple: int = 8) -> Batch:
     """`documents` as one batch whose length is a multiple of `multiple`."""
     longest = max(len(d.ids) for d in documents)
     length = -(-longest // multiple) * multiple
@@ -58,9 +58,9 @@ def pad(documents: Sequence[Document], padding: int, multiple: int = 8) -> Batch
     return Batch(ids, kinds)
 
 
-def bucket(documents: Sequence[Document], budget: int) -> list[list[Document]]:
+def bucket(documents: Sequence[TrainingDocument], budget: int) -> list[list[TrainingDocument]]:
     """Documents of like length together, each group at most `budget` tokens with its padding."""
-    groups: list[list[Document]] = []
+    groups: list[list[TrainingDocument]] = []
     for document in sorted(documents, key=lambda d: len(d.ids)):
         if groups and (len(groups[-1]) + 1) * len(document.ids) <= budget:
             groups[-1].append(document)

@@ -23,7 +23,7 @@ STATES = 3  # of the target that a new drafter reads
 DECAY = 4.0  # tokens: a guess at distance d counts exp(-(d - 1) / DECAY), as the released code of DSpark has it
 
 
-class Blocks(HeadKind):
+class BlockBatch(HeadKind):
     """DFlash's drafter: the divergence of every guess of a block, those nearer to the root more (Chen et al. 2026)."""
 
     dtype = torch.int8  # with an MLP of the target's width, SmolLM2's is 4.6 MB

@@ -9,7 +9,7 @@ import torch
 
 from decoders.draft_models.borrowing import Borrowing
 
-from .data import Source, vocabulary_documents
+from .data import TrainingSource, vocabulary_documents
 from .learning import commonest, cosine_factor
 from .loop import PartRun
 
@@ -20,7 +20,15 @@ class BorrowingRun(PartRun):
     """
 
     def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int, network: Borrowing
+        self,
+        kind: str,
+        folder: Path,
+        model: Any,
+        name: str,
+        source: TrainingSource,
+        recipe: Any,
+        seed: int,
+        network: Borrowing,
     ) -> None:
         self.config = network.config
         super().__init__(kind, folder, model, name, source, recipe, seed)

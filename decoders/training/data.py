@@ -20,7 +20,7 @@ from decoders.prompt.chat import render_chat
 from decoders.prompt.files import parse_record
 
 from .answers import greedy_answers
-from .batches import PROMPT, RESPONSE, Document
+from .batches import PROMPT, RESPONSE, TrainingDocument
 from .message import Message, turns, user_message
 
 LEAST_TOKENS = 2000  # to be learnt; less teaches nothing
@@ -32,14 +32,14 @@ FORMS = (
 )
 
 
-class Source(Protocol):
+class TrainingSource(Protocol):
     """Training documents in chunks; ``label`` tells one set of data from another."""
 
     label: str
 
-    def chunk(self, index: int) -> list[Document]: ...
+    def chunk(self, index: int) -> list[TrainingDocument]: ...
 
-    def held_out(self) -> list[Document]:
+    def held_out(self) -> list[TrainingDocument]:
         """Documents for validation that no chunk holds."""
         ...
 
@@ -72,9 +72,9 @@ class FileSource:
         if not self.learnt:
             raise UserError(f"all documents of {self.label} are held out for validation: nothing is left to learn")
 
-    def chunk(self, index: int) -> list[Document]:
+    def chunk(self, index: int) -> list[TrainingDocument]:
         """The next documents of endless epochs, each in an order of its own."""
-        orders: dict[int, list[Document]] = {}
+        orders: dict[int, list[TrainingDocument]] = {}
         picks = []
         for i in range(index * self.documents, (index + 1) * self.documents):
             epoch, place = divmod(i, len(self.learnt))
@@ -84,7 +84,7 @@ class FileSource:
             picks.append(orders[epoch][place])
         return picks
 
-    def held_out(self) -> list[Document]:
+    def held_out(self) -> list[TrainingDocument]:
         return self._held_out
 
     @property
@@ -96,16 +96,16 @@ class FileSource:
 class DistilledSource:
     """Another source's prompts with the target's own greedy answers (sequence-level distillation, Kim & Rush 2016)."""
 
-    def __init__(self, source: Source, model: Any, tokenizer: Any, rows: int = 0) -> None:
+    def __init__(self, source: TrainingSource, model: Any, tokenizer: Any, rows: int = 0) -> None:
         self.source, self.model = source, model
         self.rows = rows or (16 if model.device.type == "cpu" else 128)  # a GPU takes as long for a few as for many
         self.padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         self.label = f"{source.label}, answered by the target"
 
-    def chunk(self, index: int) -> list[Document]:
+    def chunk(self, index: int) -> list[TrainingDocument]:
         return self._answer(self.source.chunk(index))
 
-    def held_out(self) -> list[Document]:
+    def held_out(self) -> list[TrainingDocument]:
         return self._answer(self.source.held_out())
 
     @property
@@ -113,24 +113,24 @@ class DistilledSource:
         """Documents of one epoch of the prompts' source; None where it has no end."""
         return getattr(self.source, "epoch", None)
 
-    def _answer(self, documents: list[Document]) -> list[Document]:
+    def _answer(self, documents: list[TrainingDocument]) -> list[TrainingDocument]:
         prompts = [_prompt_of(document) for document in documents]
         lengths = [len(document.ids) - len(prompt) for document, prompt in zip(documents, prompts, strict=True)]
         answers = greedy_answers(self.model, prompts, lengths, spare=8, padding=self.padding, rows=self.rows)
         return [
-            Document((*prompt, *answer), (*document.kinds[: len(prompt)], *[RESPONSE] * len(answer)))
+            TrainingDocument((*prompt, *answer), (*document.kinds[: len(prompt)], *[RESPONSE] * len(answer)))
             for document, prompt, answer in zip(documents, prompts, answers, strict=True)
         ]
 
 
-def vocabulary_documents(source: Source) -> list[Document]:
+def vocabulary_documents(source: TrainingSource) -> list[TrainingDocument]:
     """The documents that a draft vocabulary is chosen by: all that files teach; the first chunk of what has no end, or
     has to be answered.
     """
     return source.learnt if isinstance(source, FileSource) else source.chunk(0)
 
 
-def _prompt_of(document: Document) -> tuple[int, ...]:
+def _prompt_of(document: TrainingDocument) -> tuple[int, ...]:
     """The text before a document's last answer; of plain text, its first quarter."""
     if PROMPT not in document.kinds:
         return document.ids[: max(1, len(document.ids) // 4)]
@@ -138,7 +138,7 @@ def _prompt_of(document: Document) -> tuple[int, ...]:
     return document.ids[: last + 1]
 
 
-def read_documents(tokenizer: Any, path: Path, length: int, target_answers: bool) -> list[Document]:
+def read_documents(tokenizer: Any, path: Path, length: int, target_answers: bool) -> list[TrainingDocument]:
     """One file's documents. Raises UserError naming the file and the line for what is missing, empty or not text."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -153,7 +153,7 @@ def read_documents(tokenizer: Any, path: Path, length: int, target_answers: bool
         raise UserError(f"the training file {path} is empty")
     if path.suffix.lower() not in {".jsonl", ".ndjson"}:
         return _pieces(tokenizer, text, length)
-    documents: list[Document] = []
+    documents: list[TrainingDocument] = []
     skipped_records = 0
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -202,14 +202,14 @@ def _conversation(item: Any, name: str) -> str | list[Message]:
     return [*turn_pair] if record.reference.strip() else [turn_pair[0]]
 
 
-def _pieces(tokenizer: Any, text: str, length: int) -> list[Document]:
+def _pieces(tokenizer: Any, text: str, length: int) -> list[TrainingDocument]:
     """Text in pieces of at most ``length`` tokens, all to be learnt; a short rest is left out."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     cut = [tuple(ids[i : i + length]) for i in range(0, len(ids), length)]
-    return [Document(piece, (RESPONSE,) * len(piece)) for piece in cut if len(piece) >= min(length, 16)]
+    return [TrainingDocument(piece, (RESPONSE,) * len(piece)) for piece in cut if len(piece) >= min(length, 16)]
 
 
-def encode(tokenizer: Any, messages: Sequence[Any]) -> Document:
+def encode(tokenizer: Any, messages: Sequence[Any]) -> TrainingDocument:
     """A conversation as the chat template renders it; the assistant's words, and what ends them, are to be learnt."""
     text, spans = _render(tokenizer, messages)
     out = tokenizer(text, add_special_tokens=not tokenizer.chat_template, return_offsets_mapping=True)
@@ -218,16 +218,16 @@ def encode(tokenizer: Any, messages: Sequence[Any]) -> Document:
         kind = spans[start] if start < stop else PROMPT
         after_answer = bool(kinds) and kinds[-1] == RESPONSE and start > 0 and spans[start - 1] == RESPONSE
         kinds.append(RESPONSE if after_answer and token in special else kind)  # what ends an answer belongs to it
-    return Document(tuple(out["input_ids"]), tuple(kinds))
+    return TrainingDocument(tuple(out["input_ids"]), tuple(kinds))
 
 
-def _without_end(document: Document, tokenizer: Any) -> Document:
+def _without_end(document: TrainingDocument, tokenizer: Any) -> TrainingDocument:
     """A conversation whose last answer was cut before its end: so is the document."""
     special = set(tokenizer.all_special_ids)
     stop = len(document.ids)
     while stop and (document.kinds[stop - 1] != RESPONSE or document.ids[stop - 1] in special):
         stop -= 1
-    return Document(document.ids[:stop], document.kinds[:stop])
+    return TrainingDocument(document.ids[:stop], document.kinds[:stop])
 
 
 def _render(tokenizer: Any, messages: Sequence[Any]) -> tuple[str, list[int]]:

@@ -25,7 +25,7 @@ from decoders.verifiers.residual import overlap
 
 from .batches import RESPONSE, Batch, pad
 from .borrowing import BorrowingRun
-from .data import Source
+from .data import TrainingSource
 from .learning import Optimisers, adamw, muon_and_adamw, position_weights, weighted_loss
 from .recipes import DraftModelRecipe as Recipe
 from .states import Shelf, States
@@ -53,13 +53,13 @@ def reached_mean(values: Float[Tensor, "rows length"], mask: Bool[Tensor, "rows 
     return float((reach * values).sum() / reach.sum().clamp_min(1e-9))
 
 
-class Run(BorrowingRun):
+class DrafterTraining(BorrowingRun):
     """A training run of a draft model, beside its frozen teacher."""
 
     stored, shuffled = "draft", "draft batches"
 
     def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int,
+        self, kind: str, folder: Path, model: Any, name: str, source: TrainingSource, recipe: Recipe, seed: int,
         states: Path | None = None, shelf: Shelf | None = None,
     ) -> None:  # fmt: skip
         config = DraftConfig.of(
@@ -201,7 +201,7 @@ class Run(BorrowingRun):
         }
 
 
-def epoch_steps(source: Source) -> int:
+def epoch_steps(source: TrainingSource) -> int:
     """Steps of one epoch by the paper's recipe. Raises UserError for data without an end."""
     documents = getattr(source, "epoch", None)
     if documents is None:

@@ -62,7 +62,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextStates:
     """The target's reading of a batch: keys and values per layer (after rotary), the states that the head reads, and
     those that went into the layers that were asked for.
     """
@@ -73,7 +73,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class KeyPlaces:
     """Places of prompt rows: sequence ``batch[c]`` of the text; row r of it at position ``positions[c, r]``, seeing
     the text up to ``parents[c, r]``.
     """
@@ -116,7 +116,7 @@ class FrozenTarget:
         return self._angles
 
     @torch.no_grad()
-    def read(self, ids: Int[Tensor, "batch length"], layers: Sequence[int] = ()) -> Text:
+    def read(self, ids: Int[Tensor, "batch length"], layers: Sequence[int] = ()) -> TextStates:
         """Run the text, padded at the right; as attention is causal, padding changes nothing before it. The inputs of
         ``layers`` are given too.
         """
@@ -134,13 +134,13 @@ class FrozenTarget:
             mask = window_mask(length, layer.window, ids.device)
             out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=gqa)
             x = self.finish_layer(x, out, layer)
-        return Text(kvs, self.final_norm(x), hidden)
+        return TextStates(kvs, self.final_norm(x), hidden)
 
     def look(
         self,
         x: Float[Tensor, "chunks rows hidden"],
-        text: Text,
-        places: Places,
+        text: TextStates,
+        places: KeyPlaces,
         prefix_mask: Bool[Tensor, "rows seen"],
         prefix: tuple[Float[Tensor, "layers kv_heads prefixes size"], Float[Tensor, "layers kv_heads prefixes size"]]
         | None = None,
@@ -188,7 +188,7 @@ class FrozenTarget:
         if layer.q_norm is not None and layer.k_norm is not None:
             q = self._normed(q.float(), layer.q_norm, layer.eps, self.dtype)
             k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
-        return Turn.apply(q, cos, sin, self._rotate), Turn.apply(k, cos, sin, self._rotate), v
+        return Rotation.apply(q, cos, sin, self._rotate), Rotation.apply(k, cos, sin, self._rotate), v
 
     def finish_layer(self, x: Tensor, attention: Tensor, layer: Layer) -> Tensor:
         """The rest of the layer, behind its attention."""
@@ -231,7 +231,7 @@ def _rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tens
     return _norm(x, weight, eps).to(dtype)
 
 
-class Turn(torch.autograd.Function):
+class Rotation(torch.autograd.Function):
     """Rotary positions (``decoders.draft_models.network.rotate``). The gradient is turned back by the same kernel,
     which compiles far better than what autograd would make of it.
     """

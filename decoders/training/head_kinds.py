@@ -14,7 +14,7 @@ from decoders.errors import UserError
 from decoders.method.part import training_of
 from decoders.model.files.shape import ModelShape
 
-from .block_drafters import Blocks
+from .block_drafters import BlockBatch
 from .eagle_heads import Eagle, Eagle3
 from .heads import HeadKind, Lesson, Recipe
 
@@ -61,7 +61,7 @@ class Parallel(HeadKind):
 
 LESSONS: MappingProxyType[str, HeadKind] = MappingProxyType({
     "parallel heads": Parallel(grounded=False), "grounded heads": Parallel(grounded=True), "next states": Eagle(),
-    "three layers": Eagle3(), "blocks": Blocks(),
+    "three layers": Eagle3(), "blocks": BlockBatch(),
 })  # fmt: skip
 
 

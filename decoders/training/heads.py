@@ -28,7 +28,7 @@ from decoders.prompt_tokens.trees import RANKS
 
 from .batches import IGNORED, Batch
 from .borrowing import BorrowingRun
-from .data import Source
+from .data import TrainingSource
 from .learning import (
     HeadDivergence,
     Optimisers,
@@ -185,7 +185,7 @@ class HeadsRun(BorrowingRun):
     stored, shuffled = "heads", "head batches"
 
     def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int, *,
+        self, kind: str, folder: Path, model: Any, name: str, source: TrainingSource, recipe: Recipe, seed: int, *,
         entry: HeadKind, states: Path | None = None,
     ) -> None:  # fmt: skip
         shape = ModelShape.of(model.config)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from decoders.model.files.shape import token_ids
 
-from .batches import PROMPT, RESPONSE, Batch, Document
+from .batches import PROMPT, RESPONSE, Batch, TrainingDocument
 from .muon import Muon
 
 CPU_ROWS, GPU_ROWS = 96, 4096  # whose logits are there at a time: they stay in a processor's caches, fill a GPU
@@ -181,7 +181,7 @@ class HeadCrossEntropy(torch.autograd.Function):
         return grads[0] * ctx.saved_tensors[0], None, None, None
 
 
-def commonest(documents: Iterable[Document], config: Any, generation: Any) -> Int[Tensor, " draft_vocab"]:
+def commonest(documents: Iterable[TrainingDocument], config: Any, generation: Any) -> Int[Tensor, " draft_vocab"]:
     """The ``config.draft_vocab`` tokens that answers and prompts hold most often, then those with low ids, which
     tokenizers learn first; and all that end a text, as ``generation`` names them. Ascending.
     """

@@ -27,9 +27,9 @@ from decoders.model.files.calibration import fingerprint
 from decoders.parts import Part, own_place, part_weights, read_part_for, save_part, training_facts
 
 from .batches import Batch, batches_of
-from .data import Source
+from .data import TrainingSource
 from .learning import Optimisers
-from .progress import Feed, LogFile, Pace, Progress
+from .progress import BatchFeed, LogFile, Pace, Progress
 
 CHECKPOINT = "checkpoint.pt"
 
@@ -50,7 +50,7 @@ class TrainingRun:
 
     def __init__(self, folder: Path, recipe: Any, seed: int) -> None:
         self.folder, self.recipe, self.seed = folder, recipe, seed
-        self.feed, self.pace, self.log_file = Feed(self.batches), Pace(), LogFile(folder)
+        self.feed, self.pace, self.log_file = BatchFeed(self.batches), Pace(), LogFile(folder)
         self.step = self.tokens = self.saved_step = self.logged_step = 0
         self.seconds, self.loss = 0.0, math.nan
 
@@ -205,7 +205,9 @@ class PartRun(TrainingRun):
     origin: Path | None = None  # folder of the part whose weights it begins with; else they are new
     config: Any
 
-    def __init__(self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int) -> None:
+    def __init__(
+        self, kind: str, folder: Path, model: Any, name: str, source: TrainingSource, recipe: Any, seed: int
+    ) -> None:
         super().__init__(folder, recipe, seed)
         self.kind, self.name, self.source, self.data = kind, name, source, source.label
         self.key = fingerprint(model.config, model.base_model.parameters())

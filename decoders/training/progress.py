@@ -33,7 +33,7 @@ class Progress:
     warning: str = ""
 
 
-class Feed:
+class BatchFeed:
     """Batches of chunk 0, 1, 2 …, each chunk a pure function of its number.
 
     ``chunk`` and ``taken`` (batches of this chunk so far) are the whole place: set them to go on from there.
@@ -48,7 +48,7 @@ class Feed:
         self.chunk = self.taken = 0
         self._batches_left: Iterator[Batch] | None = None
 
-    def __iter__(self) -> Feed:
+    def __iter__(self) -> BatchFeed:
         return self
 
     def __next__(self) -> Batch:

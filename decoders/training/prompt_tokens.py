@@ -25,8 +25,8 @@ from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
 from decoders.prompt_tokens.trees import RANKS
 
 from .batches import IGNORED, Batch
-from .data import Source
-from .frozen_target import FrozenTarget, Places, Text, refusal
+from .data import TrainingSource
+from .frozen_target import FrozenTarget, KeyPlaces, TextStates, refusal
 from .learning import (
     HeadDivergence,
     Optimisers,
@@ -162,7 +162,7 @@ def divergence(
     return certainty[index] - (p[index] * guesses.log_softmax(-1)).sum(-1)
 
 
-class Run(PartRun):
+class PromptTokenTraining(PartRun):
     """A training run of prompt tokens, in the frozen target."""
 
     stored, shuffled = "prompts", "prompt batches"
@@ -170,7 +170,7 @@ class Run(PartRun):
     dtype = torch.float32
 
     def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int,
+        self, kind: str, folder: Path, model: Any, name: str, source: TrainingSource, recipe: Recipe, seed: int,
         shelf: Shelf | None = None,
     ) -> None:  # fmt: skip
         self.config = config_of(recipe, ModelShape.of(model.config))
@@ -208,15 +208,15 @@ class Run(PartRun):
 
     # --- learning
 
-    def read(self, batch: Batch) -> Text:
+    def read(self, batch: Batch) -> TextStates:
         """The target's states of a batch's text."""
         if self.states is None:
             return self.target.read(batch.ids.to(self.device))
         kvs, states = self.states.of(batch)
-        return Text(kvs, states, {})
+        return TextStates(kvs, states, {})
 
     def look(
-        self, text: Text, points: Points
+        self, text: TextStates, points: Points
     ) -> tuple[Float[Tensor, "used distances hidden"], Int[Tensor, " told"], Int[Tensor, "used distances"]]:
         """The states that the head reads of the prompt tokens at the points in use, the text's positions (rows joined)
         behind which the target's own distributions are labels, and which of these belongs to each guess.
@@ -225,7 +225,7 @@ class Run(PartRun):
         chunks, chunk_size = points.at.shape
         x = self.prompts.embeddings.flatten(0, 1).expand(chunks, chunk_size, -1, -1).flatten(1, 2)
         parents = points.at[..., None].expand(-1, -1, len(self.offsets))
-        places = Places(points.batch, parents.flatten(1), (parents + self.offsets).flatten(1))
+        places = KeyPlaces(points.batch, parents.flatten(1), (parents + self.offsets).flatten(1))
         states = self.target.look(x, text, places, self.own_mask, self.prompts.prefix, self.prompts.joining)
         states = states.unflatten(1, (chunk_size, -1))[mask].unflatten(1, (m, n))
         # a head is linear: it commutes with the sum over vectors
@@ -239,7 +239,7 @@ class Run(PartRun):
         return head_inputs, *spots.unique(return_inverse=True)
 
     def guess(
-        self, ids: Int[Tensor, "rows length"], points: Points, text: Text | None = None
+        self, ids: Int[Tensor, "rows length"], points: Points, text: TextStates | None = None
     ) -> tuple[Float[Tensor, "used distances vocab"], Float[Tensor, "told vocab"], Int[Tensor, "used distances"]]:
         """The prompt tokens' logits at the points in use, the target's own logits where they are labels, and which of
         these belongs to each guess.
@@ -251,7 +251,7 @@ class Run(PartRun):
         return self.target.head(head_inputs, self.prompts.head), labels, index
 
     def losses(
-        self, ids: Tensor, points: Points, hard: bool, text: Text | None = None
+        self, ids: Tensor, points: Points, hard: bool, text: TextStates | None = None
     ) -> Float[Tensor, "used distances"]:
         """The loss per point in use and distance; with ``hard`` labels, by the text's own tokens."""
         guesses, labels, index = self.guess(ids, points, text)
@@ -278,7 +278,7 @@ class Run(PartRun):
         loss = self._loss(batch, self.read(batch), points)
         return batch, loss, loss
 
-    def _loss(self, batch: Batch, text: Text, points: Points) -> Float[Tensor, ""]:
+    def _loss(self, batch: Batch, text: TextStates, points: Points) -> Float[Tensor, ""]:
         head = self.target.own_head
         if self.recipe.hard_labels or self.prompts.head is not None or head.bias is not None:
             losses = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels, text)
@@ -323,7 +323,7 @@ class Run(PartRun):
         }
 
     def _compare(
-        self, text: Text, points: Points
+        self, text: TextStates, points: Points
     ) -> tuple[Float[Tensor, "used distances"], Int[Tensor, "used distances"]]:
         """KL(target ‖ guess) of each guess, and the rank it gives the target's first choice; a few rows at a time."""
         head_inputs, label_places, index = self.look(text, points)

@@ -27,13 +27,13 @@ def run(args: argparse.Namespace) -> int:
     from decoders.errors import UserError
     from decoders.importers.importer import ImportResult
     from decoders.trace.acceptance import DEFINITIONS
-    from specviz.pages.acceptance.sets import RunCounts, counts_of_log, pooled_by_method
+    from specviz.pages.acceptance.sets import SetCounts, counts_of_log, pooled_by_method
 
-    runs, rates = list[RunCounts](), list[tuple[ImportResult, UserError]]()
+    runs, rates = list[SetCounts](), list[tuple[ImportResult, UserError]]()
     for path in args.traces:
         traces, log = common.read_runs(path)
         if log is None:
-            runs += [RunCounts.of(trace, args.by) for trace in traces]
+            runs += [SetCounts.of(trace, args.by) for trace in traces]
             continue
         try:
             runs += counts_of_log(log, args.by)

@@ -19,7 +19,7 @@ from . import common, options, over_workers, turns
 if TYPE_CHECKING:
     from decoders import Prompt, Target
     from decoders.study.measure.peers import Peer
-    from decoders.sweep.bench import Report, Spread
+    from decoders.sweep.bench import BenchReport, SpeedSpread
     from decoders.sweep.ledger import Ledger
     from decoders.sweep.plan import Case
     from decoders.trace.trace import Trace
@@ -51,8 +51,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "category, with quartiles (default: field where the prompts have several categories; of a .csv: tasks)",
     )  # fmt: skip
     table.add_argument(
-        "--format", choices=tuple(TABLE_SUFFIXES), metavar="F", help=f"print them as {', '.join(TABLE_SUFFIXES)} "
-        "instead"
+        "--format",
+        choices=tuple(TABLE_SUFFIXES),
+        metavar="F",
+        help=f"print them as {', '.join(TABLE_SUFFIXES)} instead",
     )
     options.several(table, "--out", "F", "write them to a .csv, .tex or .md file; may be repeated", type=Path)
     options.several(
@@ -255,21 +257,21 @@ def _ledger(
     return Ledger(target, cases, names, lossy, recorder, sampling=sampling, rows=results.rows), results, folder
 
 
-def spread(value: Spread | None, form: Callable[[float], str]) -> str:
+def spread(value: SpeedSpread | None, form: Callable[[float], str]) -> str:
     """Median with quartiles, as in ``2.03 (1.98–2.11)``, in one form; of fewer than four numbers the median alone."""
     if value is None:
         return "–"
     return form(value.median) + (f" ({form(value.low)}–{form(value.high)})" if value.count >= MIN_QUARTILES else "")
 
 
-def spreads(unit: str, values: Sequence[Spread | None]) -> list[str]:
+def spreads(unit: str, values: Sequence[SpeedSpread | None]) -> list[str]:
     """A column of them, all with the same number of decimals."""
     form = column(unit, [value and value.median for value in values])
     return [spread(value, form) for value in values]
 
 
-def _show(report: Report) -> None:
-    from decoders.sweep.bench import COLUMNS, Spread
+def _show(report: BenchReport) -> None:
+    from decoders.sweep.bench import COLUMNS, SpeedSpread
 
     model, machine, settings = report.model, report.machine, report.settings
     processor = (
@@ -290,7 +292,7 @@ def _show(report: Report) -> None:
     columns = {"": [row.name for row in rows]}
     for key, column_spec in COLUMNS.items():
         values = [row.values[key] for row in rows]
-        if column_spec.head and any(isinstance(value, Spread) for value in values):
+        if column_spec.head and any(isinstance(value, SpeedSpread) for value in values):
             columns[column_spec.head] = spreads(column_spec.unit, values)
         elif column_spec.head:
             columns[column_spec.head] = (

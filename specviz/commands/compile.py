@@ -11,7 +11,7 @@ from decoders.errors import UserError
 from . import common, options
 
 if TYPE_CHECKING:
-    from decoders.model.engines.compiling import Part
+    from decoders.model.engines.compiling import CompiledPart
     from decoders.model.target_model.target import Target
 
 DESCRIPTION = "Compile a model's forwards, and its draft models', once for this machine; needs a C++ compiler."
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def named_parts(target: Target) -> dict[str, Part]:
+def named_parts(target: Target) -> dict[str, CompiledPart]:
     """The compiled parts of a model and of its draft models by the names that people read, most used first."""
     from decoders.draft_models.compiled_draft import CompiledDraft
     from decoders.draft_models.draft_run import target_rotary

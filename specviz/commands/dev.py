@@ -14,7 +14,7 @@ from . import common, options
 
 if TYPE_CHECKING:
     from decoders.study.look.live import LiveDrafts, LiveRun
-    from decoders.study.look.saves import Row
+    from decoders.study.look.saves import SaveRow
 
 MAX_STEPS = 15  # steps listed, the worst first
 EXAMPLES = 3  # that are run where no run of the model is recorded
@@ -105,7 +105,7 @@ def _runs(args: argparse.Namespace, target: Any) -> list[LiveRun]:
 
 
 def _show(
-    args: argparse.Namespace, all_rows: list[Row], saved_drafts: Sequence[LiveDrafts],
+    args: argparse.Namespace, all_rows: list[SaveRow], saved_drafts: Sequence[LiveDrafts],
     earlier_drafts: Sequence[LiveDrafts] | None,
     other_drafts: Sequence[LiveDrafts] | None, ms: float,
 ) -> None:  # fmt: skip

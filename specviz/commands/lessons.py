@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(file: Path) -> int:
-    from specviz.pages.lessons.service import LessonError, load
+    from specviz.pages.lessons.lessons_page import LessonError, load
 
     try:
         lesson = load(file)
@@ -42,7 +42,7 @@ def _check(file: Path) -> int:
 
 
 def _listing() -> int:
-    from specviz.pages.lessons.service import ENDING, LESSONS, LessonError, load, own_folder, places
+    from specviz.pages.lessons.lessons_page import ENDING, LESSONS, LessonError, load, own_folder, places
 
     rows: list[tuple[Any, ...]] = []
     for path in places():

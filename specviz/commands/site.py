@@ -14,7 +14,7 @@ from specviz.words import plural
 from . import common, options
 
 if TYPE_CHECKING:
-    from specviz.site.build import Entry
+    from specviz.site.build import SiteEntry
 
 DESCRIPTION = (
     "Make a site of recorded runs that needs no server and no Python: a list that is searched and filtered, the "
@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def _entries(paths: Sequence[Path]) -> tuple[list[Entry], list[str]]:
+def _entries(paths: Sequence[Path]) -> tuple[list[SiteEntry], list[str]]:
     """The runs in files, with the tags that the library keeps beside them; sentences about files that are none. Raises
     UserError where all are.
     """
     from decoders.importers import ImportFault
     from decoders.trace.tables import TraceError
-    from specviz.site.build import Entry
+    from specviz.site.build import SiteEntry
 
     entries, faults = [], []
     for path in paths:
@@ -70,7 +70,7 @@ def _entries(paths: Sequence[Path]) -> tuple[list[Entry], list[str]]:
             tags, gold = tuple(str(tag) for tag in metadata.get("tags", ())), metadata.get("gold")
         except (ValueError, AttributeError, TypeError):
             tags, gold = (), None
-        entries += [Entry(trace, tags, gold) for trace in traces]
+        entries += [SiteEntry(trace, tags, gold) for trace in traces]
     if not entries:
         raise UserError(f"no run could be read: {faults[0]}")
     return entries, faults

@@ -151,22 +151,22 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def _train_drafter(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.drafter import Run
+    from decoders.training.drafter import DrafterTraining
 
     shared = None if args.embeddings is None else args.embeddings == "target"
     recipe = options.settings_of(args, DraftModelRecipe, shared=shared, fast=args.fast)
-    run_of = partial(Run, states=args.states)
+    run_of = partial(DrafterTraining, states=args.states)
     return _train_for(kind, args, run_of, recipe, _learnt, lambda charts_module: charts_module.training_charts)
 
 
 def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.prompt_tokens import Run
+    from decoders.training.prompt_tokens import PromptTokenTraining
 
     recipe = options.settings_of(args, PromptTokenRecipe, fast=args.fast)
     return _train_for(
         kind,
         args,
-        Run,
+        PromptTokenTraining,
         recipe,
         _guess_line,
         lambda charts_module: partial(charts_module.guess_charts, count_key="points"),

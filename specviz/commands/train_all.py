@@ -91,7 +91,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class BudgetShare:
     """A part's time: ``seconds`` of the clock, and the ``minutes`` of computing that its training is given."""
 
     part: str
@@ -99,14 +99,14 @@ class Share:
     minutes: float
 
 
-def share(part: str, waiting: Sequence[str], left_s: float) -> Share:
+def share(part: str, waiting: Sequence[str], left_s: float) -> BudgetShare:
     """A part's share of the seconds that are left, among those that ``waiting`` still have nothing.
 
     >>> share("medusa", ["medusa", "drafter"], 100.0).seconds
     50.0
     """
     seconds = left_s * worths()[part] / sum(worths()[waiting_part] for waiting_part in waiting)
-    return Share(part, seconds, seconds * COMPUTING / 60)
+    return BudgetShare(part, seconds, seconds * COMPUTING / 60)
 
 
 def run(args: argparse.Namespace) -> int:

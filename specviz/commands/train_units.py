@@ -18,11 +18,11 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.model.files.catalog import BUNDLED, model_place
 from specviz.words import decimal, plural
-from specviz.workers.folder import Folder
+from specviz.workers.folder import ResultFolder
 from specviz.workers.plain import code_of
 from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
-from specviz.workers.work import Job, Unit, UnitResult, Work, WorkerRefused
+from specviz.workers.work import SweepJob, Unit, UnitResult, Work, WorkerRefused
 
 from . import common, options, over_workers
 
@@ -56,7 +56,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     if getattr(args, "states", None) is not None and (args.workers or 1) > 1:
         raise UserError("--states is filled by one training at a time: leave it out, or train with --workers 1")
     workers, seeds = over_workers.workers_of(args), list(dict.fromkeys(args.seeds or [args.seed]))
-    folder = Folder(args.results or RESULTS)
+    folder = ResultFolder(args.results or RESULTS)
     if folder.path is None:
         raise UserError(f"trainings write checkpoints, and {folder.place} is no folder of a disk: give --results one")
     from decoders.model.target_model.load import chosen_device
@@ -67,7 +67,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     units = [Unit.of(shared, {"part": part, "seed": seed, "options": _options(args, part)})
              for part in dict.fromkeys(parts) for seed in seeds]  # fmt: skip
     about = {"shared": shared, "device": device, "place": str(folder.path)}
-    pool = workers.pool(Job(opens, about, folder.place, folder.open(), workers.threads_each, gpus))
+    pool = workers.pool(SweepJob(opens, about, folder.place, folder.open(), workers.threads_each, gpus))
     was_stopped = False
     try:
         with over_workers.progress("trainings") as report:
@@ -168,11 +168,11 @@ class _Validations:
                 )  # fmt: skip
 
 
-def _rows(folder: Folder, units: Sequence[Unit]) -> list[dict[str, Any]]:
+def _rows(folder: ResultFolder, units: Sequence[Unit]) -> list[dict[str, Any]]:
     return [{**unit.payload, **row} for unit in units for row in folder.rows(unit.key) or []]
 
 
-def _show(folder: Folder, units: Sequence[Unit]) -> bool:
+def _show(folder: ResultFolder, units: Sequence[Unit]) -> bool:
     """A table of what is over; whether one failed."""
     rows, failed = _rows(folder, units), 0
     table = []
@@ -197,7 +197,7 @@ def _show(folder: Folder, units: Sequence[Unit]) -> bool:
     return bool(failed)
 
 
-def _keep_best(folder: Folder, units: Sequence[Unit]) -> None:
+def _keep_best(folder: ResultFolder, units: Sequence[Unit]) -> None:
     """Of each part, the one with the lowest held-out loss goes where methods find it."""
     import shutil
 

@@ -12,7 +12,7 @@ from . import common, options
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from decoders.servers.watching import Acceptance
+    from decoders.servers.watching import ServerAcceptance
 
 DESCRIPTION = (
     "Show a server's acceptance while it answers, from the folder of specviz's recorder in vLLM (SPECVIZ_RECORD), or "
@@ -30,9 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from rich.live import Live
 
-    from decoders.servers.watching import Folder, Metrics
+    from decoders.servers.watching import Metrics, WatchedFolder
 
-    source = Metrics(args.place) if "://" in args.place else Folder(Path(args.place).expanduser())
+    source = Metrics(args.place) if "://" in args.place else WatchedFolder(Path(args.place).expanduser())
     out = common.console()
     if args.once:
         out.print(table(source.look()))
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
 
 
-def table(acceptance: Acceptance) -> Table:
+def table(acceptance: ServerAcceptance) -> Table:
     """The numbers, and a bar per position."""
     from rich.table import Table
 

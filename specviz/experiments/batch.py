@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from decoders.sweep.ledger import FileRow
     from decoders.trace.trace import Trace
 
-    from .plan import Session
+    from .plan import PlanSession
 
 NAME = "batch"
 METRICS = ("tokens_per_step", "speedup")
@@ -110,7 +110,7 @@ def filed_with(keep: Callable[[Trace], None] | None) -> FileRow:
     return file
 
 
-def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
+def units(session: PlanSession, *, warm: bool = False) -> Iterator[list[Row]]:
     """Every run of a batch, one after another: the rows that are complete by it. A run that fails is an error of its
     row, and the others go on. ``warm``: the target has run a batch before, so that nothing is run to warm up.
     """

@@ -60,7 +60,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PaperComparison:
     """A recipe's sentence, not yet filled in, and its claims by name."""
 
     sentence: str
@@ -72,16 +72,16 @@ class Comparison:
 
 
 @cache
-def comparisons(folder: Path) -> Mapping[str, Comparison]:
+def comparisons(folder: Path) -> Mapping[str, PaperComparison]:
     """The comparisons of the results in a folder, by recipe; none where it has no file of them."""
     path = folder / FILE
     document = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return {name: _read(entry) for name, entry in document.items()}
 
 
-def _read(entry: dict[str, Any]) -> Comparison:
+def _read(entry: dict[str, Any]) -> PaperComparison:
     claims = {name: _claim(fields) for name, fields in entry.items() if name != "sentence"}
-    return Comparison(entry["sentence"], claims)
+    return PaperComparison(entry["sentence"], claims)
 
 
 def _claim(fields: Mapping[str, Any]) -> Claim:

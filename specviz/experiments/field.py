@@ -17,9 +17,9 @@ from specviz.words import column
 
 from .prompts import ALL_TASKS, benchmark_columns
 from .quantities import DEFINED
-from .result_table import Entry, ResultTable
+from .result_table import ResultTable, TableEntry
 from .results import Results
-from .tables import Table, checks, columns_of, tables
+from .tables import BatchTable, checks, columns_of, tables
 
 IDENTICAL = "same as plain"
 
@@ -30,7 +30,7 @@ def field_tables(results: Results, metrics: Sequence[str] | None = None) -> list
     return [_transpose(results, table) for table in tables(results, metrics, titles)]
 
 
-def _transpose(results: Results, table: Table) -> ResultTable:
+def _transpose(results: Results, table: BatchTable) -> ResultTable:
     check_by_name = {check.name: check for check in checks(results)}
     heads = (
         "method",
@@ -39,9 +39,9 @@ def _transpose(results: Results, table: Table) -> ResultTable:
     )
     rows = [
         (
-            Entry(name, lossy=check_by_name[name].lossy),
+            TableEntry(name, lossy=check_by_name[name].lossy),
             *(replace(line.cells[k].entry, spread="") for line in table.lines),
-            Entry(check_by_name[name].text, wrong=bool(check_by_name[name].bugs)),
+            TableEntry(check_by_name[name].text, wrong=bool(check_by_name[name].bugs)),
         )
         for k, name in enumerate(table.columns)
     ]

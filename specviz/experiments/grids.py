@@ -14,11 +14,11 @@ from .field import field_notes, field_tables
 from .figures import caption
 from .prompts import NAMES
 from .quantities import Profile, Quantity
-from .result_table import FORMATS, PLAIN, Cell, Entry, ResultTable, csv_text, latex, markdown
+from .result_table import FORMATS, PLAIN, Cell, ResultTable, TableEntry, csv_text, latex, markdown
 from .results import Results, columns_of, points, profile_table
 from .sheets import sheets, texts, title_of
 from .significance import HEADS, compare_lines
-from .tables import OVERALL, Table, checks, notes, tables, warnings
+from .tables import OVERALL, BatchTable, checks, notes, tables, warnings
 from .tables import columns_of as lines_of
 
 TABLE_CHARTS = ("sheet", CASES)  # charts whose tables are lines × tasks, or answers
@@ -107,14 +107,16 @@ def _of_points(results: Results, metrics: Sequence[str]) -> ResultTable:
 # --- a batch, and files ---
 
 
-def of_batch(results: Results, table: Table) -> ResultTable:
+def of_batch(results: Results, table: BatchTable) -> ResultTable:
     """Tasks × methods, the outputs' check against plain decoding in the last row."""
     check_by_name = {check.name: check for check in checks(results)}
-    heads = ("task", table.counts, *(Entry(name, lossy=check_by_name[name].lossy) for name in table.columns))
+    heads = ("task", table.counts, *(TableEntry(name, lossy=check_by_name[name].lossy) for name in table.columns))
     rows: list[tuple[Cell, ...]] = [
         (line.name, f"{line.prompts:,}", *(cell.entry for cell in line.cells)) for line in table.lines
     ]
-    identity_cells = (Entry(check_by_name[name].text, wrong=bool(check_by_name[name].bugs)) for name in table.columns)
+    identity_cells = (
+        TableEntry(check_by_name[name].text, wrong=bool(check_by_name[name].bugs)) for name in table.columns
+    )
     rules = (len(rows) - 1, len(rows)) if len(rows) > 1 else (len(rows),)
     return ResultTable(table.title, heads, (*rows, ("same as plain", "", *identity_cells)), 1, table.formula, rules)
 
@@ -139,7 +141,7 @@ def to_file_text(results: Results, form: str, metrics: Sequence[str] | None = No
     return markdown(all_tables, sentences if batch else " ".join(sentences))
 
 
-def _batch_lines(results: Results, batch_tables: Sequence[Table]) -> Iterator[list[Any]]:
+def _batch_lines(results: Results, batch_tables: Sequence[BatchTable]) -> Iterator[list[Any]]:
     """A line per metric and task, whole numbers of digits, three columns per method; the checks are lines of their own.
 
     Shares are from 0 to 1 here.

@@ -114,7 +114,7 @@ class SkippedTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class PlanSession:
     """Tools by which a plan is run. ``make`` makes a run of a case, a method with parameters, a title and a number of
     new tokens, in place of the session's own way; ``on_device`` calls a function where the device is free; ``keep``
     gets every finished trace.

@@ -19,7 +19,7 @@ FORMATS = ("csv", "tex", "md")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableEntry:
     """A cell about which more is said than its text: the ``spread`` behind it, a ``remark``, whether it is the best of
     its row, was disturbed, is wrong, or (of a head) names a method that is not lossless.
     """
@@ -33,7 +33,7 @@ class Entry:
     lossy: bool = False
 
 
-Cell = str | Entry
+Cell = str | TableEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from .answers import CASES, mark_accepted
 from .batch import units
 from .experiment import Row, Setting, methods_by_name, text_of
 from .known_quotes import sweep_thresholds
-from .plan import PLAIN, Make, OnDevice, Plan, Session, SkippedTurn, at_once
+from .plan import PLAIN, Make, OnDevice, Plan, PlanSession, SkippedTurn, at_once
 from .quantities import learning, measure, needs_clock
 from .results import Results
 from .variants import Variant, name_of, training, trim, variant_of
@@ -73,7 +73,7 @@ def run_experiment(
     results = results or begin(plan, target)
     cancel = cancel or threading.Event()
     about, experiment = results.about, plan.experiment
-    session = Session(target, plan, on_device, keep, progress, cancel, None if experiment.forced else make)
+    session = PlanSession(target, plan, on_device, keep, progress, cancel, None if experiment.forced else make)
     start_s = time.perf_counter()
     try:
         parts = _train_parts(session) if experiment.trains else {}
@@ -100,14 +100,14 @@ def rows_of(target: Target, plan: Plan, keep: Callable[[Trace], None], *, warm: 
 
     ``keep`` gets every trace; ``warm``: an earlier plan has run on this target, so that nothing is run to warm up.
     """
-    session = Session(target, plan, keep=keep)
+    session = PlanSession(target, plan, keep=keep)
     if not warm:
         _warm(session)
     unit_rows = units(session, warm=warm) if plan.experiment.repeats else _units(session, _parts(session, {}))
     return [row for rows in unit_rows for row in rows]
 
 
-def _warm(session: Session) -> None:
+def _warm(session: PlanSession) -> None:
     """A first run that nobody times, where the machine's state matters; a batch warms up by itself."""
     plan, warm_up = session.planned, functools.partial(session.record, PLAIN.label, PLAIN.method, {}, WARM_TOKENS)
     needs_timing = any(needs_clock(plan.experiment.quantity(key)) for key in plan.experiment.metrics)
@@ -123,11 +123,11 @@ def train_parts(
 ) -> float:
     """Train the parts that a plan compares, where they are not there yet; the seconds it took."""
     start_s = time.perf_counter()
-    _train_parts(Session(target, plan, progress=progress, cancel=cancel or threading.Event()))
+    _train_parts(PlanSession(target, plan, progress=progress, cancel=cancel or threading.Event()))
     return round(time.perf_counter() - start_s, 1)
 
 
-def _train_parts(session: Session) -> Parts:
+def _train_parts(session: PlanSession) -> Parts:
     """Train what is not there yet, a second at a time: per variant its folder and what its rows share.
 
     A training that fails leaves no folder, and its rows an error.
@@ -159,7 +159,7 @@ def _train_parts(session: Session) -> Parts:
     return parts
 
 
-def _parts(session: Session, failed: Mapping[Variant, str]) -> Parts:
+def _parts(session: PlanSession, failed: Mapping[Variant, str]) -> Parts:
     """The trained parts of a plan's settings: per variant its folder, and what its rows share."""
     target, plan = session.target, session.planned
     parts: dict[Variant, tuple[Path | None, Mapping[str, Any]]] = {}
@@ -179,7 +179,7 @@ def _turn(steps: Iterator[int], last: int) -> int:
     return step_count
 
 
-def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
+def _units(session: PlanSession, parts: Parts) -> Iterator[list[Row]]:
     """Rows, one run (or one measurement) at a time."""
     plan, experiment, cancel = session.planned, session.planned.experiment, session.cancel
     contenders = [Contender(str(number), "traced", True, functools.partial(_attempt, session, setting, parts))
@@ -216,7 +216,7 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
             yield sweep_thresholds(row, trace, case.gold) if case.gold and experiment.forced else [row]
 
 
-def _part(session: Session, setting: Setting, parts: Parts) -> tuple[dict[str, str], Mapping[str, Any]]:
+def _part(session: PlanSession, setting: Setting, parts: Parts) -> tuple[dict[str, str], Mapping[str, Any]]:
     """The parameter that names a setting's trained part, and what its rows share."""
     variant = variant_of(session.planned.experiment, setting)
     if variant is None:
@@ -225,7 +225,7 @@ def _part(session: Session, setting: Setting, parts: Parts) -> tuple[dict[str, s
     return {methods_by_name()[setting.line.method].part.parameter: str(folder)}, shared
 
 
-def _attempt(session: Session, setting: Setting, parts: Parts, case: Case | None) -> Any:
+def _attempt(session: PlanSession, setting: Setting, parts: Parts, case: Case | None) -> Any:
     """A setting on a case: a recorded run, or the rows of what is measured otherwise."""
     experiment, method = session.planned.experiment, setting.line.method
     part, shared = _part(session, setting, parts)

@@ -19,11 +19,11 @@ from decoders.errors import UserError
 from decoders.folders import write_text
 from specviz.places import SUFFIX, TRACES, home
 from specviz.words import plural
-from specviz.workers.folder import Folder
+from specviz.workers.folder import ResultFolder
 from specviz.workers.kinds import Workers
 from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
-from specviz.workers.work import Job, Unit
+from specviz.workers.work import SweepJob, Unit
 
 from .experiment import Row
 from .plan import Plan
@@ -45,9 +45,9 @@ class Spread:
 
     planned: Plan
     results: Results
-    folder: Folder
+    folder: ResultFolder
     units: Sequence[Unit]
-    job: Job
+    job: SweepJob
     workers: Workers
 
     def run(self, progress: Callable[[Standing], None] | None = None, cancel: threading.Event | None = None) -> Results:
@@ -102,7 +102,7 @@ def spread(
     """
     if not 1 <= workers.count <= MOST_WORKERS:
         raise UserError(f"{workers.count} workers are asked for: a whole number from 1 to {MOST_WORKERS:,} is needed")
-    folder = Folder(place)
+    folder = ResultFolder(place)
     results = results or begin(plan, target)
     _continue(results, folder, resume)
     token = folder.open()
@@ -112,7 +112,7 @@ def spread(
     threads = workers.threads_each
     worker_opening = replace(opening, dtype=str(target.info["dtype"]), device=device)
     about = about_of(target, plan, worker_opening)
-    job = Job(open_experiment, about, folder.place, token, threads, gpus)
+    job = SweepJob(open_experiment, about, folder.place, token, threads, gpus)
     units = units_of(plan, about)
     results.about["workers"] = {"count": workers.count, "on": workers.on, "threads": threads, "units": len(units)}
     if workers.on == "processes" and workers.count > 1:
@@ -140,11 +140,11 @@ def run_file(lab: Path, trace: str) -> bytes | None:
         return None
     for place_file in lab.glob(f"*/{PLACE}"):
         with contextlib.suppress(OSError, UserError, UnicodeDecodeError):
-            return Folder(place_file.read_text(encoding="utf-8")).read(f"{TRACES}/{trace}{SUFFIX}")
+            return ResultFolder(place_file.read_text(encoding="utf-8")).read(f"{TRACES}/{trace}{SUFFIX}")
     return None
 
 
-def _continue(results: Results, folder: Folder, resume: bool) -> None:
+def _continue(results: Results, folder: ResultFolder, resume: bool) -> None:
     """Go on with what a folder holds, if it may be."""
     finished_keys, failed = folder.list_units()
     if not finished_keys and not failed:
@@ -170,7 +170,7 @@ def _continue(results: Results, folder: Folder, resume: bool) -> None:
 class _Book:
     """The rows of the units, read from their files, in the order of the plan."""
 
-    def __init__(self, plan: Plan, units: Sequence[Unit], folder: Folder) -> None:
+    def __init__(self, plan: Plan, units: Sequence[Unit], folder: ResultFolder) -> None:
         self.planned, self.folder = plan, folder
         self.places = {unit.key: place for place, unit in reversed([*enumerate(units)])}  # the first of equal ones
         self._rows: dict[int, list[Row]] = {}

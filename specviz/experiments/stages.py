@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from decoders.training.batches import Document
-    from decoders.training.data import Source
+    from decoders.training.batches import TrainingDocument
+    from decoders.training.data import TrainingSource
 
 PRETRAINED, FINETUNED, BOTH_STAGES = "pretrained", "finetuned", "both"
 STAGES = ("", PRETRAINED, FINETUNED, BOTH_STAGES)
@@ -20,46 +20,46 @@ EPOCH = 96  # documents
 class Epochs:
     """The first documents of a source again and again, ``batch`` a chunk, each epoch in an order of its own."""
 
-    def __init__(self, source: Source, batch: int, documents: int) -> None:
+    def __init__(self, source: TrainingSource, batch: int, documents: int) -> None:
         self.source, self.batch = source, batch
         self.label = f"{source.label}, {documents} documents in epochs"
-        self._documents: list[Document] = []
+        self._documents: list[TrainingDocument] = []
         for index in range(documents):
             if len(self._documents) >= documents:
                 break
             self._documents += source.chunk(index)
         self._documents = self._documents[:documents]
 
-    def chunk(self, index: int) -> list[Document]:
+    def chunk(self, index: int) -> list[TrainingDocument]:
         steps = -(-len(self._documents) // self.batch)
         epoch, step = divmod(index, steps)
         order = list(self._documents)
         random.Random(f"specviz epoch {epoch}").shuffle(order)
         return order[step * self.batch : (step + 1) * self.batch]
 
-    def held_out(self) -> list[Document]:
+    def held_out(self) -> list[TrainingDocument]:
         return self.source.held_out()
 
 
-class Stage:
+class StageSource:
     """One stage of a draft model's training (GLIDE §5.1): with ``running`` the words of another source's documents as
     running text, all of them to be learnt; else its conversations. What is held out are the source's documents as they
     are, so that both stages are judged alike.
     """
 
-    def __init__(self, source: Source, *, running: bool) -> None:
+    def __init__(self, source: TrainingSource, *, running: bool) -> None:
         self.source, self.running = source, running
         self.label = f"{source.label}, as running text" if running else source.label
 
-    def chunk(self, index: int) -> list[Document]:
-        from decoders.training.batches import RESPONSE, Document
+    def chunk(self, index: int) -> list[TrainingDocument]:
+        from decoders.training.batches import RESPONSE, TrainingDocument
 
         documents = self.source.chunk(index)
         if not self.running:
             return documents
-        return [Document(document.ids, (RESPONSE,) * len(document.ids)) for document in documents]
+        return [TrainingDocument(document.ids, (RESPONSE,) * len(document.ids)) for document in documents]
 
-    def held_out(self) -> list[Document]:
+    def held_out(self) -> list[TrainingDocument]:
         return self.source.held_out()
 
 

@@ -24,7 +24,7 @@ from specviz.words import column, plural, with_unit
 from .experiment import Row
 from .prompts import ALL_TASKS, NAMES
 from .quantities import DEFINED, Quantity, pool
-from .result_table import Entry
+from .result_table import TableEntry
 from .results import SCHEMA, Results, openable_runs, points
 
 OVERALL = "overall"
@@ -52,7 +52,7 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell(Mean):
+class TableCell(Mean):
     """One method on one task. ``text`` and ``spread`` are what is shown of ``mean``, ``low`` and ``high``; ``count``
     values are in them, of ``prompts`` prompts; ``disturbed`` of these; ``best`` of its row.
     """
@@ -66,19 +66,19 @@ class Cell(Mean):
     runs: tuple[Mapping[str, str], ...]
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> TableEntry:
         """As a cell of a table of results."""
-        return Entry(self.text, self.spread, self.partly and f" ({self.partly})", self.best, bool(self.disturbed))
+        return TableEntry(self.text, self.spread, self.partly and f" ({self.partly})", self.best, bool(self.disturbed))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableLine:
     """A row of a table: a task and its cells, one per column; ``prompts`` it has in all."""
 
     task: str
     name: str
     prompts: int
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class BatchTable:
     """One metric: tasks × methods."""
 
     metric: str
@@ -111,7 +111,7 @@ class Table:
     unit: str
     formula: str
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TableLine, ...]
     counts: str = "prompts"  # or "turns", where prompts have several
     pooled: bool = False  # cells are Σ ÷ Σ over their prompts, not means
 
@@ -123,7 +123,9 @@ class Table:
         return {**asdict(self), "title": self.title}
 
 
-def tables(results: Results, metrics: Sequence[str] | None = None, titles: Mapping[str, str] = NAMES) -> list[Table]:
+def tables(
+    results: Results, metrics: Sequence[str] | None = None, titles: Mapping[str, str] = NAMES
+) -> list[BatchTable]:
     """A table per metric, those of the experiment unless others are named; categories of one name in ``titles`` are one
     line. Raises UserError for a metric that is no number per run.
     """
@@ -253,7 +255,7 @@ def columns_of(results: Results) -> list[str]:
     return list(dict.fromkeys([*lines, *series]))
 
 
-def _table(results: Results, key: str, faulty_lines: set[str], titles: Mapping[str, str]) -> Table:
+def _table(results: Results, key: str, faulty_lines: set[str], titles: Mapping[str, str]) -> BatchTable:
     quantity = results.quantity(key)
     if not isinstance(quantity, Quantity):
         raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
@@ -279,10 +281,10 @@ def _table(results: Results, key: str, faulty_lines: set[str], titles: Mapping[s
         eligible = {c for c, rows in of.items() if c not in faulty_lines and _turns_done(rows) == prompts}
         best = _best(key, {c: means[task, c] for c in of}, eligible, form)
         cells = tuple(_cell(rows, prompts, means[task, c], form, c in best) for c, rows in of.items())
-        lines.append(Line(task, name, prompts, cells))
+        lines.append(TableLine(task, name, prompts, cells))
     counts = "turns" if any(spot(row)[1] > 1 for row in results.rows) else "prompts"
     formula = DEFINED[key].formula if pools and key in DEFINED else quantity.formula
-    return Table(key, quantity.label, quantity.unit, formula, columns, tuple(lines), counts, pools)
+    return BatchTable(key, quantity.label, quantity.unit, formula, columns, tuple(lines), counts, pools)
 
 
 def _mean(of: Sequence[Timing], pooled_mean: float | None) -> Mean:
@@ -305,13 +307,13 @@ def _turns_done(rows: Sequence[Row]) -> int:
     return len({*map(spot, rows)} - {spot(row) for row in rows if row.get("error")})
 
 
-def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Form, best: bool) -> Cell:
+def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Form, best: bool) -> TableCell:
     text = "–" if mean.mean is None else form(mean.mean)
     low, high = ("" if end is None else form(end) for end in (mean.low, mean.high))
     spread = f"{low}–{high}" if {low, high} - {text, ""} else ""
     failed = sum(bool(row.get("error")) for row in rows)
     partly = f"{_turns_done(rows)} of {prompts}" if failed else ""
-    return Cell(
+    return TableCell(
         **asdict(mean), text=text, spread=spread, prompts=_turns_done(rows), failed=failed, best=best, partly=partly,
         runs=tuple(openable_runs(rows)),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from decoders.method.part import PROMPT_TOKENS, kinds, training_of
 from specviz.places import home
 
 from .experiment import Experiment, Setting, trainable
-from .stages import BOTH_STAGES, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, Stage, stage_files
+from .stages import BOTH_STAGES, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, StageSource, stage_files
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -123,7 +123,7 @@ class DraftVariant(Variant):
         return replace(self, steps=self.steps // 2, stages=PRETRAINED) if self.stages == BOTH_STAGES else None
 
     def source(self, source: Any) -> Any:
-        return Stage(source, running=self.stages == PRETRAINED) if self.stages else source
+        return StageSource(source, running=self.stages == PRETRAINED) if self.stages else source
 
     @property
     def recipe(self) -> Any:
@@ -167,10 +167,10 @@ class DraftVariant(Variant):
         return (4 if self.distill else 1) * (2 + self.steps * (0.02 + step / rate) + self.looks * look / rate)
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
-        from decoders.training.drafter import Run
+        from decoders.training.drafter import DrafterTraining
 
         recipe, shelf = _in_precision(self.recipe, network)
-        return Run(self.kind, folder, network, name, source, recipe, SEED, shelf=shelf)
+        return DrafterTraining(self.kind, folder, network, name, source, recipe, SEED, shelf=shelf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +224,11 @@ class PromptVariant(Variant):
         return 2 + self.steps * (0.02 + step * whole / rate) + self.looks * look * whole / rate
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
-        from decoders.training.prompt_tokens import Run
+        from decoders.training.prompt_tokens import PromptTokenTraining
 
         shorter = SimpleNamespace(label=source.label, chunk=source.chunk, held_out=lambda: source.held_out()[:HELD_OUT])
         recipe, shelf = _in_precision(self.recipe, network)
-        return Run(self.kind, folder, network, name, cast(Any, shorter), recipe, SEED, shelf)
+        return PromptTokenTraining(self.kind, folder, network, name, cast(Any, shorter), recipe, SEED, shelf)
 
     def finish(self, part: Path) -> None:
         """Trees for its own accuracy at the last validation; where no guess held, none can be designed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from .sheet import FONTS, Shape, Sheet, Text, characters_of
+from .sheet import FONTS, Shape, Sheet, TextMark, characters_of
 
 
 def pdf(sheet: Sheet, creation_date: datetime, *, compress: bool = True) -> bytes:
@@ -26,7 +26,7 @@ def pdf(sheet: Sheet, creation_date: datetime, *, compress: bool = True) -> byte
         if characters_of(sheet.items, face):
             page.add_font(face, "", file)
     for item in sheet.items:
-        if isinstance(item, Text):
+        if isinstance(item, TextMark):
             page.set_font(item.face, "", item.size)
             page.set_text_color(item.color)
             page.text(item.x, item.y, item.text)

@@ -33,7 +33,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextMark:
     """One line of text that begins at ``x``; ``y`` is its base line."""
 
     x: float
@@ -67,7 +67,7 @@ class Sheet:
     about: str = ""
     width: float = COLUMN
     height: float = 0.0
-    items: list[Text | Shape] = field(default_factory=list)
+    items: list[TextMark | Shape] = field(default_factory=list)
 
     def text(
         self, x: float, y: float, text: str, size: float = BODY, *, face: Face = "sans", color: str = INK,
@@ -77,7 +77,7 @@ class Sheet:
         text = printable(text)
         wide = width(text, size, face)
         if text.strip():
-            self.items.append(Text(x - wide if right else x, y, text, size, face, color))
+            self.items.append(TextMark(x - wide if right else x, y, text, size, face, color))
         self.height = max(self.height, y + 0.3 * size)
         return wide
 
@@ -182,6 +182,6 @@ def _metrics(face: Face) -> tuple[dict[int, int], int]:
     return {c: advances[names[c]][0] for c in shared if chr(c).isprintable()}, face_font["head"].unitsPerEm
 
 
-def characters_of(items: Sequence[Text | Shape], face: Face) -> str:
+def characters_of(items: Sequence[TextMark | Shape], face: Face) -> str:
     """The characters that a font is needed for, in order."""
-    return "".join(sorted({c for item in items if isinstance(item, Text) and item.face == face for c in item.text}))
+    return "".join(sorted({c for item in items if isinstance(item, TextMark) and item.face == face for c in item.text}))

@@ -32,7 +32,7 @@ from .sheet import (
     width,
     wrap,
 )  # fmt: skip
-from .words import STOP, Pieces, part_of, rows_of, step_sentence
+from .words import STOP, WordPieces, part_of, rows_of, step_sentence
 
 ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
 DEEPEST = 7  # steps to the right, at most
@@ -43,7 +43,7 @@ WORDS = {"root": "last token", "accepted": "accepted", "rejected": "rejected"}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeRow:
     """A line of the tree: a node, the target's own token (kind "own"), or nodes that are only counted ("more")."""
 
     kind: str
@@ -90,10 +90,10 @@ def _source(sheet: Sheet, trace: Trace, step: int) -> float:
     place, token = part_of(trace, -1, first) if in_pool else part_of(trace, first)
     token_words = f"tokens {token}–{token + last - first}" if last > first else f"token {token}"
     sheet.text(0, SMALL, f"Copied from {place}, {token_words}", SMALL, color=SOFT)
-    return _span(sheet, Pieces(trace), ids, status_by_place, (first, last))
+    return _span(sheet, WordPieces(trace), ids, status_by_place, (first, last))
 
 
-def _span(sheet: Sheet, pieces: Pieces, ids: Any, copied: dict[int, str], span: tuple[int, int]) -> float:
+def _span(sheet: Sheet, pieces: WordPieces, ids: Any, copied: dict[int, str], span: tuple[int, int]) -> float:
     """A few lines of text around a span, its accepted tokens dark and the other copied ones light."""
     first, last = span
     positions = range(len(ids)) if isinstance(ids, list) else ids
@@ -134,9 +134,9 @@ def _set_in_lines(tokens: Sequence[tuple[int, str]], wide: float) -> list[list[t
 # --- the draft tree ---------------------------------------------------------------------------------------------------
 
 
-def tree_rows(trace: Trace, step: int) -> list[Row]:
+def tree_rows(trace: Trace, step: int) -> list[TreeRow]:
     """The tree from the root down: beside the main line what was drafted otherwise, in order of the target's choice."""
-    nodes, pieces = rows_of(trace, "nodes", step), Pieces(trace)
+    nodes, pieces = rows_of(trace, "nodes", step), WordPieces(trace)
     children = group((node["parent"], number) for number, node in enumerate(nodes))
     bonus = trace.tables["steps"]["bonus"][step]
     path = [number for number, node in enumerate(nodes) if node["status"] in ("root", "accepted")]
@@ -149,34 +149,36 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
     def rows_below(number: int, status: str) -> list[int]:
         return [child for child in children.get(number, ()) if nodes[child]["status"] == status]
 
-    rows: list[Row] = []
-    coming: list[Row | tuple[int, int, int]] = [(0, 0, -1)] if nodes else []  # rows, and nodes with column and parent
+    rows: list[TreeRow] = []
+    coming: list[TreeRow | tuple[int, int, int]] = (
+        [(0, 0, -1)] if nodes else []
+    )  # rows, and nodes with column and parent
     while coming:
         item = coming.pop()
-        if isinstance(item, Row):
+        if isinstance(item, TreeRow):
             rows.append(item)
             continue
         number, column, parent = item
         node, row_number, right = nodes[number], len(rows), min(column + 1, DEEPEST)
         kind = node["status"] if number else "root"
         is_copy = max(node["source"], node["pool"]) >= 0
-        rows.append(Row(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], is_copy))
+        rows.append(TreeRow(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], is_copy))
         rejections = sorted(rows_below(number, "rejected"), key=lambda c: nodes[c]["rank"])
-        next_rows: list[Row | tuple[int, int, int]] = [
+        next_rows: list[TreeRow | tuple[int, int, int]] = [
             (child, right, row_number) for child in rejections[:MAX_SIBLINGS]
         ]
         for hidden, word in ((rejections[MAX_SIBLINGS:], "rejected"), (rows_below(number, "unreached"), "not reached")):
             if hidden:
-                next_rows.append(Row("more", f"+{sum(sizes[c] for c in hidden)} {word}", right, row_number))
+                next_rows.append(TreeRow("more", f"+{sum(sizes[c] for c in hidden)} {word}", right, row_number))
         next_rows += [(child, column, row_number) for child in rows_below(number, "accepted")]
         if number == end:
             rank = list(chances).index(bonus) if bonus in chances else -1
-            next_rows.append(Row("own", pieces.label(bonus), column, row_number, chances.get(bonus), rank))
+            next_rows.append(TreeRow("own", pieces.label(bonus), column, row_number, chances.get(bonus), rank))
         coming += reversed(next_rows)
     return _fold(rows)
 
 
-def _fold(rows: Sequence[Row]) -> list[Row]:
+def _fold(rows: Sequence[TreeRow]) -> list[TreeRow]:
     """The rows with every long chain of accepted tokens that has no branch as one row of all its text."""
     hanging = Counter(row.parent for row in rows)
     chains: list[list[int]] = []
@@ -205,7 +207,7 @@ def _fold(rows: Sequence[Row]) -> list[Row]:
     return whole
 
 
-def _tree(sheet: Sheet, rows: Sequence[Row], top: float) -> float:
+def _tree(sheet: Sheet, rows: Sequence[TreeRow], top: float) -> float:
     """Draws the rows and their numbers; returns where they end."""
     verdict, rank, prob = sheet.width, sheet.width - 50, sheet.width - 74
     sheet.text(GUTTER, top + SMALL, "Draft tree", SMALL, color=SOFT)
@@ -236,11 +238,11 @@ def _tree(sheet: Sheet, rows: Sequence[Row], top: float) -> float:
     return top + len(rows) * ROW + BODY
 
 
-def _x(row: Row) -> float:
+def _x(row: TreeRow) -> float:
     return GUTTER + row.column * INDENT
 
 
-def _edge(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float], n: int) -> None:
+def _edge(sheet: Sheet, rows: Sequence[TreeRow], middles: Sequence[float], n: int) -> None:
     row, parent = rows[n], rows[rows[n].parent]
     x = _x(parent) + 4
     strong = row.kind in ("accepted", "own")
@@ -252,7 +254,7 @@ def _edge(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float], n: int) -
         sheet.line((x, from_y), (x, middles[n]), (_x(row), middles[n]), **look)
 
 
-def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
+def _box(sheet: Sheet, row: TreeRow, middle: float, right: float) -> None:
     """A node by its verdict: filled, outlined or double, so that no colour is needed."""
     x = _x(row)
     if row.kind == "more":
@@ -273,7 +275,7 @@ def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
     sheet.text(x + (4 if row.kind == "own" else 3), middle + 2.5, label, SMALL, face=face, color=color)
 
 
-def _bracket(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float]) -> None:
+def _bracket(sheet: Sheet, rows: Sequence[TreeRow], middles: Sequence[float]) -> None:
     """From the text above to the rows that were copied from it: along the margin, with an arrow into the first."""
     copy_rows = [n for n, row in enumerate(rows) if row.copied and row.kind == "accepted"]
     if not copy_rows:  # the first that was rejected

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 from io import BytesIO
 
-from .sheet import FONTS, Face, Shape, Sheet, Text, characters_of, font
+from .sheet import FONTS, Face, Shape, Sheet, TextMark, characters_of, font
 
 FAMILY = "specviz {}"  # of each face, so that no font of the machine takes its place
 
@@ -39,9 +39,9 @@ def document(sheet: Sheet, body: Iterable[str], rules: str = "") -> str:
     )
 
 
-def element_of(item: Text | Shape) -> str:
+def element_of(item: TextMark | Shape) -> str:
     """An item as an element."""
-    return _text(item) if isinstance(item, Text) else _shape(item)
+    return _text(item) if isinstance(item, TextMark) else _shape(item)
 
 
 def _n(number: float) -> str:
@@ -53,7 +53,7 @@ def _safe(text: str) -> str:
     return escape("".join(c if c.isprintable() or c in "\n\t" else " " for c in text))
 
 
-def _text(item: Text) -> str:
+def _text(item: TextMark) -> str:
     return (
         f'<text class="{item.face}" x="{_n(item.x)}" y="{_n(item.y)}" font-size="{_n(item.size)}" fill="{item.color}" '
         f'textLength="{_n(item.width)}" lengthAdjust="spacingAndGlyphs">{_safe(item.text)}</text>'

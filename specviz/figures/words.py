@@ -14,7 +14,7 @@ STOP = "■ stop"  # in the place of the token that the target would have added
 MAX_WRITTEN = 8  # refused tokens of one depth that a sentence writes out
 
 
-class Pieces:
+class WordPieces:
     """The texts of a trace's tokens."""
 
     def __init__(self, trace: Trace) -> None:
@@ -62,7 +62,7 @@ def part_of(trace: Trace, position: int, pool: int = -1) -> tuple[str, int]:
 
 def step_sentence(trace: Trace, step: int) -> str:
     """A sentence on a step (from 0)."""
-    steps, pieces = trace.tables["steps"], Pieces(trace)
+    steps, pieces = trace.tables["steps"], WordPieces(trace)
     step_values = {name: values[step] for name, values in steps.items()}
     if partly := _partly_known(trace, step_values, pieces):
         return partly
@@ -98,7 +98,7 @@ def step_sentence(trace: Trace, step: int) -> str:
     return f"{_offer(trace, step, step_values, nodes[0]['token'])}; {verdict}, then {own_words}{instead}{refusal_note}."
 
 
-def _list(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
+def _list(pieces: WordPieces, tokens: Sequence[int], last: str) -> str:
     """Tokens in a row, the first ``MAX_WRITTEN`` by their texts: "“a”, “b” or 3 others"."""
     names = [pieces.quote(token) for token in tokens[:MAX_WRITTEN]]
     if len(tokens) > MAX_WRITTEN:
@@ -106,14 +106,14 @@ def _list(pieces: Pieces, tokens: Sequence[int], last: str) -> str:
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _refused_before(pieces: Pieces, nodes: Sequence[dict[str, Any]]) -> str:
+def _refused_before(pieces: WordPieces, nodes: Sequence[dict[str, Any]]) -> str:
     """Rejected nodes that do not stand beside the target's own token, by their depth (1: the draft's first token)."""
     depths = group((node["depth"], node["token"]) for node in nodes)
     places = [f"{_list(pieces, tokens, 'and')} at depth {depth}" for depth, tokens in sorted(depths.items())]
     return f"; refused: {'; '.join(places)}" if places else ""
 
 
-def _partly_known(trace: Trace, step_values: dict[str, Any], pieces: Pieces) -> str:
+def _partly_known(trace: Trace, step_values: dict[str, Any], pieces: WordPieces) -> str:
     """The sentence of a step of which an imported run does not know all; "" where it does."""
     unknown, tokens = set(trace.run.get("unknown", ())), plural(step_values["emitted"], "token")
     if "steps" in unknown:
@@ -129,7 +129,7 @@ def _partly_known(trace: Trace, step_values: dict[str, Any], pieces: Pieces) -> 
 
 def _offer(trace: Trace, step: int, step_row: dict[str, Any], root: int) -> str:
     """The source of the draft, in words."""
-    quotation, drafted = Pieces(trace).quote(root), plural(step_row["drafted"], "token")
+    quotation, drafted = WordPieces(trace).quote(root), plural(step_row["drafted"], "token")
     candidates = rows_of(trace, "candidates", step)
     candidate = next((row for row in candidates if row["chosen"]), None)
     if candidate is None:

@@ -1,6 +1,6 @@
-"""The pages, one folder each: ``service.py`` says what a page is and does its work, the other files help it.
+"""The pages, one folder each: ``NAME/NAME_page.py`` says what a page is and does its work, the other files help it.
 
-They are found, not listed: a folder beside this file with a ``service.py`` is a page.
+They are found, not listed: a folder beside this file with such a module is a page.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from specviz.server.desk import Service
 
 def pages() -> tuple[type[Service], ...]:
     """Every page, in the order of the tabs."""
-    folders = [f"{__name__}.{folder.name}" for folder in pkgutil.iter_modules(__path__) if folder.ispkg]
-    modules = [f"{folder}.service" for folder in folders if importlib.util.find_spec(f"{folder}.service")]
+    folders = [folder.name for folder in pkgutil.iter_modules(__path__) if folder.ispkg]
+    names = [f"{__name__}.{name}.{name}_page" for name in folders]
+    modules = [name for name in names if importlib.util.find_spec(name)]
     parts = [part for name in modules for part in vars(importlib.import_module(name)).values()]
     services = {
         part for part in parts if isinstance(part, type) and issubclass(part, Service) and hasattr(part, "name")

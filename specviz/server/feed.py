@@ -13,7 +13,7 @@ from typing import Any
 FEED_BYTES = 8 << 20  # kept per running run; whoever falls further behind fetches the whole trace again
 
 
-class Feed:
+class EventFeed:
     """Numbered events of one run: kept for a while, read by any number of watchers at their own pace.
 
     A watcher is only a position in the list, so a slow or a vanished one costs nothing.

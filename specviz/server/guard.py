@@ -47,7 +47,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewp
 <p>{}</p></body></html>"""
 
 
-class Refusal(HTTPException):
+class GuardRefusal(HTTPException):
     """A request that goes no further: what is said, and after how many seconds it may come again."""
 
     def __init__(self, status: int, text: str, wait_s: float = 0.0) -> None:
@@ -90,19 +90,19 @@ class Guard:
                 if length.isdecimal() and int(length) > max_bytes:
                     raise _too_large(max_bytes)
                 receive = _bound(receive, max_bytes)
-        except Refusal as problem:
+        except GuardRefusal as problem:
             to_login = problem.status_code == 401 and path == "/" and request.method == "GET"
             await (_login(request) if to_login else refusal(problem))(scope, receive, send)
             return
         await self.app(scope, receive, self._page(send, request) if path == "/" and request.method == "GET" else send)
 
-    def _elsewhere(self, request: Request) -> Refusal | None:
+    def _elsewhere(self, request: Request) -> GuardRefusal | None:
         """Why a request is not for this server, or not from its own page; a link to a page of it may be anywhere."""
         path, headers = request.scope["path"], request.headers
         if not path.startswith("/"):  # the absolute form, which names a host of its own
-            return Refusal(400, "What is asked for is a path, which begins with “/”.")
+            return GuardRefusal(400, "What is asked for is a path, which begins with “/”.")
         if text := self.hosts.refusal(headers):
-            return Refusal(403 if len(headers.getlist("host")) == 1 else 400, text)
+            return GuardRefusal(403 if len(headers.getlist("host")) == 1 else 400, text)
         link = (
             request.method in ("GET", "HEAD")
             and headers.get("sec-fetch-mode") == "navigate"
@@ -110,7 +110,9 @@ class Guard:
             and not path.startswith("/gradio_api/")
         )
         if not link and is_foreign(headers, request.scope["scheme"]):
-            return Refusal(403, "This was sent by a page of another site or port: open specviz itself and try again.")
+            return GuardRefusal(
+                403, "This was sent by a page of another site or port: open specviz itself and try again."
+            )
         return None
 
     def _admit(self, request: Request, writes: bool) -> str:
@@ -125,7 +127,7 @@ class Guard:
                 return address
             name = self.users.who(request.cookies.get(SESSION, "")[:100])
             if not name:
-                raise Refusal(401, "You are not signed in, or no longer: load the page again and sign in.")
+                raise GuardRefusal(401, "You are not signed in, or no longer: load the page again and sign in.")
             client = request.scope[OWNER] = f"user:{name}"  # a colon: no browser's id can be that
         elif not self.rules.is_shared:
             client = browser_id(headers.get("cookie")) or address
@@ -133,13 +135,13 @@ class Guard:
             request.scope[OWNER] = f"{NOBODY}{secrets.token_hex(16)}"
         if writes and path != LOGOUT and (wait := self.asks.take(client)):
             text = f"More than {self.asks.limit} requests came from you in a minute: wait {span(wait)} and try again."
-            raise Refusal(429, text, wait)
+            raise GuardRefusal(429, text, wait)
         if writes and path == UPLOAD and (wait := self.uploads.take(client)):
             text = f"You sent {self.uploads.limit} files within a minute, which is the most: wait {span(wait)}."
-            raise Refusal(429, text, wait)
+            raise GuardRefusal(429, text, wait)
         kind = headers.get("content-type", "").partition(";")[0].strip()
         if writes and path.startswith("/api/") and kind != "application/json":  # another site's form cannot send that
-            raise Refusal(422, "What is asked is sent as JSON.")
+            raise GuardRefusal(422, "What is asked is sent as JSON.")
         return client
 
     def _with_headers(self, send: Send, request: Request) -> Send:
@@ -196,7 +198,7 @@ def _login(request: Request) -> Response:
     return RedirectResponse("login" + (f"?next={quote('?' + query, safe='')}" if query else ""), 303)
 
 
-def _response(problem: Refusal, request: Request) -> Response:
+def _response(problem: GuardRefusal, request: Request) -> Response:
     """A refusal: a page for whoever looks at one, JSON for everything else."""
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         return HTMLResponse(PAGE.format(html.escape(problem.detail)), problem.status_code)
@@ -218,9 +220,9 @@ def _bound(receive: Receive, max_bytes: int) -> Receive:
     return count
 
 
-def _too_large(max_bytes: int) -> Refusal:
+def _too_large(max_bytes: int) -> GuardRefusal:
     size_text = f"{max_bytes >> 20} MiB" if max_bytes >> 20 else f"{max_bytes >> 10} KiB"
-    return Refusal(413, f"More than {size_text} were sent, and no more are taken here: send less.")
+    return GuardRefusal(413, f"More than {size_text} were sent, and no more are taken here: send less.")
 
 
 def span(seconds: float) -> str:

@@ -12,7 +12,7 @@ from decoders.trace.run import RunRecord
 from decoders.trace.tables import SCHEMA
 from decoders.trace.trace import Trace
 
-from .feed import Feed
+from .feed import EventFeed
 from .store import pack
 
 
@@ -43,7 +43,7 @@ class Job:
     losses: int = 0  # backends that were lost before it began
     state: str = "queued"  # queued, running, done
     cancel: threading.Event = field(default_factory=threading.Event)
-    feed: Feed = field(default_factory=Feed)
+    feed: EventFeed = field(default_factory=EventFeed)
     finished: threading.Event = field(default_factory=threading.Event)
     error: str = ""
     ahead: int = -1  # runs before it, as last told

@@ -32,7 +32,7 @@ ABOUT = ".json"
 RETRY_S = 10.0  # between two tries to save what the disk refused
 
 
-class Journal:
+class LibraryJournal:
     """A run's journal while it goes on. Where the disk refuses, it falls silent, and the run goes on without it."""
 
     def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
@@ -210,24 +210,24 @@ class Library:
         write_bytes(self.folder / f"{key}{SUFFIX}", data, private=True, sync=True)
         (self.folder / f"{key}{JOURNAL}").unlink(missing_ok=True)
 
-    def start(self, trace: tr.Trace, owner: str = "") -> Journal:
+    def start(self, trace: tr.Trace, owner: str = "") -> LibraryJournal:
         """A journal for a run that begins now."""
         key = trace.run["id"]
-        journal = Journal(self.folder / f"{key}{JOURNAL}", self._fail)
+        journal = LibraryJournal(self.folder / f"{key}{JOURNAL}", self._fail)
         journal.start(trace)
         self._live.add(key)
         if owner:
             self.describe(key, owner=owner)
         return journal
 
-    def forget(self, key: str, journal: Journal) -> None:
+    def forget(self, key: str, journal: LibraryJournal) -> None:
         """A guarded run is over: it is kept elsewhere, or not at all."""
         journal.close()
         with contextlib.suppress(OSError):
             self.remove(key)
         self._live.discard(key)
 
-    def finish(self, trace: tr.Trace, journal: Journal | None = None) -> None:
+    def finish(self, trace: tr.Trace, journal: LibraryJournal | None = None) -> None:
         """The run is over: its file replaces its journal."""
         key = trace.run["id"]
         if journal is not None:

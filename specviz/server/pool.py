@@ -28,7 +28,7 @@ class NotBegun(Exception):
     """The backend was lost before a run began: another one is to do it."""
 
 
-class Pool(Supervisor):
+class SeatPool(Supervisor):
     """The app's backends, asked by the thread that each belongs to (``SEAT``)."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:

@@ -27,7 +27,7 @@ from specviz.workers.supervisor import LOSSES
 from .job import Build, Job, RunLike
 from .library import Library
 from .limits import Rules, Window, caller
-from .pool import LINE, SEAT, NotBegun, Pool
+from .pool import LINE, SEAT, NotBegun, SeatPool
 from .store import TraceStore
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Runner:
 
     def __init__(
         self, store: TraceStore, library: Library | None = None, *, max_waiting: int = MAX_WAITING,
-        pool: Pool | None = None,
+        pool: SeatPool | None = None,
     ) -> None:  # fmt: skip
         self.store, self.library, self.max_waiting, self.pool = store, library, max_waiting, pool
         if library is not None:

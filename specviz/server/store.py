@@ -123,7 +123,7 @@ def surplus(
 
 
 @dataclass(slots=True)
-class Entry:
+class StoreEntry:
     """One stored run. ``kind`` is one of ``KINDS``; ``owner`` whose it is, or ``EVERYBODY``; ``keep``: not trimmed."""
 
     id: str
@@ -164,7 +164,7 @@ class TraceStore:
         self.own_share = 0.5  # of the room, for the runs that one owner keeps
         self.fair_share = FAIR_SHARE
         self.unsaved: Container[str] = ()  # ids of runs that no file holds yet: they go last
-        self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
+        self._entries: OrderedDict[str, StoreEntry] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 
     def put(
@@ -174,10 +174,10 @@ class TraceStore:
         if not is_id(trace.run.get("id")):
             trace.run["id"] = new_id()
         key = trace.run["id"]
-        self.keep(Entry(key, kind, owner, pack(payload(trace)), summary(trace), tuple(tags), keep))
+        self.keep(StoreEntry(key, kind, owner, pack(payload(trace)), summary(trace), tuple(tags), keep))
         return key
 
-    def keep(self, entry: Entry) -> None:
+    def keep(self, entry: StoreEntry) -> None:
         """Keep a run that is packed already; nobody replaces a gallery run."""
         with self._lock:
             old = self._entries.get(entry.id)
@@ -202,7 +202,7 @@ class TraceStore:
 
     def change(
         self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None
-    ) -> Entry:
+    ) -> StoreEntry:
         """Another title, other tags, kept or not. Raises UnknownTrace, and UserError where too much would be kept."""
         old_entry = self.entry(key)
         if old_entry is None:
@@ -256,7 +256,7 @@ class TraceStore:
         """The run as a trace. Raises UnknownTrace."""
         return unpack(self.blob(key))
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> StoreEntry | None:
         with self._lock:
             return self._entries.get(key)
 
@@ -282,7 +282,7 @@ class TraceStore:
         return [e.row for e in sorted(newest, key=lambda e: (KINDS.index(e.kind), _place(e)))]
 
 
-def _place(entry: Entry) -> tuple[int, str]:
+def _place(entry: StoreEntry) -> tuple[int, str]:
     """A gallery run's place: by the number that its id begins with, then by id; the same for all others."""
     if entry.kind != "gallery":
         return 0, ""
@@ -302,7 +302,7 @@ def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
         files.append((path, stat.st_mtime_ns, stat.st_size))
     entries = _entries(tuple(files))
     for key, blob, about in entries:
-        store.keep(Entry(key, kind, EVERYBODY, blob, dict(about)))
+        store.keep(StoreEntry(key, kind, EVERYBODY, blob, dict(about)))
     return len(entries)
 
 

@@ -23,7 +23,7 @@ from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 from specviz.groups import group
 from specviz.pages.attribution.document import answer_digest
-from specviz.pages.lessons.service import card
+from specviz.pages.lessons.lessons_page import card
 from specviz.views import web
 from specviz.views.export import BEGIN, PAGE_STYLE, page
 
@@ -99,7 +99,7 @@ PAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SiteEntry:
     """A run of a site, with what its list says besides. ``gold``: its known quotes as they stand beside its file."""
 
     trace: Trace
@@ -130,7 +130,7 @@ class Entry:
         }  # fmt: skip
 
 
-def write_site(out: Path, title: str, entries: Iterable[Entry], *, with_lessons: bool = True) -> Sequence[str]:
+def write_site(out: Path, title: str, entries: Iterable[SiteEntry], *, with_lessons: bool = True) -> Sequence[str]:
     """Write a site in the place of what ``out`` held, whole or not at all; gives the runs' keys in the list's order."""
     entries_by_key = {entry.key: entry for entry in entries}
     rows = {key: entry.row for key, entry in entries_by_key.items()}
@@ -167,7 +167,7 @@ def write_site(out: Path, title: str, entries: Iterable[Entry], *, with_lessons:
     return list(rows)
 
 
-def _groups(entries: Mapping[str, Entry], of: Callable[[Entry], str]) -> dict[str, dict[str, Entry]]:
+def _groups(entries: Mapping[str, SiteEntry], of: Callable[[SiteEntry], str]) -> dict[str, dict[str, SiteEntry]]:
     groups = group((of(entry), (key, entry)) for key, entry in entries.items())
     return {name: dict(members) for name, members in groups.items()}
 

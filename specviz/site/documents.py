@@ -11,11 +11,11 @@ from decoders.names import BASELINE
 from decoders.trace.trace import Trace
 from specviz.pages.acceptance.judging import judge_steps, new_judgement, steps_document
 from specviz.pages.attribution.document import document, known_quotes
+from specviz.pages.compare.compare_page import MAX_LANES
 from specviz.pages.compare.outcome import METRICS, check_output, numbers_of, outcome_of, reference_among
-from specviz.pages.compare.service import MAX_LANES
 from specviz.pages.compare.stretches import stretches
-from specviz.pages.lessons.service import LESSONS, files_in, lesson_key, load
-from specviz.pages.lessons.values import Runs
+from specviz.pages.lessons.lessons_page import LESSONS, files_in, lesson_key, load
+from specviz.pages.lessons.values import LessonRuns
 from specviz.places import GALLERY
 
 TEXTLESS = {"text", "tokens", "tokens.id", "tokens.source"}  # where a source did not say these, nothing is attributed
@@ -87,7 +87,7 @@ def verdicts(trace: Trace) -> dict[str, Any] | None:
 
 def lessons() -> tuple[dict[str, dict[str, Any]], dict[str, Trace]]:
     """The lessons that come along, filled, by id; and their runs by key. A stop's ``run`` is such a key."""
-    runs = Runs(LESSONS, GALLERY)
+    runs = LessonRuns(LESSONS, GALLERY)
     keys: dict[str, str] = {}
     traces: dict[str, Trace] = {}
     lesson_by_key: dict[str, dict[str, Any]] = {}

@@ -29,7 +29,7 @@ from specviz.markup import md
 from specviz.places import SUFFIX
 from specviz.words import plural
 
-from .dataset_places import RUNS, Folder, Hub, is_hub
+from .dataset_places import RUNS, FolderPlace, Hub, is_hub
 from .frames import TOKENS
 
 TERMS, EXTRA_COLUMNS = "terms", "more"
@@ -184,7 +184,7 @@ def _about(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 @dataclass(slots=True)
-class Read:
+class DatasetRead:
     """The contents of a dataset: its runs as traces, and sentences on what could not be taken."""
 
     traces: int = 0
@@ -201,7 +201,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return [{**row, "shard": path.name} for row in _table(path, _RUN, names).to_pylist()]
 
 
-def traces_in(folder: Path, is_requested: Callable[[Mapping[str, Any]], bool], read: Read) -> Iterator[Trace]:
+def traces_in(folder: Path, is_requested: Callable[[Mapping[str, Any]], bool], read: DatasetRead) -> Iterator[Trace]:
     """The runs that are ``is_requested``, by their rows of ``runs``, each checked as a file is; a faulty one, and a
     faulty shard, is a sentence in ``read.problems``, and the others follow. Raises UserError where no shard can be
     read.
@@ -234,7 +234,7 @@ def traces_in(folder: Path, is_requested: Callable[[Mapping[str, Any]], bool], r
         raise faults[0]
 
 
-def _by_run(folder: Path, config: str, shard: str, read: Read) -> dict[str, pa.Table]:
+def _by_run(folder: Path, config: str, shard: str, read: DatasetRead) -> dict[str, pa.Table]:
     """A shard's rows of a config by their run; nothing where a later version added the table."""
     path = folder / "data" / config / shard
     if not path.is_file():
@@ -328,7 +328,7 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> PushRes
     commit; a run that is there already is left out. Raises UserError, with nothing written, for a run whose id is taken
     by another, and where the hub does not answer.
     """
-    place: Folder | Hub = Hub(name, private) if is_hub(name) else Folder(Path(name).expanduser())
+    place: FolderPlace | Hub = Hub(name, private) if is_hub(name) else FolderPlace(Path(name).expanduser())
     with tempfile.TemporaryDirectory(prefix="specviz-push-") as scratch:
         old_folder = place.read(Path(scratch) / "before")
         rows = runs_in(old_folder)
@@ -354,12 +354,12 @@ def push(name: str, traces: Iterable[Trace], *, private: bool = True) -> PushRes
 
 def pull(
     name: str, folder: Path, is_requested: Callable[[Mapping[str, Any]], bool], save: Callable[[Trace, Path], Any]
-) -> Read:
+) -> DatasetRead:
     """Write the ``is_requested`` runs of a dataset as trace files into ``folder``. A file that is there with other
     content is not written over, which ``Read.problems`` says. Raises UserError.
     """
-    place: Folder | Hub = Hub(name, True) if is_hub(name) else Folder(Path(name).expanduser())
-    read = Read()
+    place: FolderPlace | Hub = Hub(name, True) if is_hub(name) else FolderPlace(Path(name).expanduser())
+    read = DatasetRead()
     with tempfile.TemporaryDirectory(prefix="specviz-pull-") as scratch:
         source = place.read(Path(scratch) / "data", with_data=True)
         if not (source / "data" / RUNS).is_dir():

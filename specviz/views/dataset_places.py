@@ -23,7 +23,7 @@ def is_hub(name: str) -> bool:
     return len(parts) == 2 and all(parts) and name[0] not in ".~" and not Path(name).exists()
 
 
-class Folder:
+class FolderPlace:
     """A dataset in a folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -32,7 +32,7 @@ class FolderFault(UserError):
     """The results folder cannot be read or written: nobody's unit failed, and the sweep stops."""
 
 
-class Folder:
+class ResultFolder:
     """Results at ``place``: a path, or an address that fsspec knows (s3://…, gs://…, sftp://…)."""
 
     def __init__(self, place: str | Path) -> None:

@@ -13,8 +13,8 @@ from decoders.errors import UserError
 
 if TYPE_CHECKING:
     from .backends import Backend
-    from .pool import Pool
-    from .work import Job
+    from .pool import WorkerPool
+    from .work import SweepJob
 
 KINDS = {
     "processes": "of this machine",
@@ -66,7 +66,7 @@ class Workers:
             return self.threads
         return max(1, (os.cpu_count() or 1) // self.count) if self.on == "processes" else 1
 
-    def pool(self, job: Job) -> Pool:
+    def pool(self, job: SweepJob) -> WorkerPool:
         """Workers of a sweep. Raises UserError where what they need is not installed."""
         if self.on not in KINDS:
             raise UserError(f"there are no workers of the kind {self.on!r}: choose one of {', '.join(KINDS)}")

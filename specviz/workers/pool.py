@@ -18,7 +18,7 @@ from specviz.words import sentence
 
 from .backends import Answers, Backend, BackendLost, Hosting, Question
 from .supervisor import FAILED, LOSSES, Supervisor
-from .work import Job, Outcome, Unit, Worker
+from .work import Outcome, SweepJob, Unit, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Cannot:
 Answer: TypeAlias = Ready | WorkDone | WorkerLost | Cannot
 
 
-class Pool(ABC):
+class WorkerPool(ABC):
     """``count`` workers for a job. ``together``: how many of the units left a worker is best given at once."""
 
-    def __init__(self, job: Job, count: int) -> None:
+    def __init__(self, job: SweepJob, count: int) -> None:
         self.job, self.names = job, tuple(f"worker {number}" for number in range(1, count + 1))
 
     def concurrency(self, unit_count: int) -> int:
@@ -80,10 +80,10 @@ class Pool(ABC):
         """End all workers, in mid-unit too: nothing that they write is ever half."""
 
 
-class SupervisedWorkers(Pool):
+class SupervisedWorkers(WorkerPool):
     """A worker on each backend: a thread opens it, gives it units one by one, and opens it again after a loss."""
 
-    def __init__(self, job: Job, backends: Sequence[Backend]) -> None:
+    def __init__(self, job: SweepJob, backends: Sequence[Backend]) -> None:
         super().__init__(job, len(backends))
         self._supervisor = Supervisor(backends)
         self._supervisor.changed = lambda name, reason: self._shares[name].put((-1, reason))

@@ -19,9 +19,9 @@ from submitit.core.utils import FailedJobError, UncompletedJobError
 from decoders.errors import UserError
 from specviz.places import home
 
-from .folder import Folder
-from .pool import Answer, Cannot, Pool, Ready, WorkDone, WorkerLost
-from .work import Job, Outcome, Unit, UnitResult, Worker, WorkerRefused
+from .folder import ResultFolder
+from .pool import Answer, Cannot, Ready, WorkDone, WorkerLost, WorkerPool
+from .work import Outcome, SweepJob, Unit, UnitResult, Worker, WorkerRefused
 
 LOOK_S = 0.5  # between looks at the folder and the tasks
 SETTING = re.compile(r"[a-z][a-z0-9_]*")
@@ -30,7 +30,7 @@ SETTING = re.compile(r"[a-z][a-z0-9_]*")
 class Share:
     """Units for one task."""
 
-    def __call__(self, job: Job, units: Sequence[Unit]) -> str:
+    def __call__(self, job: SweepJob, units: Sequence[Unit]) -> str:
         """Do those that are not finished; "" or why the sweep has to stop."""
         try:
             worker = Worker(job)
@@ -41,7 +41,7 @@ class Share:
                 return stops
         return ""
 
-    def checkpoint(self, job: Job, units: Sequence[Unit]) -> Any:
+    def checkpoint(self, job: SweepJob, units: Sequence[Unit]) -> Any:
         """SLURM takes the node back: the same share once more."""
         return submitit.helpers.DelayedSubmission(self, job, units)
 
@@ -52,18 +52,18 @@ class _Task:
     open_units: dict[str, Unit]
 
 
-class Array(Pool):
+class Array(WorkerPool):
     """An array of as many tasks at a time as there are workers. ``settings`` are submitit's (``partition=gpu``,
     ``timeout_min=240``); ``cluster=local`` runs the tasks on this machine.
     """
 
-    def __init__(self, job: Job, count: int, settings: Sequence[str] = ()) -> None:
+    def __init__(self, job: SweepJob, count: int, settings: Sequence[str] = ()) -> None:
         super().__init__(job, count)
         self._settings = dict(_setting(text) for text in settings)
         self._new: dict[str, list[Unit]] = {}
         self._tasks: dict[str, _Task] = {}
         self._first = True
-        self._folder = Folder(job.folder)
+        self._folder = ResultFolder(job.folder)
 
     def concurrency(self, unit_count: int) -> int:
         """A task's share: each opens the model once."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from decoders.errors import UserError
 from specviz.words import plural
 
-from .folder import Folder
-from .pool import Cannot, Pool, Ready, WorkDone, WorkerLost
+from .folder import ResultFolder
+from .pool import Cannot, Ready, WorkDone, WorkerLost, WorkerPool
 from .supervisor import BUSY, FREE, LOSSES, STARTING
 from .work import Unit
 
@@ -86,7 +86,8 @@ OnProgress = Callable[
 
 
 def sweep(
-    units: Sequence[Unit], pool: Pool, folder: Folder, *, on_progress: OnProgress = lambda standing, key: None,
+    units: Sequence[Unit], pool: WorkerPool, folder: ResultFolder, *,
+    on_progress: OnProgress = lambda standing, key: None,
     cancel: threading.Event | None = None,
 ) -> Standing:  # fmt: skip
     """Do the units that are not finished. Units of the same key are one.
@@ -126,8 +127,8 @@ class _Loop:
         self,
         units: dict[str, Unit],
         open_keys: deque[str],
-        pool: Pool,
-        folder: Folder,
+        pool: WorkerPool,
+        folder: ResultFolder,
         standing: Standing,
         on_progress: OnProgress,
     ) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from specviz.words import sentence
 
-from .folder import Folder, FolderFault, Row
+from .folder import FolderFault, ResultFolder, Row
 
 Model = TypeVar("Model")
 
@@ -73,7 +73,7 @@ Work: TypeAlias = Callable[[Mapping[str, Any]], UnitResult]  # does a unit, from
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SweepJob:
     """The part that all workers of a sweep share. ``open`` is a function of a module (workers import it by its name):
     from ``about`` it makes the work, a model's loading included, or raises Refused. ``threads`` are CPU threads of each
     worker; ``gpus`` those of each that a scheduler is asked for. ``token`` is what the results folder says of itself.
@@ -103,8 +103,8 @@ class Worker:
     Nothing that it writes depends on a clock. A unit that is done twice writes the same names twice, each file whole.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.folder = Folder(job.folder)
+    def __init__(self, job: SweepJob) -> None:
+        self.folder = ResultFolder(job.folder)
         if self.folder.token() != job.token:
             raise WorkerRefused(
                 f"the results folder {job.folder} is another one here: workers need a folder that all of them share, "

@@ -14,7 +14,7 @@ import pytest
 
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
-from specviz.site.build import Entry, write_site
+from specviz.site.build import SiteEntry, write_site
 from tests.browser.views import DRAWN, NO_APP, VIEWS, app_to_look_at
 from tests.stubs import StubDesk
 from tests.tiers import matrix
@@ -173,7 +173,7 @@ OVER = """() => Promise.all(document.getAnimations().filter((one) => one instanc
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "out"
-    write_site(out, "Runs", [Entry(tracefile.load(run)) for run in sorted(GALLERY.glob("*.spectrace"))])
+    write_site(out, "Runs", [SiteEntry(tracefile.load(run)) for run in sorted(GALLERY.glob("*.spectrace"))])
     return out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
-from specviz.pages.dev import service
+from specviz.pages.dev import dev_page as service
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.test_plugins import COPIED, registry, write  # noqa: F401

@@ -10,7 +10,7 @@ import pytest
 
 from decoders.trace import files
 from decoders.trace.trace import Trace
-from specviz.pages.lessons.service import LESSONS
+from specviz.pages.lessons.lessons_page import LESSONS
 from tests.stubs import StubDesk, nothing_wrong
 from tests.waiting import expect
 

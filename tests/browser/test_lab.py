@@ -257,7 +257,7 @@ def test_workers_go_on_without_the_tab_until_stop(visit: Visit, monkeypatch: pyt
         started.append((workers.count, workers.on))
         return Sweeping(results)
 
-    monkeypatch.setattr("specviz.pages.lab.service.spread", spread)
+    monkeypatch.setattr("specviz.pages.lab.lab_page.spread", spread)
     page = visit()
     sweep(page, values="1..10", count="13")
     expect(page.locator("#svl-on")).to_be_hidden()
@@ -300,7 +300,7 @@ LIVE = Experiment(
 @pytest.mark.slow("a whole experiment once more")
 def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the recipe to the runs behind a cell; a method without its part has the command in its row."""
-    monkeypatch.setattr("specviz.pages.lab.service.recipes", lambda: {LIVE.name: LIVE})
+    monkeypatch.setattr("specviz.pages.lab.lab_page.recipes", lambda: {LIVE.name: LIVE})
     monkeypatch.setattr("specviz.pages.lab.requests.find_recipe", lambda name: LIVE)
     page = visit("?tab=lab&lab=live")
     page.wait_for_selector(".svl-estimate:has-text('6 runs, about')")

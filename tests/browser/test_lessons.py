@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from decoders.trace import files as tracefile
-from specviz.pages.lessons.service import LESSONS, Runs, load
+from specviz.pages.lessons.lessons_page import LESSONS, LessonRuns, load
 from specviz.places import GALLERY
 from specviz.server.store import load_folder
 from specviz.views.export import standalone_html
@@ -118,7 +118,7 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
             if ask:
                 asked += 1
                 at(page, f"{name} {number} asked")
-                whole = Runs(LESSONS, GALLERY).find(stop["run"])[1]
+                whole = LessonRuns(LESSONS, GALLERY).find(stop["run"])[1]
                 held = page.evaluate(HELD)
                 where = f"{name}, stop {number + 1}: {held}"
                 assert held["number"] == stop["step"] == held["steps"] - 1, where

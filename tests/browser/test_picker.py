@@ -12,7 +12,7 @@ import pytest
 
 from decoders.model.files import catalog
 from specviz.models import ModelEntry
-from specviz.pages.models import service
+from specviz.pages.models import models_page as service
 from tests import synthetic
 from tests.stubs import StubDesk, StubTarget, serving
 from tests.waiting import WAIT_S, becomes, expect, fits

@@ -14,7 +14,7 @@ from decoders.importers import open_log
 from decoders.study.judge.judge import judge_steps
 from specviz.cli import main
 from specviz.places import GALLERY
-from specviz.site.build import Entry, write_site
+from specviz.site.build import SiteEntry, write_site
 from tests import synthetic
 from tests.waiting import expect, idle
 
@@ -125,7 +125,7 @@ def test_runs_whose_prompt_is_not_recorded_are_not_of_one_prompt(tmp_path):
     runs = [{"id": str(accepted), "rounds": [{"drafted": 5, "accepted": accepted}]} for accepted in (3, 1)]
     traces = open_log(json.dumps(runs).encode()).traces
     assert len({trace.prompt_key for trace in traces}) == 1 and len(traces) == 2
-    write_site(tmp_path / "out", "x", map(Entry, traces), with_lessons=False)
+    write_site(tmp_path / "out", "x", map(SiteEntry, traces), with_lessons=False)
     rows = runs_of(tmp_path / "out")
     assert rows[0]["prompt"] != rows[1]["prompt"] and [row["answer"] for row in rows] == ["", ""]
     assert not (tmp_path / "out" / "prompts").exists()
@@ -136,7 +136,7 @@ def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tm
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e ../../x"
     other = synthetic.nasty()
     other.run |= {"id": "other", "title": trace.run["title"], "method": {**trace.run["method"], "title": "<u>m</u>"}}
-    tagged = [Entry(trace, ("<i>tag</i>",)), Entry(other)]
+    tagged = [SiteEntry(trace, ("<i>tag</i>",)), SiteEntry(other)]
     key, second = write_site(tmp_path / "out", "<b>Ours</b>", tagged, with_lessons=False)
     assert {path.name for path in (tmp_path / "out" / "traces").iterdir()} == {f"{key}.js", f"{second}.js"}
     open_site(page, tmp_path / "out" / "index.html")
@@ -161,7 +161,7 @@ def test_long_texts_widen_no_page_and_turn_no_line_round(page, tmp_path):
     trace = synthetic.tree()
     trace.run["title"] = "\u202e" + "x" * 3000
     title = "Ours \u202e" + "T" * 500
-    (key,) = write_site(tmp_path / "out", title, [Entry(trace, ("t" * 2000,))], with_lessons=False)
+    (key,) = write_site(tmp_path / "out", title, [SiteEntry(trace, ("t" * 2000,))], with_lessons=False)
     page.set_viewport_size({"width": 400, "height": 800})
     pages = ("index", "", "table"), ("run", f"?run={key}", ".sv-row"), ("player", f"?run={key}", ".svq")
     for name, query, drawn in pages:
@@ -231,7 +231,7 @@ def test_the_player_shows_hostile_text_as_text_and_says_what_is_not_recorded(pag
     trace = synthetic.nasty()
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e"
     rounds = open_log(b'{"rounds": [{"drafted": 5, "accepted": 3}, {"drafted": 2, "accepted": 0}]}').traces[0]
-    keys = write_site(tmp_path / "out", "x", [Entry(trace), Entry(rounds)])
+    keys = write_site(tmp_path / "out", "x", [SiteEntry(trace), SiteEntry(rounds)])
     for key in keys:
         loads(page, tmp_path / "out", key)
         assert page.locator("img").count() == 0
@@ -252,7 +252,7 @@ def test_the_player_of_300_tokens_is_60_kB(page, tmp_path, method):
     prompt = Prompt.from_text(target.tokenizer, "Say it twice: the old lamp. the old")
     trace = record(target, prompt, method, max_new_tokens=300)
     assert len(trace.output_ids) == 300
-    (key,) = write_site(tmp_path / "out", "x", [Entry(trace)])
+    (key,) = write_site(tmp_path / "out", "x", [SiteEntry(trace)])
     assert loads(page, tmp_path / "out", key) <= PLAYER
 
 
@@ -267,7 +267,7 @@ def test_a_hundred_runs_are_a_small_list(page, tmp_path):
     for number in range(RUNS):
         trace = synthetic.chain()
         trace.run |= {"id": f"r{number}", "title": f"Run {number} of a synthetic prompt", "category": "code"}
-        entries.append(Entry(trace, ("tag", f"tag {number % 7}")))
+        entries.append(SiteEntry(trace, ("tag", f"tag {number % 7}")))
     keys = write_site(tmp_path / "out", "A hundred", entries)
     assert len(keys) == RUNS
     loaded = sum((tmp_path / "out" / name).stat().st_size for name in ("index.html", "index.js"))

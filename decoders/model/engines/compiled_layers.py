@@ -16,9 +16,9 @@ from decoders.draft.needs import Needs, heads_by_layer
 
 from ..state.capture import Capture
 from ..state.transfer import rows_of
-from .compiling import WORKSHOP, OpenPart, Part
+from .compiling import WORKSHOP, CompiledPart, OpenPart
 from .layer import layer_shape, layer_weights
-from .static import FINE_ROWS, Bucket, Buffers, Rows, StaticForward
+from .static import FINE_ROWS, Bucket, Buffers, StaticForward, StaticRows
 
 MAKER = "decoders.model.engines.layer"
 
@@ -50,7 +50,7 @@ class CompiledForward(StaticForward):
     def __init__(self, target: Any) -> None:
         super().__init__(target)
         shapes = {one_row: layer_shape(target.layers[0], target.shape, one_row) for one_row in (True, False)}
-        self.parts = {one_row: Part.of(MAKER, shape.to_json()) for one_row, shape in shapes.items()}
+        self.parts = {one_row: CompiledPart.of(MAKER, shape.to_json()) for one_row, shape in shapes.items()}
         self.weights = {
             one_row: [layer_weights(layer, shape) for layer in target.layers] for one_row, shape in shapes.items()
         }
@@ -64,7 +64,7 @@ class CompiledForward(StaticForward):
         return one_row in self.layers
 
     def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
+        self, buffers: Buffers, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture
     ) -> Float[Tensor, "rows vocab"]:
         store, count, target = rows.cache.store, rows.count, self.target
         assert store is not None

@@ -50,14 +50,14 @@ NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX name
 
 
 @dataclass(frozen=True)
-class Part:
+class CompiledPart:
     """A compilation: ``maker`` is a module of this package with ``build(shape, package)``; ``shape`` is JSON."""
 
     maker: str
     shape: str
 
     @classmethod
-    def of(cls, maker: str, shape: dict[str, Any]) -> Part:
+    def of(cls, maker: str, shape: dict[str, Any]) -> CompiledPart:
         return cls(maker, json.dumps(shape, sort_keys=True))
 
     @cached_property
@@ -119,14 +119,14 @@ class Workshop:
         self.failed: dict[Path, str] = {}  # why a part cannot be had, in one sentence
         self.condition = threading.Condition()
         self._absent = set[Path]()
-        self._waiting: list[Part] = []
+        self._waiting: list[CompiledPart] = []
         self._busy: Callable[[], bool] | None = None  # whether anything runs
         self._urgent = False  # somebody waits
         self._cancel_count = 0  # how often
         self._child: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
 
-    def open(self, part: Part) -> OpenPart | None:
+    def open(self, part: CompiledPart) -> OpenPart | None:
         """The part, if it is there. A package that cannot be opened is removed: it is made anew when asked for."""
         package = part.package
         if package in self.open_parts:
@@ -141,7 +141,7 @@ class Workshop:
             package.unlink(missing_ok=True)
         return self.open_parts.get(package)
 
-    def make(self, parts: Iterable[Part], busy: Callable[[], bool] | None = None) -> None:
+    def make(self, parts: Iterable[CompiledPart], busy: Callable[[], bool] | None = None) -> None:
         """Have the missing ones of these parts made, by a thread: with ``busy`` in the background, while that is False,
         at the lowest priority; without it, somebody waits.
         """
@@ -159,7 +159,7 @@ class Workshop:
                 self._thread = threading.Thread(target=self._work, name="compiling", daemon=True)
                 self._thread.start()
 
-    def wait(self, parts: Iterable[Part], cancel: threading.Event | None = None) -> bool:
+    def wait(self, parts: Iterable[CompiledPart], cancel: threading.Event | None = None) -> bool:
         """Until these parts were made or failed, or ``cancel`` is set; whether all are there."""
         requested_parts = list(parts)
         with self.condition:
@@ -182,7 +182,7 @@ class Workshop:
         """True while something runs for which compiling makes way."""
         return not self._urgent and self._busy is not None and self._busy()
 
-    def why_not(self, parts: Iterable[Part]) -> str | None:
+    def why_not(self, parts: Iterable[CompiledPart]) -> str | None:
         """Why one of these cannot be had, in one sentence; None where nothing failed."""
         return next((self.failed[part.package] for part in parts if part.package in self.failed), None)
 
@@ -206,7 +206,7 @@ class Workshop:
                         log.warning("%s", problem)
                 self.condition.notify_all()
 
-    def _make(self, part: Part) -> str | None:
+    def _make(self, part: CompiledPart) -> str | None:
         """Have a child make a part: None, or what went wrong."""
         try:
             part.package.parent.mkdir(parents=True, exist_ok=True)

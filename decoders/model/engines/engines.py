@@ -23,10 +23,10 @@ from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
 from .compiled_layers import CompiledForward, why_not
-from .compiling import WORKSHOP, Part
+from .compiling import WORKSHOP, CompiledPart
 from .graphs import GraphForward
 from .kernel_forward import KernelForward
-from .static import ROWS, Bucket, Rows, StaticForward
+from .static import ROWS, Bucket, StaticForward, StaticRows
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Engines:
         self.busy: Callable[[], bool] | None = None  # of a server: whether anything runs
         self.static: StaticForward | None = None
         self._is_checked = False
-        self._added_parts = list[Part]()  # of draft models
+        self._added_parts = list[CompiledPart]()  # of draft models
         if engine == "eager":
             return
         if engine == "graph" or target.device.type == "cuda":
@@ -83,7 +83,7 @@ class Engines:
             say_once(reason)
 
     @torch.inference_mode()
-    def run(self, rows: Rows, needs: Needs, captured: Capture) -> tuple[Float[Tensor, "rows vocab"], Ran]:
+    def run(self, rows: StaticRows, needs: Needs, captured: Capture) -> tuple[Float[Tensor, "rows vocab"], Ran]:
         """One forward; what ``needs`` names goes to ``captured``."""
         bucket = None if self.static is None else self.static.bucket(rows)
         if bucket is not None and self._usable():
@@ -95,7 +95,7 @@ class Engines:
         """True if steps run through static forwards: all of them are there, and give the same as stock code."""
         return self.ready() and (self._is_checked or self.check())
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[CompiledPart]) -> None:
         """Have parts of a draft model compiled as the target's are; a command under ``compiled`` waits here."""
         self._added_parts += parts
         if self.busy is not None:
@@ -104,7 +104,7 @@ class Engines:
             log.warning("compiling a draft model, once for this machine")
             self.prepare()
 
-    def eager(self, rows: Rows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
+    def eager(self, rows: StaticRows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
         with self.target.taps.reading(needs, captured):
             return self.target.forward(
                 rows.cache, rows.masks, rows.tokens, rows.positions, rows.sees, embed=rows.embed, prefixes=rows.prefixes
@@ -168,12 +168,12 @@ class Engines:
         return self.static is not None and self.ready()
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[CompiledPart]:
         """Compilations for this target, most used first."""
         return [] if self.static is None else [*self.static.parts.values(), *self._added_parts]
 
 
-def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:
+def example(target: Any, count: int, keys: int) -> tuple[Bucket, StaticRows]:
     """A forward of ``count`` rows at the end of a cache of ``keys``, which holds random numbers."""
     rows = next(rows for rows in ROWS if rows >= count)
     shape, length = target.shape, keys - rows
@@ -185,4 +185,4 @@ def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:
     cache.store = torch.zeros(sizes, dtype=cached, device=target.device).normal_(generator=generator)
     tokens = [n * 37 % shape.vocab for n in range(count)]
     masks = Masks(cached, target.device)
-    return Bucket(rows, keys), Rows(cache, masks, tokens, np.arange(length, length + count), None)
+    return Bucket(rows, keys), StaticRows(cache, masks, tokens, np.arange(length, length + count), None)

@@ -19,7 +19,7 @@ from ..files.shape import ROTARIES
 from ..state.attention import running
 from ..state.cache import TreeCache
 from ..state.capture import Capture
-from .static import Bucket, Buffers, Rows, StaticForward
+from .static import Bucket, Buffers, StaticForward, StaticRows
 
 
 class Graph:
@@ -53,7 +53,7 @@ class GraphForward(StaticForward):
     def ready(self, rows: int) -> bool:
         return True
 
-    def bucket(self, rows: Rows) -> Bucket | None:
+    def bucket(self, rows: StaticRows) -> Bucket | None:
         """None also where a run comes to this size for the first time: few sizes return, and capturing takes longer;
         and of a hybrid model, whose states do not lie in buffers that stay.
         """
@@ -65,7 +65,7 @@ class GraphForward(StaticForward):
         return None
 
     def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
+        self, buffers: Buffers, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture
     ) -> Float[Tensor, "rows vocab"]:
         graphs, count = rows.cache.graphs, rows.count
         if graphs.get((bucket, needs)) is None:

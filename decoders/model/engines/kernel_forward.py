@@ -22,7 +22,7 @@ from .joint import JointPart
 from .kernel import KERNELS
 from .norms import FusedRMSNorm
 from .rounding import KernelLinear, round_weights
-from .static import Bucket, Buffers, Rows, StaticForward
+from .static import Bucket, Buffers, StaticForward, StaticRows
 
 MOST_ROWS = 128  # of a bucket; larger forwards run by stock code
 
@@ -103,7 +103,7 @@ class KernelForward(StaticForward):
         return True
 
     def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
+        self, buffers: Buffers, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture
     ) -> Float[Tensor, "rows vocab"]:
         target, store, count = self.target, rows.cache.store, rows.count
         assert store is not None and store.is_contiguous() and store.dtype == torch.float32

@@ -23,7 +23,7 @@ from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
 from ..state.transfer import send
-from .compiling import Part
+from .compiling import CompiledPart
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
 # where a bucket costs nothing to have
@@ -31,7 +31,7 @@ FINE_ROWS = (*range(1, 16), *range(16, 32, 4), *range(32, 64, 8), *range(64, 129
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StaticRows:
     """Request of one forward: rows behind the cache, as ``Target.forward`` takes them. ``special``: some are
     read in a way of their own (``reading``), which stock code alone does.
     """
@@ -109,7 +109,7 @@ class Buffers:
         self.slots = torch.zeros(rows, dtype=torch.long, device=device)
         self.row_range = torch.arange(rows, device=device)
 
-    def fill(self, rows: Rows, keys: int, windows: frozenset[int], embedding: Any) -> None:
+    def fill(self, rows: StaticRows, keys: int, windows: frozenset[int], embedding: Any) -> None:
         """Take the rows of a forward; the padding keeps what it held."""
         count, length = rows.count, rows.cache.length
         on_host = not isinstance(rows.tokens, Tensor)
@@ -149,7 +149,7 @@ class StaticForward:
     step = 128
     doubling = False
     fixed = False  # masks keep their addresses
-    parts: Mapping[Any, Part] = {}
+    parts: Mapping[Any, CompiledPart] = {}
 
     def __init__(self, target: Any) -> None:
         self.target = target
@@ -158,7 +158,7 @@ class StaticForward:
         self._buffers: dict[int, Buffers] = {}
         self._turns = torch.zeros(0), torch.zeros(0)  # cos and sin by position
 
-    def bucket(self, rows: Rows) -> Bucket | None:
+    def bucket(self, rows: StaticRows) -> Bucket | None:
         """The bucket of these rows; None where they run eagerly."""
         if rows.special or rows.prefixes is not None or rows.cache.store is None:
             return None
@@ -170,14 +170,14 @@ class StaticForward:
         """True if forwards of so many rows can run now."""
         raise NotImplementedError
 
-    def run(self, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
+    def run(self, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
         """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``."""
         buffers = self.buffers(bucket.rows)
         buffers.fill(rows, bucket.keys, self.windows, self.target.embeddings)
         return self.forward(buffers, bucket, rows, needs, captured)
 
     def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: Rows, needs: Needs, captured: Capture
+        self, buffers: Buffers, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture
     ) -> Float[Tensor, "rows vocab"]:
         raise NotImplementedError
 

@@ -28,7 +28,7 @@ from ..engines.joint import pack_joined
 from ..engines.kernel_forward import round_target
 from ..engines.linear import Head, packable, top_tokens
 from ..engines.norms import fuse_norms
-from ..engines.static import Rows
+from ..engines.static import StaticRows
 from ..files import families
 from ..files.calibration import Calibration, fingerprint, load_calibration
 from ..files.shape import ROTARIES, ModelShape, token_ids
@@ -339,7 +339,7 @@ class Session:
         tokens = [*tree.tokens, *(probe.token or 0 for probe in draft.probes)]
         embed = None if layout.embeddings is None else partial(self._embed, draft, layout.embeddings)
         prefixes = reading.visibility(draft) if reading and reading.prefixes else None
-        rows = Rows(self.cache, self.masks, tokens, positions, sees, embed, prefixes, special=reading is not None)
+        rows = StaticRows(self.cache, self.masks, tokens, positions, sees, embed, prefixes, special=reading is not None)
         self._captured = Capture()
         with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
             logits, ran = target.engines.run(rows, self.needs, self._captured)

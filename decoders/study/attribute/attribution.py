@@ -338,7 +338,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class SourcePassage:
     """One source: its positions (or places in the pool) in order, and their token ids."""
 
     kind: Kind
@@ -378,7 +378,7 @@ def coverage(trace: Trace, copies: Sequence[Link], among: Sequence[Link] | None 
     return [passage.coverage(copies) for passage in passages(trace, copies if among is None else among)]
 
 
-def passages(trace: Trace, copies: Sequence[Link]) -> list[Passage]:
+def passages(trace: Trace, copies: Sequence[Link]) -> list[SourcePassage]:
     """The context's passages, then other sources that are linked. "prompt" holds the whole prompt, so that its text
     reads as it stands."""
     source_map, used_homes = _Source(trace), {link.home for link in copies}
@@ -393,7 +393,7 @@ def passages(trace: Trace, copies: Sequence[Link]) -> list[Passage]:
     homes = [home for home in members if home[0] == "context" or home in used_homes]
     order: tuple[Kind, ...] = ("context", "pool", "prompt", "output")
     return [
-        Passage(
+        SourcePassage(
             *home,
             members[home],
             [source_map.pool[at][0] if home[0] == "pool" else source_map.ids[at] for at in members[home]],

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from decoders.trace.trace import Trace
 
-from .attribution import Link, Passage, _Source, passages
+from .attribution import Link, SourcePassage, _Source, passages
 from .text import TokenText
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -63,7 +63,7 @@ def quotations(trace: Trace) -> list[Link]:
 
 
 def _longest(
-    words: Sequence[str], at: int, sources: Sequence[tuple[Passage, _Words]],
+    words: Sequence[str], at: int, sources: Sequence[tuple[SourcePassage, _Words]],
     places: dict[tuple[str, ...], list[tuple[int, int]]],
 ) -> tuple[tuple[int, int] | None, int]:  # fmt: skip
     """The longest run of words from ``at`` on: its place (source, first word), and its number of words."""
@@ -80,7 +80,7 @@ def _longest(
     return best
 
 
-def _link(output: _Words, first: int, last: int, source: Passage, text: _Words, begin: int) -> Link | None:
+def _link(output: _Words, first: int, last: int, source: SourcePassage, text: _Words, begin: int) -> Link | None:
     start, stop = output.tokens(first, last)
     low, high = text.tokens(begin, begin + last - first)
     if stop <= start or high <= low:
@@ -88,10 +88,10 @@ def _link(output: _Words, first: int, last: int, source: Passage, text: _Words, 
     return Link(start, stop, source.at[low], source.at[high - 1] + 1, source.passage, source.kind)
 
 
-def _sources(trace: Trace) -> list[Passage]:
+def _sources(trace: Trace) -> list[SourcePassage]:
     """Passages of context and pool; without any, the prompt's own text."""
     first, segments = trace.run["prompt_length"], trace.tables["tokens"]["segment"]
     pool_links = [Link(0, 0, place, place + 1, passage, "pool") for place, (_, passage) in _Source(trace).pool.items()]
     context_passages = [candidate for candidate in passages(trace, pool_links) if candidate.kind in ("context", "pool")]
     at = [place for place in range(first) if segments[place] != "template"]
-    return context_passages or [Passage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])]
+    return context_passages or [SourcePassage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])]

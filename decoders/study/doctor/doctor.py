@@ -29,7 +29,7 @@ from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 
 from .controls import Control, ControlOutcome, controls
-from .forced_drafts import PLACES, Drafting, PlacedDrafts, Text, drafts, places_of
+from .forced_drafts import PLACES, Drafting, PlacedDrafts, ReadText, drafts, places_of
 from .screening import MOST_CONFIRMED, SCREEN_DEPTH, best_of_rest, few_places, promising
 from .server import ServerNumbers, compare
 
@@ -176,10 +176,10 @@ def examination(
             "larger --max-new-tokens"
         )
     layers = {layer for case in (drafting, *(control.drafting for control in all_controls)) for layer in _read(case)}
-    texts = list[Text]()
+    texts = list[ReadText]()
     for tokens, (start, _), at in zip(full_texts, sizes, chosen_places, strict=True):
         if at:
-            texts.append(Text.read(target, tokens, start, sorted(layers), at))
+            texts.append(ReadText.read(target, tokens, start, sorted(layers), at))
         yield Stage(next(counter), total, "the target reads the answers")
     base = drafts(drafting, texts, temperature)
     yield Stage(next(counter), total, "drafts as they are")
@@ -282,12 +282,14 @@ def _form(
     sizes: Sequence[tuple[int, int]], base: PlacedDrafts, temperature: float,
 ) -> tuple[ControlOutcome, list[Finding]]:  # fmt: skip
     """The same answers behind prompts in another form: how well drafter and target agree there (β)."""
-    texts = list[Text]()
+    texts = list[ReadText]()
     for prompt, answer, places, (start, _) in zip(form.prompts, answers, chosen_places, sizes, strict=True):
         if places:
             moved_places = [place - start + len(prompt.tokens) for place in places]
             tokens = [*prompt.tokens, *answer]
-            texts.append(Text.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved_places))
+            texts.append(
+                ReadText.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved_places)
+            )
     form_drafts = drafts(drafting, texts, temperature)
     gain, z = pair_up(form_drafts.drawn_probs - base.drawn_probs)
     outcome = ControlOutcome(
@@ -305,7 +307,7 @@ def _exact(
 ) -> ControlOutcome:  # fmt: skip
     """The same texts with states of the target in full precision."""
     texts = [
-        Text.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
+        ReadText.read(drafting.target, tokens, start, sorted(_read(drafting)), at)
         for tokens, (start, _), at in zip(full_texts, sizes, chosen_places, strict=True) if at
     ]  # fmt: skip
     return _measure("precision", "states of the target in float32", base, drafts(drafting, texts, temperature))
@@ -353,7 +355,7 @@ def _later_findings(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]
                 )  # fmt: skip
 
 
-def _rows(texts: Sequence[Text]) -> Iterator[Finding]:
+def _rows(texts: Sequence[ReadText]) -> Iterator[Finding]:
     """Rows that are verified together against the same rows one by one."""
     flips = total = 0
     farthest = 0.0

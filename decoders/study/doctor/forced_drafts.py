@@ -161,7 +161,7 @@ def _model_chain(run: DraftRun | LanguageModelRun, depth: int, drafted: Tensor |
 
 
 @dataclass(slots=True)
-class Text:
+class ReadText:
     """A prompt and its answer, read by the target: hidden states ``[tokens, hidden]`` by layer, ``raw`` the last one
     before the final norm (None where that norm is not known), ``choices`` ``[tokens]`` the target's own first choice
     behind every token, ``logits`` ``[places, vocab]`` behind those of ``places``, the positions of drafts' roots.
@@ -182,7 +182,7 @@ class Text:
     @classmethod
     def read(
         cls, target: Target, tokens: Sequence[int], start: int, layers: Sequence[int], places: Sequence[int]
-    ) -> Text:
+    ) -> ReadText:
         """Read ``tokens``, of which the first ``start`` are the prompt's, keeping the states of ``layers``. Raises
         UserError for a text that is too long.
         """
@@ -264,7 +264,7 @@ class PlacedDrafts:
 
 
 @torch.inference_mode()
-def drafts(drafting: Drafting, texts: Sequence[Text], temperature: float = 1.0) -> PlacedDrafts:
+def drafts(drafting: Drafting, texts: Sequence[ReadText], temperature: float = 1.0) -> PlacedDrafts:
     """Draft at every place of the texts; ``temperature`` is the target's, of ``greedy`` and ``drawn``."""
     rows = list[tuple[Any, ...]]()
     depth, network = drafting.deepest, drafting.network

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .controls import Control, ControlOutcome
-from .forced_drafts import Text
+from .forced_drafts import ReadText
 
 SCREEN_TEXTS, SCREEN_PLACES, SCREEN_DEPTH, SCREEN_SURE = 6, 36, 3, 2.0  # at which many controls are tried first
 MOST_CONFIRMED = 8  # controls that are then tried at all places
 SCREEN_GAIN = 0.05  # nats: half of what counts at all places
 
 
-def few_places(texts: Sequence[Text]) -> list[Text]:
+def few_places(texts: Sequence[ReadText]) -> list[ReadText]:
     """A few places of a few texts, evenly, at which many controls are tried."""
     selection = [texts[place] for place in _evenly(len(texts), SCREEN_TEXTS)]
-    excerpts = list[Text]()
+    excerpts = list[ReadText]()
     for text in selection:
         rows = _evenly(len(text.places), -(-SCREEN_PLACES // len(selection)))
         excerpts.append(replace(text, places=tuple(text.places[row] for row in rows), logits=text.logits[rows]))

@@ -34,7 +34,7 @@ Named = str | Method
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ContractFinding:
     """A broken rule. ``words`` say what is wrong; ``error`` is the traceback, where something was raised; ``prompt`` is
     the prompt's number (from 0), where it takes one.
     """
@@ -177,7 +177,7 @@ MEANINGS = {
 """Every rule in words, in the order in which they are put."""
 
 
-def rules_of(findings: Sequence[Finding]) -> list[str]:
+def rules_of(findings: Sequence[ContractFinding]) -> list[str]:
     """The rules that were put: after a missing part none is put to a run."""
     broken_rules = {finding.rule for finding in findings}
     return (
@@ -185,26 +185,26 @@ def rules_of(findings: Sequence[Finding]) -> list[str]:
     )
 
 
-def check(method: Method, target: Target, prompts: Sequence[Prompt]) -> list[Finding]:
+def check(method: Method, target: Target, prompts: Sequence[Prompt]) -> list[ContractFinding]:
     """Breaches of the contract on these prompts; each rule stops at the prompt where it is broken first. What a method
     raises is a finding.
     """
-    findings: list[Finding] = []
+    findings: list[ContractFinding] = []
 
     def put(rule: str, faults: Callable[[], Iterator[str]], prompt: int | None = None) -> bool:
         old_count = len(findings)
         try:
-            findings.extend(Finding(rule, words, prompt) for words in list(faults())[:3])
+            findings.extend(ContractFinding(rule, words, prompt) for words in list(faults())[:3])
         except Exception as problem:
             cause = problem.__cause__ or problem
             kind = "" if isinstance(problem, UserError) else f"{type(problem).__name__}: "
             lines = "" if isinstance(cause, UserError) else "".join(traceback.format_exception(cause))
-            findings.append(Finding(rule, f"{kind}{first_line(problem)}", prompt, lines))
+            findings.append(ContractFinding(rule, f"{kind}{first_line(problem)}", prompt, lines))
         return len(findings) == old_count
 
     put("controls", lambda: controls_faults(method))
     if missing := method.missing(target):
-        return [*findings, Finding("available", missing)]
+        return [*findings, ContractFinding("available", missing)]
     fit = [(number, prompt) for number, prompt in enumerate(prompts) if not method.applies(prompt)]
     plain = {number: generate(target, prompt, max_new_tokens=NEW) for number, prompt in fit}
     for rule, faults in RULES.items():

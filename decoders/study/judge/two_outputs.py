@@ -24,7 +24,7 @@ NOT_GREEDY, IDENTICAL = "not greedy", "same"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OutputReading:
     """One output as the model sees it, per token: how far its logit lies below the best one there (``below``, 0: the
     model's first choice), and its probability at temperature 1.
     """
@@ -45,8 +45,8 @@ class TwoOutputs:
     there, by the text that both share. ``tolerance`` is in logits.
     """
 
-    plain: Reading
-    drafted: Reading
+    plain: OutputReading
+    drafted: OutputReading
     at: int | None
     verdict: str
     tolerance: float
@@ -92,7 +92,7 @@ def two_outputs(
     return TwoOutputs(first, second, at, verdict, tolerance, float(best[0] - best[1]), *chances)
 
 
-def _read(target: Target, prompt: Sequence[int], output: Sequence[int], at: int) -> tuple[Reading, Tensor]:
+def _read(target: Target, prompt: Sequence[int], output: Sequence[int], at: int) -> tuple[OutputReading, Tensor]:
     """An output as the model sees it, and the logits [vocab] behind its first ``at`` tokens: of all the others, which
     are large, nothing stays.
     """
@@ -100,4 +100,4 @@ def _read(target: Target, prompt: Sequence[int], output: Sequence[int], at: int)
     rows = logits[: len(output)]
     token_logits = rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
     shortfalls, probs = rows.max(-1).values - token_logits, (token_logits - rows.logsumexp(-1)).exp()
-    return Reading(tuple(output), tuple(shortfalls.tolist()), tuple(probs.tolist())), logits[at].clone()
+    return OutputReading(tuple(output), tuple(shortfalls.tolist()), tuple(probs.tolist())), logits[at].clone()

@@ -31,7 +31,7 @@ MADE_TOKENS = 64  # of a run that is made for want of a recorded one
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SaveRow:
     """One step of one run: the ``step`` now, and accepted tokens by the save ``before`` and by the method ``against``
     (None: there is none).
     """
@@ -128,10 +128,10 @@ def rows(
     current_drafts: Sequence[LiveDrafts],
     earlier_drafts: Sequence[LiveDrafts] | None,
     other_drafts: Sequence[LiveDrafts] | None,
-) -> list[Row]:
+) -> list[SaveRow]:
     """All steps, those that raise first, then by tokens lost."""
     all_rows = [
-        Row(
+        SaveRow(
             number,
             step,
             _accepted_tokens(earlier_drafts, number, step.step),
@@ -149,7 +149,7 @@ def _accepted_tokens(drafts: Sequence[LiveDrafts] | None, run: int, step: int) -
     return drafts[run].steps[step].accepted
 
 
-def changes(all_rows: Sequence[Row]) -> tuple[int, int]:
+def changes(all_rows: Sequence[SaveRow]) -> tuple[int, int]:
     """Tokens won and tokens lost over all steps that did not raise."""
     good = [row.change for row in all_rows if not row.step.error]
     return sum(change for change in good if change > 0), -sum(change for change in good if change < 0)

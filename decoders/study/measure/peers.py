@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from decoders.draft_models.draft_run import DraftRun
 from decoders.draft_models.drafter_export import causal_lm
 from decoders.draft_models.network import DraftModel
-from decoders.draft_models.part_files import Source
+from decoders.draft_models.part_files import PartSource
 from decoders.drafters import select_method
 from decoders.drafters.sps import LanguageModelRun
 from decoders.errors import UserError
@@ -132,7 +132,7 @@ def as_llama(draft: DraftModel, target: Target) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     assert not draft.config.kv_layers, "a draft model that looks into the target's cache is no Llama"
-    checkpoint = causal_lm(Source("", draft.config, draft.state_dict(), target, ""))
+    checkpoint = causal_lm(PartSource("", draft.config, draft.state_dict(), target, ""))
     ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
     config = LlamaConfig.from_dict({**checkpoint.config, "tie_word_embeddings": False, **ends})
     config._attn_implementation = "sdpa"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from decoders.training.batches import IGNORED, RESPONSE, Batch, Document, bucket, pad
+from decoders.training.batches import IGNORED, RESPONSE, Batch, TrainingDocument, bucket, pad
 from decoders.training.data import encode
 
 from .tasks import stream
@@ -15,7 +15,7 @@ from .tasks.drills import lookup
 from .tasks.example import Family
 
 
-def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: Any) -> Document:
+def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: Any) -> TrainingDocument:
     """A segment said again: what teaches a small model to copy before the tasks can.
 
     A third repeats random tokens, a third repeats real text, a third is a chat that asks for random tokens
@@ -29,11 +29,13 @@ def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: 
         roles = tokenizer.convert_tokens_to_ids(["<|user|>", "<|assistant|>"])
         head = [tokenizer.bos_token_id, roles[0], *noise, tokenizer.eos_token_id, roles[1]]
         body = [*noise, tokenizer.eos_token_id]
-        return Document(tuple(head + body), (IGNORED,) * len(head) + (RESPONSE,) * len(body))
+        return TrainingDocument(tuple(head + body), (IGNORED,) * len(head) + (RESPONSE,) * len(body))
     start = rng.randrange(max(1, len(real) - length))
     segment = noise if kind == 0 else list(real[start : start + length])
     times = rng.randint(2, 4)
-    return Document(tuple(segment * times), (IGNORED,) * len(segment) + (RESPONSE,) * len(segment) * (times - 1))
+    return TrainingDocument(
+        tuple(segment * times), (IGNORED,) * len(segment) + (RESPONSE,) * len(segment) * (times - 1)
+    )
 
 
 def training_batches(

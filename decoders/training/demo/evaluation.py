@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from decoders.training.answers import greedy_answers
 
 from .tasks import stream
-from .tasks.example import FAMILIES, Example, Family
+from .tasks.example import FAMILIES, Family, TaskExample
 
 HELD_OUT_SEED = 2026
 NEAR = 0.95
@@ -81,7 +81,7 @@ class EvaluationReport:
         return "\n".join(lines)
 
 
-def held_out_examples(n: int, seed: int = HELD_OUT_SEED) -> list[Example]:
+def held_out_examples(n: int, seed: int = HELD_OUT_SEED) -> list[TaskExample]:
     """`n` examples that training never draws from; the families take turns, so all are equally many.
 
     >>> [e.family for e in held_out_examples(3, 1)]
@@ -125,7 +125,7 @@ def evaluate_demo(
     return score(examples, texts, tokenizer.batch_decode(answers, skip_special_tokens=True), seed)
 
 
-def score(examples: list[Example], prompts: list[str], answers: list[str], seed: int) -> EvaluationReport:
+def score(examples: list[TaskExample], prompts: list[str], answers: list[str], seed: int) -> EvaluationReport:
     """The report on `answers`, one per example."""
     similarities: dict[Family, list[float]] = {}
     misses: list[Miss] = []
@@ -149,7 +149,7 @@ def score(examples: list[Example], prompts: list[str], answers: list[str], seed:
     return EvaluationReport(seed, scores, tuple(misses))
 
 
-def probe_examples(count: int, seed: int) -> list[Example]:
+def probe_examples(count: int, seed: int) -> list[TaskExample]:
     """`count` held-out examples, as many of each family, that `held_out_examples` does not hold."""
     per_family = max(1, count // len(FAMILIES))
     return [e for f in FAMILIES for e in islice(stream("held_out", seed, 1, {f: 1.0}), per_family)]

@@ -24,7 +24,7 @@ from .batches import training_batches
 from .evaluation import probe_examples
 from .induction import plant_copying_heads
 from .tasks import MIXTURE
-from .tasks.example import FAMILIES, Example, Family
+from .tasks.example import FAMILIES, Family, TaskExample
 from .tokenizer import train_tokenizer
 
 
@@ -58,7 +58,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Probe:
+class CopyProbe:
     """Held-out examples, teacher-forced: mean loss per response token, and exactly right answers per family.
 
     Greedy decoding gives the reference exactly when every response token is the likeliest one given the
@@ -218,7 +218,7 @@ class DemoRun(TrainingRun):
 
 
 @torch.no_grad()
-def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Example], budget: int) -> Probe:
+def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[TaskExample], budget: int) -> CopyProbe:
     """Loss and exact matches of the last turn of each example, from one forward pass over the references."""
     documents = [encode(tokenizer, example.messages) for example in examples]
     order = sorted(range(len(examples)), key=lambda i: len(documents[i].ids))
@@ -242,4 +242,4 @@ def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Examp
         for i, failed in zip(group, wrong.any(1).tolist(), strict=True):
             exact[examples[i].family][0] += not failed
             exact[examples[i].family][1] += 1
-    return Probe(total / count, {f: (right, prompts) for f, (right, prompts) in exact.items() if prompts})
+    return CopyProbe(total / count, {f: (right, prompts) for f, (right, prompts) in exact.items() if prompts})

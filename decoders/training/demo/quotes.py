@@ -7,7 +7,7 @@ from itertools import islice
 from decoders.study.attribute.quotes import Quote, QuotedAnswer
 
 from .tasks import stream
-from .tasks.example import Example
+from .tasks.example import TaskExample
 
 DEMO_SEED = 2027  # of the held-out stream: not the one that the target was judged with
 
@@ -21,7 +21,7 @@ def demo_quotes(count: int, seed: int = DEMO_SEED, *, brief: bool = False) -> li
     return [_quote(example, f"quote-{number}") for number, example in enumerate(kept_examples)]
 
 
-def _quote(example: Example, name: str) -> QuotedAnswer:
+def _quote(example: TaskExample, name: str) -> QuotedAnswer:
     """The short answer, where the answer begins with it, and the sentence between quotation marks, if there is one."""
     span, text = example.span, example.reference
     assert span is not None, "examples of the quote task know where their answer stands"

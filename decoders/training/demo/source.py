@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.training.batches import Document
-from decoders.training.data import HELD_OUT, DistilledSource, FileSource, Source, encode
+from decoders.training.batches import TrainingDocument
+from decoders.training.data import HELD_OUT, DistilledSource, FileSource, TrainingSource, encode
 
 from .tasks import stream
 
@@ -26,18 +26,20 @@ class DemoSource:
             raise UserError("the demo's tasks are chats, and this model has no chat template: give text with --data")
         self.tokenizer, self.seed, self.documents = tokenizer, seed + 1, documents  # the target's own began at 0
 
-    def chunk(self, index: int) -> list[Document]:
+    def chunk(self, index: int) -> list[TrainingDocument]:
         examples = islice(stream("train", self.seed, index), self.documents)
         return [encode(self.tokenizer, e.messages) for e in examples]
 
-    def held_out(self) -> list[Document]:
+    def held_out(self) -> list[TrainingDocument]:
         return [encode(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
 
 
-def source_of(data: Sequence[str], tokenizer: Any, seed: int, model: Any = None, *, documents: int = 256) -> Source:
+def source_of(
+    data: Sequence[str], tokenizer: Any, seed: int, model: Any = None, *, documents: int = 256
+) -> TrainingSource:
     """The source that was asked for: "demo" or files. With ``model``, its answers are what is learnt."""
     if list(data) == [DEMO]:
-        source: Source = DemoSource(tokenizer, seed, documents)
+        source: TrainingSource = DemoSource(tokenizer, seed, documents)
     else:
         files = [Path(name).expanduser() for name in data]
         source = FileSource(tokenizer, files, seed, documents=documents, target_answers=model is not None)

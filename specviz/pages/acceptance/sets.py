@@ -21,7 +21,7 @@ from specviz.groups import group
 
 
 @dataclass(frozen=True, slots=True)
-class RunCounts:
+class SetCounts:
     """One run's part in any set: its sums, and what it told with what came of that."""
 
     group: tuple[str, str, bool]  # its method: name, title, lossless
@@ -32,7 +32,7 @@ class RunCounts:
     forced: bool = False  # it wrote a given answer, which says nothing of the method's own acceptance
 
     @classmethod
-    def of(cls, trace: Trace, by: str | None = None) -> RunCounts:
+    def of(cls, trace: Trace, by: str | None = None) -> SetCounts:
         """Of a run; ``by`` "cached" puts runs whose prompt a server had cached apart from the others."""
         method = trace.run["method"]
         title = str(method.get("title") or method["name"])
@@ -51,18 +51,18 @@ class RunCounts:
         )
 
     @classmethod
-    def of_totals(cls, title: str, totals: Mapping[str, Any]) -> RunCounts:
+    def of_totals(cls, title: str, totals: Mapping[str, Any]) -> SetCounts:
         """Of a server's totals of many requests, which have no steps."""
         sums = AcceptanceSums.of_totals(totals)
         return cls(("imported", title, True), Acceptance(sums, [sums]), {}, None, False)
 
 
-def counts_of_log(log: ImportResult, by: str | None = None) -> list[RunCounts]:
+def counts_of_log(log: ImportResult, by: str | None = None) -> list[SetCounts]:
     """Counts of a server's file: of each request in it, and of its totals of many. Raises UserError where it has
     neither.
     """
-    requests = [RunCounts.of(trace, by) for trace in log.traces]
-    totals = [RunCounts.of_totals(log.title, numbers.totals) for numbers in log.numbers if numbers.totals]
+    requests = [SetCounts.of(trace, by) for trace in log.traces]
+    totals = [SetCounts.of_totals(log.title, numbers.totals) for numbers in log.numbers if numbers.totals]
     if not requests and not totals:
         raise UserError(f"{log.title} gives rates and no counts, so that nothing can be pooled")
     return requests + totals
@@ -127,7 +127,7 @@ def _best_lengths(runs: Sequence[Trace], load: Load) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def pooled_by_method(runs: Iterable[RunCounts]) -> list[dict[str, Any]]:
+def pooled_by_method(runs: Iterable[SetCounts]) -> list[dict[str, Any]]:
     """A set per method, in the order of its first run, each with an own title; runs of given answers are left out."""
     sets = group((run.group, run) for run in runs if not run.forced)
     titles = Counter(title for _, title, _ in sets)
@@ -137,7 +137,7 @@ def pooled_by_method(runs: Iterable[RunCounts]) -> list[dict[str, Any]]:
     ]
 
 
-def _pool(name: str, title: str, lossless: bool, runs: Sequence[RunCounts]) -> dict[str, Any]:
+def _pool(name: str, title: str, lossless: bool, runs: Sequence[SetCounts]) -> dict[str, Any]:
     """One method's runs, pooled and each."""
     total = Acceptance()
     for run in runs:
@@ -158,7 +158,7 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[RunCounts]) -> d
     }  # fmt: skip
 
 
-def _calibrations(runs: Sequence[RunCounts]) -> Iterator[dict[str, Any]]:
+def _calibrations(runs: Sequence[SetCounts]) -> Iterator[dict[str, Any]]:
     for signal in dict.fromkeys(signal for run in runs for signal in run.signal_values):
         parts = [run.signal_values[signal] for run in runs if signal in run.signal_values]
         if any(len(confidences) for confidences, _ in parts):

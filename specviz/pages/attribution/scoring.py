@@ -48,7 +48,7 @@ def unfit(desk: Desk, name: str, prompt: Prompt) -> str:
     return ""
 
 
-class Rows(Body):
+class ScoreRows(Body):
     """QuoteSum rows to score, one JSON object a line; without text, as many answers of the demo's quote task."""
 
     signals: list[str] = Field(default=[])
@@ -88,7 +88,7 @@ class Scorings(Service):
         self._tasks.close()
 
     @post("score")
-    def score(self, request: Rows, owner: Owner = "") -> dict[str, Any]:
+    def score(self, request: ScoreRows, owner: Owner = "") -> dict[str, Any]:
         """Begin to score: {"id", "answers", "notes"}. Raises UserError."""
         target = self.desk.target()
         names = chosen_signals(self.desk, request.signals)

@@ -56,7 +56,7 @@ Value = Annotated[
 ]
 
 
-class Axis(Body):
+class AxisRequest(Body):
     """A parameter that is varied, and its values as they are typed."""
 
     param: str
@@ -68,24 +68,24 @@ class Sweep(Body):
 
     methods: Names = Field(default=[])
     fixed: dict[str, Value] | None = None
-    vary: Annotated[list[Axis], needs("a varied parameter is given as its name and its values")] | None = None
+    vary: Annotated[list[AxisRequest], needs("a varied parameter is given as its name and its values")] | None = None
 
 
-class Line(Body):
+class LineRequest(Body):
     """A method with its parameters."""
 
     method: Annotated[str, needs("methods are given as a list, each with its name and parameters")]
     params: dict[str, Value] | None = None
 
 
-class Batch(Body):
+class BatchRequest(Body):
     """Methods side by side, on every prompt, some times over."""
 
-    lines: Annotated[list[Line], needs("methods are given as a list, each with its name and parameters")]
+    lines: Annotated[list[LineRequest], needs("methods are given as a list, each with its name and parameters")]
     repeats: Annotated[int | None, Count("repeats", MOST_REPEATS)] = None
 
 
-class Source(Body):
+class SourceRequest(Body):
     """Prompts that are no set: a file that is sent, or a recorded run's."""
 
     file: Annotated[SentFile, needs("no prompt file came through: choose one again")] | None = None
@@ -100,8 +100,8 @@ class ExperimentRequest(Body):
 
     recipe: str = ""
     free: Sweep | None = None
-    batch: Batch | None = None
-    prompts: Source | str | None = None
+    batch: BatchRequest | None = None
+    prompts: SourceRequest | str | None = None
     count: Annotated[int | None, Count("prompts", 5000)] = None
     max_new_tokens: Annotated[int | None, Count("new tokens", 4096)] = None
     training_steps: Annotated[int | None, Count("training steps", 100_000)] = None
@@ -153,7 +153,7 @@ def experiment_of(request: ExperimentRequest, methods: Mapping[str, Any]) -> Exp
     else:
         experiment = find_recipe(request.recipe)
     prompts = request.prompts
-    if isinstance(prompts, Source):
+    if isinstance(prompts, SourceRequest):
         prompts = short_name(prompts.file.name) if prompts.file is not None else "the prompt of a recorded run"
     return experiment.changing(
         count=request.count, max_new_tokens=request.max_new_tokens, training_steps=request.training_steps,
@@ -167,7 +167,7 @@ def cases_of(request: ExperimentRequest, experiment: Experiment, desk: Desk, tar
     if experiment.measure is not None:
         return []
     source = request.prompts
-    if isinstance(source, Source) and source.trace is not None:
+    if isinstance(source, SourceRequest) and source.trace is not None:
         try:
             trace = desk.store.get(source.trace)
         except UnknownTrace as problem:
@@ -176,7 +176,7 @@ def cases_of(request: ExperimentRequest, experiment: Experiment, desk: Desk, tar
             raise UserError("the run shown in Inspect was made by another model: choose other prompts")
         check_tokens(target, trace)
         return [of_trace(trace)]
-    if isinstance(source, Source) and source.file is not None:
+    if isinstance(source, SourceRequest) and source.file is not None:
         return cases(target.tokenizer, sent_records(source.file.name, source.file.text, experiment.count))
     if experiment.prompts.partition(":")[0] not in SETS:  # a page names no files of this computer
         raise UserError(f"there are no prompts called {experiment.prompts[:60]!r}: choose of {', '.join(SETS)}")

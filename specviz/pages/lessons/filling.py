@@ -10,8 +10,8 @@ from typing import Any
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
 
-from .reading import Ask, Fault, Lesson, LessonError, Line, Stop, shown_as
-from .values import Runs, Unknown, Value, View, Words, plain, plural
+from .reading import Ask, Fault, Lesson, LessonError, LessonLine, Stop, shown_as
+from .values import LessonRuns, Unknown, Value, View, Words, plain, plural
 
 MOST_OPTIONS = 9  # one digit each
 PANELS = (
@@ -30,7 +30,7 @@ _MARKS = re.compile(r"\\([*`{}\\])|\*([^*\n]+)\*|`([^`\n]+)`|\{([^{}\n]*)\}")
 class Filler:
     """Fills one lesson from its runs, and collects what does not fit."""
 
-    def __init__(self, lesson: Lesson, runs: Runs) -> None:
+    def __init__(self, lesson: Lesson, runs: LessonRuns) -> None:
         self.lesson, self.runs = lesson, runs
         self.faults: list[Fault] = []
 
@@ -59,7 +59,7 @@ class Filler:
         line = stop.place.get("run", stop.title)
         try:
             trace = self.trace(run)
-            line = stop.place.get("step", Line("1", stop.title.number))
+            line = stop.place.get("step", LessonLine("1", stop.title.number))
             return _at(trace, line.text, f"run {run}")
         except Unknown as error:
             self.fault(line.number, str(error))
@@ -95,7 +95,7 @@ class Filler:
 
     # words
 
-    def words(self, line: Line, view: View) -> list[Words]:
+    def words(self, line: LessonLine, view: View) -> list[Words]:
         """A paragraph as runs of text, emphasis and code."""
         pieces: list[Words] = []
         end = 0
@@ -173,7 +173,7 @@ class Filler:
 
     # places
 
-    def show(self, line: Line | None, view: View) -> list[dict[str, Any]]:
+    def show(self, line: LessonLine | None, view: View) -> list[dict[str, Any]]:
         """The highlighted things: panels, nodes, candidate rows, tokens, metrics."""
         highlights: list[dict[str, Any]] = []
         for part in line.text.split(",") if line else ():

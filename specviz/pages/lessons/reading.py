@@ -41,7 +41,7 @@ class LessonError(UserError):
 
 
 @dataclass(slots=True)
-class Line:
+class LessonLine:
     """A field's value, or a paragraph, and the line it begins on."""
 
     text: str
@@ -55,19 +55,19 @@ class Ask:
     kind: str
     rest: str
     number: int
-    text: list[Line] = field(default_factory=list)
-    options: Line | None = None
-    reveal: list[Line] = field(default_factory=list)
+    text: list[LessonLine] = field(default_factory=list)
+    options: LessonLine | None = None
+    reveal: list[LessonLine] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Stop:
     """One stop of the tour: where it stands in which run, what it shows, what must hold there, and its text."""
 
-    title: Line
-    place: dict[str, Line] = field(default_factory=dict)
-    holds: list[Line] = field(default_factory=list)
-    text: list[Line] = field(default_factory=list)
+    title: LessonLine
+    place: dict[str, LessonLine] = field(default_factory=dict)
+    holds: list[LessonLine] = field(default_factory=list)
+    text: list[LessonLine] = field(default_factory=list)
     ask: Ask | None = None
 
 
@@ -76,8 +76,8 @@ class Lesson:
     """A lesson as it was written."""
 
     file: str
-    head: dict[str, Line]
-    learn: list[Line]
+    head: dict[str, LessonLine]
+    learn: list[LessonLine]
     stops: list[Stop]
 
 
@@ -130,7 +130,7 @@ class _Reader:
         title = line.lstrip("#").strip()
         if not line.startswith("# ") or not title:
             self.fault(number, f"found {shown_as(line)}; a stop begins with # and its title: # What PLD copies")
-        self.lesson.stops.append(Stop(Line(title, number)))
+        self.lesson.stops.append(Stop(LessonLine(title, number)))
         self.part, self.fresh = "place", True
 
     def setting(self, key: str, value: str, number: int) -> None:
@@ -141,7 +141,7 @@ class _Reader:
             return self.fault(number, f"found the field {shown_as(key)}; allowed are {_fields(known_fields)}")
         if not value:
             return self.fault(number, f"{key}: is empty; write its value behind the colon")
-        line = Line(value, number)
+        line = LessonLine(value, number)
         fields = self.lesson.head if self.part == "head" else self.lesson.stops[-1].place
         if key == "learn":
             self.lesson.learn.append(line)
@@ -169,7 +169,7 @@ class _Reader:
         ask = self.lesson.stops[-1].ask
         assert ask is not None
         if key == "options":
-            ask.options = Line(value, number)
+            ask.options = LessonLine(value, number)
             return
         self.part, self.fresh = "reveal", True
         if value:
@@ -183,7 +183,7 @@ class _Reader:
         parts = {"text": stop.text} if ask is None else {"text": stop.text, "question": ask.text, "reveal": ask.reveal}
         home = parts[self.part]
         if self.fresh or not home:
-            home.append(Line(line, number))
+            home.append(LessonLine(line, number))
         else:
             home[-1].text += " " + line
         self.fresh = False

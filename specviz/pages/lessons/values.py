@@ -30,7 +30,7 @@ STEP = (
 Words = list[str]  # ["text" | "em" | "code", words]
 
 
-class Runs:
+class LessonRuns:
     """Recorded runs by name: those beside a lesson, then the gallery's (with or without their number)."""
 
     def __init__(self, *folders: Path) -> None:

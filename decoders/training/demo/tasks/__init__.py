@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 
 from .code import code_edit
-from .example import Example, Family
+from .example import Family, TaskExample
 from .prose import quote, summary, text_edit
 from .talk import chat, sums
 
-GENERATORS: dict[Family, Callable[[random.Random], Example]] = {
+GENERATORS: dict[Family, Callable[[random.Random], TaskExample]] = {
     "summary": summary, "quote": quote, "text_edit": text_edit, "code_edit": code_edit, "chat": chat, "sums": sums,
 }  # fmt: skip
 # Shares of the examples: most for what takes longest to learn, to change what is copied and to find what answers.
@@ -19,7 +19,7 @@ MIXTURE: dict[Family, float] = {
 }  # fmt: skip
 
 
-def draw(rng: random.Random, mixture: dict[Family, float] | None = None) -> Example:
+def draw(rng: random.Random, mixture: dict[Family, float] | None = None) -> TaskExample:
     """One example of a family chosen by `mixture`; everything random comes from `rng`.
 
     >>> draw(random.Random(1)) == draw(random.Random(1))
@@ -30,7 +30,7 @@ def draw(rng: random.Random, mixture: dict[Family, float] | None = None) -> Exam
     return GENERATORS[family](rng)
 
 
-def stream(split: str, seed: int, chunk: int = 0, mixture: dict[Family, float] | None = None) -> Iterator[Example]:
+def stream(split: str, seed: int, chunk: int = 0, mixture: dict[Family, float] | None = None) -> Iterator[TaskExample]:
     """Endless examples of one split ("train", "held_out", "tokenizer"); splits never share a seed.
 
     >>> next(stream("train", 0)) == next(stream("held_out", 0))

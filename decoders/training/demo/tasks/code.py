@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 
-from .example import Example, fence
+from .example import TaskExample, fence
 from .facts import with_article
 from .prose import Edit, swap_word
 from .snippets import Snippet, javascript, snippet, with_comments
@@ -148,7 +148,7 @@ EDITS: dict[Editor, int] = {
 }  # fmt: skip
 
 
-def code_edit(rng: random.Random) -> Example:
+def code_edit(rng: random.Random) -> TaskExample:
     """One or two functions and one change to make to them."""
     while True:
         edit = rng.choices(list(EDITS), list(EDITS.values()))[0]
@@ -158,4 +158,4 @@ def code_edit(rng: random.Random) -> Example:
         if result is not None and result[1] != result[2]:
             wish, old_code, new_code = result
             language = "javascript" if edit is to_javascript else "python"
-            return Example("code_edit", cast.lead_in(wish), (fence(old_code),), "", fence(new_code, language))
+            return TaskExample("code_edit", cast.lead_in(wish), (fence(old_code),), "", fence(new_code, language))

@@ -24,7 +24,7 @@ class QuoteSpan:
 
 
 @dataclass(frozen=True)
-class Example:
+class TaskExample:
     """One conversation whose last message is the assistant's gold answer.
 
     `instruction`, `context` and `question` are the segments of the last user message:

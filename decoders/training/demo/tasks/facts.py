@@ -10,7 +10,7 @@ from .words import Cast, table
 
 
 @dataclass(frozen=True)
-class Question:
+class FactQuestion:
     """A question and its answer, which stands word for word in the fact's text."""
 
     text: str
@@ -26,7 +26,7 @@ class Fact:
 
     text: str
     text_with_aside: str
-    questions: tuple[Question, ...]
+    questions: tuple[FactQuestion, ...]
     people: tuple[str, ...]
     names: tuple[str, ...]
 
@@ -67,7 +67,7 @@ def fact(cast: Cast, pattern: int) -> Fact:
     return Fact(
         text=text,
         text_with_aside=f"{text[:-1]}, {cast.rng.choice(TABLE['asides'])}.",
-        questions=tuple(Question(say(question), say(answer)) for question, answer in sentence["questions"]),
+        questions=tuple(FactQuestion(say(question), say(answer)) for question, answer in sentence["questions"]),
         people=(values["person"],) if "person" in values else (),
         names=tuple(values[slot] for slot in _REPLACEABLE if slot in values),
     )

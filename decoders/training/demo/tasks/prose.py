@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable
 
-from .example import Example, QuoteSpan
+from .example import QuoteSpan, TaskExample
 from .facts import TABLE, Fact, facts
 from .words import WORDS, Cast
 
@@ -23,7 +23,7 @@ def number(sentences: list[str]) -> str:
     return "\n".join(f"{i}. {s}" for i, s in enumerate(sentences, 1))
 
 
-def summary(rng: random.Random) -> Example:
+def summary(rng: random.Random) -> TaskExample:
     """A text of facts, asides and filler; the summary keeps the bare facts."""
     cast = Cast(rng)
     items = facts(cast, rng.choice((1, 2, 2, 3, 3, 4, 5, 6)))
@@ -34,10 +34,10 @@ def summary(rng: random.Random) -> Example:
     bare = [item.text for item in items]
     text = " ".join(bare)
     wish, reference = (("list", bullets(bare)), ("sentence", bare[0]), ("text", text), ("text", text))[rng.randrange(4)]
-    return Example("summary", cast.lead_in(cast.say(f"summary_{wish}")), (" ".join(body),), "", reference)
+    return TaskExample("summary", cast.lead_in(cast.say(f"summary_{wish}")), (" ".join(body),), "", reference)
 
 
-def quote(rng: random.Random) -> Example:
+def quote(rng: random.Random) -> TaskExample:
     """A question over two to six passages; the answer quotes the passage that holds it.
 
     It does not name the passage's number: in two hours on two cores a model of five million parameters learns to find
@@ -57,7 +57,7 @@ def quote(rng: random.Random) -> Example:
     full, quotation, brief = f'{question.answer}. The passage says: "{sentence}"', f'"{sentence}"', question.answer
     wish, reference = rng.choice((*[("answer", full)] * 3, *[("sentence", quotation)] * 2, ("brief", brief)))
     instruction = cast.lead_in(cast.say(f"quote_{wish}"))
-    return Example("quote", instruction, tuple(passages), question.text, reference, span=span)
+    return TaskExample("quote", instruction, tuple(passages), question.text, reference, span=span)
 
 
 def swap_word(text: str, old: str, new: str) -> str:
@@ -154,7 +154,7 @@ _EDITS: dict[Callable[[Cast, list[Fact]], Edit | None], int] = {
 }  # fmt: skip
 
 
-def text_edit(rng: random.Random) -> Example:
+def text_edit(rng: random.Random) -> TaskExample:
     """A text and one change to make to it; everything else is copied."""
     while True:
         edit = rng.choices(list(_EDITS), list(_EDITS.values()))[0]
@@ -163,4 +163,4 @@ def text_edit(rng: random.Random) -> Example:
         result = edit(cast, facts(cast, rng.choice((smallest, 2, 3, 3, 4, 5, 7))))
         if result is not None and (result[1] != result[2] or edit in (_hide_people, _repeat)):
             wish, text, new_text = result
-            return Example("text_edit", cast.lead_in(wish), (text,), "", new_text)
+            return TaskExample("text_edit", cast.lead_in(wish), (text,), "", new_text)

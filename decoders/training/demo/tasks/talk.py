@@ -7,24 +7,24 @@ import random
 from decoders.training.message import turns
 
 from .code import change_constant, print_before_return, rename_function, rename_variable
-from .example import Example, fence
+from .example import TaskExample, fence
 from .facts import facts
 from .prose import bullets, number, swap_word
 from .snippets import snippet
 from .words import Cast
 
 
-def _code_chat(cast: Cast) -> Example:
+def _code_chat(cast: Cast) -> TaskExample:
     part = snippet(cast)
     first = f"{cast.rng.choice(('Show me', 'Print', 'Repeat'))} this code.\n\n{fence(part.code)}"
     while True:
         edits = (rename_variable, rename_variable, rename_function, change_constant, print_before_return)
         result = cast.rng.choice(edits)(cast, part.code, part)
         if result is not None and result[1] != result[2]:
-            return Example("chat", result[0], (), "", fence(result[2]), turns(first, fence(part.code)))
+            return TaskExample("chat", result[0], (), "", fence(result[2]), turns(first, fence(part.code)))
 
 
-def _prose_chat(cast: Cast) -> Example:
+def _prose_chat(cast: Cast) -> TaskExample:
     rng = cast.rng
     *items, last = facts(cast, rng.choice((3, 3, 4)))
     sentences = [item.text for item in items]
@@ -61,16 +61,16 @@ def _prose_chat(cast: Cast) -> Example:
         wish, new_answer = f"Add this after the last fact: {last.text}", answer.replace(notes, f"{notes} {last.text}")
     else:
         wish, new_answer = cast.say("chat_shorter"), answer.replace(notes, " ".join(sentences[:-1]))
-    return Example("chat", wish, (), "", new_answer, history)
+    return TaskExample("chat", wish, (), "", new_answer, history)
 
 
-def chat(rng: random.Random) -> Example:
+def chat(rng: random.Random) -> TaskExample:
     """Two turns: the second one rewrites the first answer."""
     cast = Cast(rng)
     return _code_chat(cast) if cast.chance(0.3) else _prose_chat(cast)
 
 
-def sums(rng: random.Random) -> Example:
+def sums(rng: random.Random) -> TaskExample:
     """Two to four additions and subtractions between 0 and 60, every step written out."""
     cast = Cast(rng)
     value = start = rng.randint(2, 30)
@@ -92,4 +92,4 @@ def sums(rng: random.Random) -> Example:
         wish, text = "sums_story", " ".join([f"{person} has {start} {thing}.", *steps])
         question, end = f"How many {thing} does {person} have now?", f"{person} has {value} {thing}."
     instruction = cast.lead_in(cast.say(wish))
-    return Example("sums", instruction, (text,), question, "\n".join([*working, end]))
+    return TaskExample("sums", instruction, (text,), question, "\n".join([*working, end]))

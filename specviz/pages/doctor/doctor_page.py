@@ -34,7 +34,7 @@ MAX_LOG = 4 << 20  # characters of a server's log that is sent
 PUBLIC = "Nothing is examined on a public server: run specviz on a computer of your own."
 
 
-class Request(Body):
+class ExaminationRequest(Body):
     """A part by its id in the list, the prompts (a set's name, or a file), and how much of them."""
 
     part: Annotated[str, Field(max_length=200), needs("choose a part of the list")]
@@ -105,7 +105,7 @@ class Doctor(Service):
         }  # fmt: skip
 
     @post("start")
-    def start(self, request: Request, owner: Owner) -> dict[str, Any] | Response:
+    def start(self, request: ExaminationRequest, owner: Owner) -> dict[str, Any] | Response:
         """Queue an examination; its card. Raises UserError for a part, prompts or a log that will not do."""
         if self.desk.rules.public:
             return problem(403, PUBLIC)

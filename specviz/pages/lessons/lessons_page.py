@@ -20,7 +20,7 @@ from specviz.server.store import EVERYBODY
 
 from .filling import Filler
 from .reading import Fault, LessonError, parse
-from .values import Runs
+from .values import LessonRuns
 
 LESSONS = ASSETS / "lessons"
 ENDING = ".txt"
@@ -40,9 +40,9 @@ def read(path: Path) -> str:
         raise LessonError([Fault(path.name, 1, f"the file cannot be opened: {reason_of(error)}")]) from None
 
 
-def load(path: Path, runs: Runs | None = None) -> dict[str, Any]:
+def load(path: Path, runs: LessonRuns | None = None) -> dict[str, Any]:
     """A lesson from its file, filled from its runs. Raises LessonError with all faults."""
-    runs = runs or Runs(path.parent, GALLERY)
+    runs = runs or LessonRuns(path.parent, GALLERY)
     return Filler(parse(read(path), path.name), runs).fill()
 
 
@@ -83,8 +83,8 @@ class Lessons(Service):
         super().__init__(desk)
         self._cached_lessons: dict[Path, tuple[int, dict[str, Any]]] = {}
 
-    def runs(self) -> Runs:
-        return Runs(own_folder(), LESSONS, GALLERY)
+    def runs(self) -> LessonRuns:
+        return LessonRuns(own_folder(), LESSONS, GALLERY)
 
     def files(self) -> dict[str, Path]:
         """Lesson id → file."""

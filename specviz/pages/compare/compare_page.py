@@ -38,7 +38,7 @@ MAX_OUTPUTS = 64  # outputs of plain decoding, and four times as many verdicts
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 
 
-class Prompt(Body):
+class PromptChoice(Body):
     """A prompt as it is typed (``PromptForm``'s fields), or the one of a recorded run."""
 
     trace: str | None = None
@@ -58,10 +58,10 @@ class Lane(Body):
     params: Params | None = None
 
 
-class Comparison(Body):
+class ComparisonRequest(Body):
     """Methods that are to run on one prompt."""
 
-    prompt: Annotated[Prompt, needs("the prompt is given as names and values")]
+    prompt: Annotated[PromptChoice, needs("the prompt is given as names and values")]
     lanes: Annotated[list[Lane], needs('lanes are given as a list of {"method", "params"}')]
     settings: Params | None = None
     session: PageSession = None
@@ -117,7 +117,7 @@ class Compare(Service):
     # --- running lanes ---
 
     @post("start")
-    def start(self, request: Comparison, owner: Owner) -> dict[str, Any]:
+    def start(self, request: ComparisonRequest, owner: Owner) -> dict[str, Any]:
         """Queue plain decoding and every lane on one prompt: ``{"lanes": [{"method", "id" or "error"}]}``.
 
         A lane that cannot run says why and leaves the others. Raises Refusal where none can.
@@ -148,7 +148,7 @@ class Compare(Service):
             raise first
         return {"lanes": begun}
 
-    def _form(self, prompt_request: Prompt) -> tuple[PromptForm, str, Any]:
+    def _form(self, prompt_request: PromptChoice) -> tuple[PromptForm, str, Any]:
         """The prompt as ``desk.submit`` takes it, the runs' title ("" for its first words), and a recorded run's model
         (None: the loaded one).
         """

@@ -54,7 +54,7 @@ class Sources(Body):
     question: str | None = None
 
 
-class Question(Body):
+class ScoreRequest(Body):
     """A run or answer to attribute, and the signals (names of methods). One of
 
     ``trace``: that run's output, by other methods;
@@ -188,7 +188,7 @@ class Attribution(Scorings):
     # --- runs ---
 
     @post("start")
-    def start(self, request: Question, owner: Owner = "") -> dict[str, Any]:
+    def start(self, request: ScoreRequest, owner: Owner = "") -> dict[str, Any]:
         """Queue a run per signal: {"runs": [{"method", "id"}], "notes": [what was left out and why]}. Raises UserError
         and Refusal with a sentence.
         """

@@ -23,8 +23,8 @@ from pydantic import Field
 from decoders.errors import UserError
 from decoders.folders import typed_path
 from decoders.importers.values import clean
-from decoders.servers.client import Server, ServerFault, Stream, find_server
-from decoders.servers.watching import COUNTS, Acceptance, Folder, Metrics
+from decoders.servers.client import AnswerStream, Server, ServerFault, find_server
+from decoders.servers.watching import COUNTS, Metrics, ServerAcceptance, WatchedFolder
 from decoders.trace.files import SUFFIX, load
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, needs
@@ -70,18 +70,18 @@ class PromptRequest(Body):
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class Connection(Task):
+class ServerConnection(Task):
     """A server that is asked, or a folder that is watched: what came of it so far. ``look`` gives its numbers, of which
     ``before`` were there at its start.
     """
 
     title: str
     server: Server | None = None
-    stream: Stream | None = None
-    folder: Folder | None = None
-    look: Callable[[], Acceptance] = Acceptance
-    earlier_totals: Acceptance = dataclasses.field(default_factory=Acceptance)
-    totals: Acceptance = dataclasses.field(default_factory=Acceptance)
+    stream: AnswerStream | None = None
+    folder: WatchedFolder | None = None
+    look: Callable[[], ServerAcceptance] = ServerAcceptance
+    earlier_totals: ServerAcceptance = dataclasses.field(default_factory=ServerAcceptance)
+    totals: ServerAcceptance = dataclasses.field(default_factory=ServerAcceptance)
     text: str = ""
     traces: list[str] = dataclasses.field(default_factory=list)
     note: str = ""
@@ -119,7 +119,7 @@ class Servers(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._tasks = Tasks[Connection]("ask a server", FORGOTTEN, at_once=AT_ONCE, limit=MOST_KEPT)
+        self._tasks = Tasks[ServerConnection]("ask a server", FORGOTTEN, at_once=AT_ONCE, limit=MOST_KEPT)
 
     def close(self) -> None:
         for connection in self._tasks.all():
@@ -142,27 +142,27 @@ class Servers(Service):
         """Ask a server, or watch a folder where no address is given. Raises Refusal; UserError without an answer."""
         if self.desk.rules.is_shared:
             return problem(403, SHARED)
-        folder = Folder(typed_path(request.folder.strip())) if request.folder.strip() else None
+        folder = WatchedFolder(typed_path(request.folder.strip())) if request.folder.strip() else None
         if folder is None and not request.address.strip():
             raise Refusal("file", "Give a server's address, a recorder's folder, or both.")
         _check_room([connection for connection in self._tasks.all() if connection.goes_on])
-        connection = Connection(id=new_id(), owner=owner, title="a recorder's folder", folder=folder)
+        connection = ServerConnection(id=new_id(), owner=owner, title="a recorder's folder", folder=folder)
         if request.address.strip():
             form = PromptForm(request.mode, request.instruction, request.context, request.question, request.text)
             self.desk.check_size(form, request.max_new_tokens)
             prompt, connection.title = form.messages(), form.title
             connection.server = find_server(request.address, request.key.strip())
             length, heat = request.max_new_tokens, request.temperature
-            connection.stream = Stream(connection.server, prompt, max_tokens=length, temperature=heat)
+            connection.stream = AnswerStream(connection.server, prompt, max_tokens=length, temperature=heat)
         connection.look = self._source(connection)
         with contextlib.suppress(UserError):
             connection.earlier_totals = connection.look().since(
-                Acceptance()
+                ServerAcceptance()
             )  # a copy: a folder counts on in what it gave
         self._tasks.begin(connection, self._follow, _check_room)
         return connection.show()
 
-    def _source(self, connection: Connection) -> Callable[[], Acceptance]:
+    def _source(self, connection: ServerConnection) -> Callable[[], ServerAcceptance]:
         """The source of its numbers: the recorder, the chunks (llama.cpp tells drafts in them), the metrics."""
         if connection.folder is not None:
             return connection.folder.look
@@ -179,7 +179,7 @@ class Servers(Service):
 
     # --- while it goes on ---
 
-    def _follow(self, connection: Connection) -> bool:
+    def _follow(self, connection: ServerConnection) -> bool:
         """The connection's work: reads, looks, and puts the runs among the owner's."""
         begun = time.time()
         watcher = threading.Thread(target=self._watch, args=(connection, begun), name="watch a server", daemon=True)
@@ -200,13 +200,13 @@ class Servers(Service):
             connection.refresh()
         return True
 
-    def _watch(self, connection: Connection, begun: float) -> None:
+    def _watch(self, connection: ServerConnection, begun: float) -> None:
         while not connection.cancel.wait(LOOK_S):
             connection.refresh()
             if connection.stream is None:
                 self._arrive(connection, begun)
 
-    def _read(self, connection: Connection, begun: float) -> None:
+    def _read(self, connection: ServerConnection, begun: float) -> None:
         """Read the stream to its end, then take the run: from the recorder where it wrote one, else from the stream."""
         assert connection.stream is not None
         try:
@@ -232,14 +232,14 @@ class Servers(Service):
         elif not connection.problem:
             connection.problem = "The server answered with nothing." if not connection.stream.closed else ""
 
-    def _arrive(self, connection: Connection, begun: float) -> None:
+    def _arrive(self, connection: ServerConnection, begun: float) -> None:
         """Runs that a watched recorder has written since the watching began."""
         assert connection.folder is not None
         for path in self._files(connection, begun):
             if len(connection.traces) < MOST_RUNS:
                 self._keep(connection, path)
 
-    def _files(self, connection: Connection, begun: float, name: str = "") -> Sequence[Path]:
+    def _files(self, connection: ServerConnection, begun: float, name: str = "") -> Sequence[Path]:
         """The recorder's new files, those of a request alone where it is named; each is given once."""
         assert connection.folder is not None
         new = []
@@ -254,7 +254,7 @@ class Servers(Service):
         connection.taken_files.update(path.name for path in new)
         return new
 
-    def _keep(self, connection: Connection, source: Path | bytes) -> None:
+    def _keep(self, connection: ServerConnection, source: Path | bytes) -> None:
         """A run among the owner's, on disk too: no file of theirs has it."""
         try:
             trace = (
@@ -276,6 +276,6 @@ class Servers(Service):
         connection.traces.append(key)
 
 
-def _check_room(going: Sequence[Connection]) -> None:
+def _check_room(going: Sequence[ServerConnection]) -> None:
     if len(going) >= AT_ONCE:
         raise Refusal("queue", f"{AT_ONCE} servers are being asked: wait for one of them, or stop it.", retry_s=5)

@@ -55,14 +55,14 @@ class Continuation(Redraft):
     session: PageSession = None
 
 
-class Place(Body):
+class PlaceRequest(Body):
     """A drafted node of a step, whose root is node 0."""
 
     step: Number
     node: Number
 
 
-class Reading(Body):
+class ReadingRequest(Body):
     """An imported run to read with the model in use; with a ``method`` every step is drafted again, too."""
 
     method: str | None = None
@@ -148,7 +148,7 @@ class WhatIfs(Service):
         return answer
 
     @post("{key}/lens")
-    def lens(self, key: str, place: Place) -> dict[str, Any]:
+    def lens(self, key: str, place: PlaceRequest) -> dict[str, Any]:
         """Each layer's first choices at a drafted node's place: ``decoders.study.look.lens.Lens``, computed now.
 
         Raises UserError with a sentence, also for a model that cannot be read so; UnknownTrace.
@@ -158,7 +158,7 @@ class WhatIfs(Service):
         return self._do(key, target, reading.lens, {"step": place.step, "node": place.node})
 
     @post("{key}/read")
-    def read(self, key: str, request: Reading, owner: Owner) -> dict[str, str]:
+    def read(self, key: str, request: ReadingRequest, owner: Owner) -> dict[str, str]:
         """An imported run read by the model in use, a new run among the owner's (``decoders.study.look.imported_run``).
 
         Raises UserError with a sentence, UnknownTrace for a run that is not there.

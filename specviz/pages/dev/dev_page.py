@@ -25,9 +25,9 @@ from specviz.words import sentence
 
 if TYPE_CHECKING:
     from decoders import Method, Target, Trace
-    from decoders.study.judge.contract import Finding
+    from decoders.study.judge.contract import ContractFinding
     from decoders.study.look.live import LiveDrafts, LiveRun
-    from decoders.study.look.saves import Row, Save
+    from decoders.study.look.saves import Save, SaveRow
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ def _rules(method: Method, target: Target) -> list[dict[str, Any]]:
     """Every rule of the contract, in words, with what is broken of it."""
     from decoders.study.judge.contract import MEANINGS, check, rules_of
 
-    findings: list[Finding] = check(method, target, check_prompts(target.tokenizer))
+    findings: list[ContractFinding] = check(method, target, check_prompts(target.tokenizer))
     return [
         {
             "rule": MEANINGS[rule],
@@ -242,7 +242,7 @@ def _rules(method: Method, target: Target) -> list[dict[str, Any]]:
     ]
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: SaveRow) -> dict[str, Any]:
     step = row.step
     return {
         "run": row.run, "step": step.step, "recorded": step.recorded, "drafted": step.drafted,

@@ -32,7 +32,7 @@ Table = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
-class Source:
+class TreeSource:
     """Measurements to design trees from. ``place`` is the prompt tokens' folder; ``missing`` and ``problem`` are
     sentences, or ""."""
 
@@ -154,20 +154,20 @@ class Trees(Service):
             self._progress = None
 
 
-def source(target: Any) -> Source:
+def source(target: Any) -> TreeSource:
     """Find the measurements for a target's trees: what was measured with its prompt tokens, else an assumption."""
     from decoders.prompt_tokens.design import assumed_acceptance
     from decoders.prompt_tokens.trees import FILE, load_trees, trained_acceptance
 
     guess = "assumed: .35 for the first guess next to the root, halved per distance, falling by rank"
     if target is None:
-        return Source(assumed_acceptance(ASSUMED_TOKENS), text=guess)
+        return TreeSource(assumed_acceptance(ASSUMED_TOKENS), text=guess)
     from decoders.parts import find_part, missing_part, read_part
 
     place = find_part(target.key, PROMPT_TOKENS)
     if place is None:
         missing = sentence(UserError(missing_part(target, PROMPT_TOKENS) or ""))
-        return Source(assumed_acceptance(ASSUMED_TOKENS), text=guess, missing=missing)
+        return TreeSource(assumed_acceptance(ASSUMED_TOKENS), text=guess, missing=missing)
     config: Any = read_part(place).config
     m, ensemble = config.tokens, config.vectors
     problem = ""
@@ -176,15 +176,15 @@ def source(target: Any) -> Source:
             saved_trees = load_trees(place / FILE)
             if saved_trees.m >= m:
                 text = "measured with these prompt tokens, by `specviz tree design`"
-                return Source(saved_trees.acceptance[:m], ensemble, place, saved_trees.size, True, text)
+                return TreeSource(saved_trees.acceptance[:m], ensemble, place, saved_trees.size, True, text)
             problem = f"The kept trees have {saved_trees.m} of {m} prompt tokens: `specviz tree design` makes new ones."
         except UserError as error:
             problem = sentence(error)
     if not problem and (table := trained_acceptance(place, m)):
         text = "measured on held-out text while they were trained; `specviz tree design` measures it in answers"
-        return Source(table, ensemble, place, measured=True, text=text)
+        return TreeSource(table, ensemble, place, measured=True, text=text)
     text = f"{guess}; `specviz tree design` measures it with these prompt tokens"
-    return Source(assumed_acceptance(m), ensemble, place, text=text, problem=problem)
+    return TreeSource(assumed_acceptance(m), ensemble, place, text=text, problem=problem)
 
 
 def _saved_latency(target: Any) -> Latency | None:

@@ -25,7 +25,7 @@ from specviz.words import sentence
 
 from . import judging
 from .judging import Judging, RunJudgement, pool_runs, steps_document
-from .sets import RunCounts, counts_of_log, lengths_by_method, pooled_by_method
+from .sets import SetCounts, counts_of_log, lengths_by_method, pooled_by_method
 
 MAX_SUMS = 2000  # runs whose sums are kept
 MOST_FILES = 20  # of servers, in one request
@@ -71,7 +71,7 @@ class AcceptancePage(Service):
     def __init__(self, desk: Any) -> None:
         super().__init__(desk)
         self._change = threading.Lock()
-        self._counts: LRUCache[tuple[str, str], RunCounts] = LRUCache(MAX_SUMS)
+        self._counts: LRUCache[tuple[str, str], SetCounts] = LRUCache(MAX_SUMS)
         self._judging = Judging(lambda: desk.runner.busy())
 
     def close(self) -> None:
@@ -203,11 +203,11 @@ class AcceptancePage(Service):
         calls = judged_calls(request.plain, request.drafted)
         return {**comparison.to_json(), "texts": texts, "model": target.name, "calls": calls}
 
-    def _count(self, key: str, by: str) -> RunCounts:
+    def _count(self, key: str, by: str) -> SetCounts:
         with self._change:
             if (key, by) in self._counts and self.desk.has(key):  # a run that was deleted is not counted from memory
                 return self._counts[key, by]
-        counts = RunCounts.of(self.desk.trace(key), by)
+        counts = SetCounts.of(self.desk.trace(key), by)
         with self._change:
             self._counts[key, by] = counts
         return counts
@@ -225,7 +225,7 @@ class AcceptancePage(Service):
         return ", ".join(f"{n}:{ms:.4g}" for n, ms in zip(latency.rows, latency.median, strict=True))
 
 
-def _counts_of_file(file: SentFile, by: str) -> list[RunCounts]:
+def _counts_of_file(file: SentFile, by: str) -> list[SetCounts]:
     """Counts of a server's answer or log. Raises Refusal."""
     from decoders.importers import ImportFault, NotALog, open_log
 
