@@ -225,14 +225,14 @@ def test_stop_ends_a_unit_that_goes_on_for_ever(folder: ResultFolder, tmp_path: 
 DRIVER = """
 import sys
 from tests.standin import ABOUT, open_standin, unit, units
-from specviz.workers.folder import Folder
+from specviz.workers.folder import ResultFolder
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import sweep
-from specviz.workers.work import Job
+from specviz.workers.work import SweepJob
 if __name__ == "__main__":
-    folder = Folder(sys.argv[1])
+    folder = ResultFolder(sys.argv[1])
     wanted = [*units(3), unit("long", do=sys.argv[3], mark=sys.argv[2]), *units(6)[3:]]
-    sweep(wanted, Workers(2).pool(Job(open_standin, ABOUT, folder.place, folder.open())), folder)
+    sweep(wanted, Workers(2).pool(SweepJob(open_standin, ABOUT, folder.place, folder.open())), folder)
 """
 
 

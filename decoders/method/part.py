@@ -63,7 +63,7 @@ class Kind:
     """A kind of trained part: its name in commands and folders, its title, its configuration, the network of that
     shape, how one that others published is fitted to a target, and how it is trained here. ``formats`` are the
     published ones that it can be written in, by name: each makes a ``decoders.draft_models.part_files.PartFiles`` of a
-    ``Source``, or raises UserError.
+    ``PartSource``, or raises UserError.
     """
 
     name: str

@@ -68,7 +68,7 @@ def run_experiment(
 ) -> Results:
     """Run what was planned; a run that fails becomes a row with its error, and the others go on.
 
-    The others are the ``Session``'s. When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
+    The others are the ``PlanSession``'s. When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
     """
     results = results or begin(plan, target)
     cancel = cancel or threading.Event()

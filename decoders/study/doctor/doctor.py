@@ -287,9 +287,8 @@ def _form(
         if places:
             moved_places = [place - start + len(prompt.tokens) for place in places]
             tokens = [*prompt.tokens, *answer]
-            texts.append(
-                ReadText.read(drafting.target, tokens, len(prompt.tokens), sorted(_read(drafting)), moved_places)
-            )
+            layers = sorted(_read(drafting))
+            texts.append(ReadText.read(drafting.target, tokens, len(prompt.tokens), layers, moved_places))
     form_drafts = drafts(drafting, texts, temperature)
     gain, z = pair_up(form_drafts.drawn_probs - base.drawn_probs)
     outcome = ControlOutcome(
