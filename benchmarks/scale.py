@@ -105,7 +105,7 @@ def pace(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
         ms = {}
         for kind in ("processes", "ray"):
             seen: list[float] = []
-            stand_in(place / f"idle-{kind}", units(200), kind, 1, told=lambda _, key, seen=seen: (
+            stand_in(place / f"idle-{kind}", units(200), kind, 1, on_progress=lambda _, key, seen=seen: (
                 seen.append(time.perf_counter()) if key else None))  # fmt: skip
             ms[kind] = statistics.median(1000 * (b - a) for a, b in pairwise(seen))
     yield "an empty unit, processes", f"{ms['processes']:.1f} ms", ""
@@ -167,7 +167,7 @@ def many(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]
             busy = all(worker.state != "starting" for worker in standing.workers)
             counts.append((time.perf_counter(), standing.done, busy))
 
-        stand_in(place / str(workers), wanted, "processes", workers, told=tell)
+        stand_in(place / str(workers), wanted, "processes", workers, on_progress=tell)
         began, first = next((at, done) for at, done, busy in counts if busy)
         ended, last = next((at, done) for at, done, _ in counts if done >= len(wanted) - workers)
         rate = (last - first) / (ended - began)

@@ -122,7 +122,7 @@ class StubTarget:
     }
 
     engines = SimpleNamespace(engine="eager")
-    shape = SimpleNamespace(unlike_llama=lambda *_: None)
+    shape = SimpleNamespace(unlike_llama=lambda *_: None, hidden=32, layers=2)
 
     def __init__(self) -> None:
         self.companions: dict[str, Any] = {}

@@ -69,6 +69,6 @@ def test_a_node_that_is_removed_gives_its_unit_to_another(cluster: Any, folder: 
             (node,) = [node for node in cluster.list_all_nodes() if node.node_id == mark.read_text()]
             cluster.remove_node(node, allow_graceful=False)
 
-    standing = work(folder, wanted, kind="ray", told=tell)
+    standing = work(folder, wanted, kind="ray", on_progress=tell)
     assert removed.is_set() and not standing.failures and standing.done == 5
     assert names_of(folder, wanted) == ["long", *(f"u{n}" for n in range(4))]

@@ -28,7 +28,7 @@ COUNTER, TOKENS = "spec_decode_num_", ("generation_tokens", "tokens_predicted")
 class ServerAcceptance:
     """Counts since watching began (a folder) or since the server started (metrics).
 
-    >>> seen = Acceptance(drafts=4, drafted=20, accepted=6, positions=[3, 2, 1])
+    >>> seen = ServerAcceptance(drafts=4, drafted=20, accepted=6, positions=[3, 2, 1])
     >>> seen.mean_length, seen.rate, seen.by_position
     (2.5, 0.3, [0.75, 0.5, 0.25])
     """
@@ -54,7 +54,7 @@ class ServerAcceptance:
     def since(self, earlier_state: ServerAcceptance) -> ServerAcceptance:
         """Counts since ``earlier_state``.
 
-        >>> Acceptance(drafts=4, positions=[3, 1]).since(Acceptance(drafts=1, positions=[1])).positions
+        >>> ServerAcceptance(drafts=4, positions=[3, 1]).since(ServerAcceptance(drafts=1, positions=[1])).positions
         [2, 1]
         """
         positions = [n - m for n, m in zip_longest(self.positions, earlier_state.positions, fillvalue=0)]

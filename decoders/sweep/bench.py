@@ -48,8 +48,8 @@ class SpeedSpread:
     @classmethod
     def of(cls, values: Sequence[float | None]) -> SpeedSpread | None:
         """
-        >>> Spread.of([1.0, None, 3.0])
-        Spread(median=2.0, low=1.5, high=2.5, count=2)
+        >>> SpeedSpread.of([1.0, None, 3.0])
+        SpeedSpread(median=2.0, low=1.5, high=2.5, count=2)
         """
         known_values = [v for v in values if v is not None]
         if not known_values:

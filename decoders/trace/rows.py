@@ -20,7 +20,7 @@ def columns_with_defaults(run: Mapping[str, Any]) -> Defaults:
 class TraceRows:
     """Rows of some tables, column by column, on their way into a trace.
 
-    >>> rows = Rows(columns_with_defaults({}), ["targets"])
+    >>> rows = TraceRows(columns_with_defaults({}), ["targets"])
     >>> rows.add("targets", 2, {"step": 7, "node": [0, 3], "token": [11, 12], "prob": None})
     >>> rows.delta["targets"]["step"], rows.delta["targets"]["node"]
     ([7, 7], [0, 3])

@@ -38,7 +38,7 @@ class BatchFeed:
 
     ``chunk`` and ``taken`` (batches of this chunk so far) are the whole place: set them to go on from there.
 
-    >>> feed = Feed(lambda chunk: [f"{chunk}a", f"{chunk}b"])
+    >>> feed = BatchFeed(lambda chunk: [f"{chunk}a", f"{chunk}b"])
     >>> next(feed), next(feed), next(feed), feed.chunk, feed.taken
     ('0a', '0b', '1a', 1, 1)
     """

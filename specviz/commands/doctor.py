@@ -87,7 +87,8 @@ def _examine(args: argparse.Namespace, target: Target, records: Any, server: Any
     with common.progress_bar("examining") as progress:
         report = examine(
             drafting, prompts, part=args.part, max_new_tokens=args.max_new_tokens, places=args.places,
-            temperature=args.temperature, forms=forms, exact=exact, server=server, skipped=skips, progress=progress,
+            temperature=args.temperature, forms=forms, exact=exact, server=server, skipped_causes=skips,
+            progress=progress,
         )  # fmt: skip
     return report, note
 

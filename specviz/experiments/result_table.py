@@ -1,6 +1,6 @@
 """The one table of results that every view prints: its renderers for terminal, LaTeX, Markdown, CSV and page.
 
->>> table = ResultTable("Speed", ("", "PLD"), (("code", Entry("2.0", best=True)),), 1)
+>>> table = ResultTable("Speed", ("", "PLD"), (("code", TableEntry("2.0", best=True)),), 1)
 >>> markdown([table], "one prompt").splitlines()[2:]
 ['|  | PLD |', '| --- | ---: |', '| code | **2.0** |', '', 'one prompt']
 """

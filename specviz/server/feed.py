@@ -18,7 +18,7 @@ class EventFeed:
 
     A watcher is only a position in the list, so a slow or a vanished one costs nothing.
 
-    >>> feed = Feed()
+    >>> feed = EventFeed()
     >>> feed.publish({"state": "running"})
     0
     >>> feed.events_after(-1)

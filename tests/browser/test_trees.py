@@ -121,7 +121,7 @@ def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
 def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
     visit: Visit, home_of_parts: Tiny, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measure(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> None:
+    def measure(target: Any, most: int, *, refresh: bool, progress: Callable[[int, int], None]) -> None:
         progress(7, 51)
         page.gate.wait(WAIT_S)
         save_latency(latency_of(target, (5.0, 20.0, 40.0, 80.0), 0.4))

@@ -29,7 +29,7 @@ class TaskExample:
 
     `instruction`, `context` and `question` are the segments of the last user message:
 
-    >>> e = Example("quote", "Quote the answer.", ("Ada left.", "Bo came."), "Who came?", "Bo [2]")
+    >>> e = TaskExample("quote", "Quote the answer.", ("Ada left.", "Bo came."), "Who came?", "Bo [2]")
     >>> print(e.messages[-2]["content"])
     Quote the answer.
     <BLANKLINE>
