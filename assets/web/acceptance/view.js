@@ -21,7 +21,7 @@ const tabs = h(
   names.map((name) => h("button", { "data-view": name, onclick: () => choose(name) }, VIEWS[name])),
 );
 const body = h("div.svd-body.ui-stack");
-const split = h("input", { type: "checkbox", onchange: () => recount({ by: split.checked ? "cached" : "" }) });
+const split = h("input", { type: "checkbox", onchange: splitSets });
 const file = h("input", { type: "file", multiple: true, "aria-label": "Servers' files", onchange: addFiles });
 const more = h("div.svd-more.ui-row.ui-soft",
   h("label.ui-check", split, " split by the server's cached tokens of the prompt"),
@@ -32,6 +32,11 @@ let counting = false;
 function choose(view) {
   if (app.tab === "runs") setAddress({ acceptance: view });
   draw(view);
+}
+
+/** The sets by the server's cached tokens, or whole again. */
+function splitSets() {
+  recount({ by: split.checked ? "cached" : "" });
 }
 
 async function addFiles() {
