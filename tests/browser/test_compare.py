@@ -97,8 +97,9 @@ def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(p
     page.goto(f"http://127.0.0.1:{port}/?tab=runs")
     page.wait_for_selector(".svp-grid")
     for name in ("gallery-1", "gallery-2"):
-        page.focus(f"tr[data-id={name}] .svr-check input")
-        page.keyboard.press("Space")
+        box = page.locator(f"tr[data-id={name}] .svr-check input")
+        box.press("Space")  # in one call: between two, the list may be drawn again
+        expect(box).to_be_checked()
     other = page.locator("tr[data-id=gallery-5] .svr-check input")
     other.check()  # of another prompt
     expect(page.locator(".svr-bar button:has-text('Compare')")).to_be_disabled()
