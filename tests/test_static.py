@@ -222,7 +222,7 @@ def test_masks_of_several_windows_are_filled_together_at_any_size(way):
     assert len(forward._masks.stores) == (len(addresses) if way.fixed else 3)
 
 
-def test_a_mask_that_shows_the_padding_would_be_seen(monkeypatch):
+def test_a_mask_that_shows_the_padding_would_be_seen(home, monkeypatch):
     """The control of the test above."""
     from decoders.model.engines.static import Buffers
 
@@ -270,7 +270,7 @@ def test_a_step_may_be_looked_at_again():
 # --- which engine runs
 
 
-def test_what_is_not_there_yet_runs_eagerly():
+def test_what_is_not_there_yet_runs_eagerly(home):
     target = target_of()
     target.engines = Engines(target, "compiled")
     trace = record(target, Prompt.from_ids([5, 6, 7]), "plain", max_new_tokens=4)

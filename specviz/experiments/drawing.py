@@ -55,6 +55,21 @@ def new_figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: b
     return figure
 
 
+def paper_note(series: Mapping[str, Any]) -> str:
+    """The words on a paper's number."""
+    source = f"paper, {plain(series['where'])}, {plain(series['model'])}"
+    return f"{plain(series['label'])}: %{{y}}<br>{source}<extra></extra>"
+
+
+def paper_line(series: Mapping[str, Any], xs: Sequence[Any], name: str, look: int) -> go.Scatter:
+    """A paper's numbers as a dashed line with open markers; ``xs`` are their places along the axis."""
+    return go.Scatter(
+        x=xs, y=[y for _, y in series["points"]], name=plain(name), mode="lines+markers",
+        line={"color": color_of(look), "width": 1.5, "dash": "dash"},
+        marker={"symbol": f"{MARKERS[look % len(MARKERS)]}-open", "size": 9}, hovertemplate=paper_note(series),
+    )  # fmt: skip
+
+
 def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
     """Columns for the legend's entries, and room for its rows in a narrow chart."""
     traces = [(getattr(trace, "name", None), getattr(trace, "showlegend", None)) for trace in figure.data]

@@ -23,6 +23,8 @@ from .drawing import (
     hover_texts,
     make_room,
     new_figure,
+    paper_line,
+    paper_note,
     place_on_axis,
     places_along,
     plain,
@@ -277,26 +279,13 @@ def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) ->
         yield Chart(f"{quantity.label}: {name}", figure)
 
 
-def _paper_note(series: Mapping[str, Any]) -> str:
-    """The words on a paper's number."""
-    source = f"paper, {plain(series['where'])}, {plain(series['model'])}"
-    return f"{plain(series['label'])}: %{{y}}<br>{source}<extra></extra>"
-
-
 def _paper_line(
     figure: go.Figure, about: Mapping[str, Any], series: Mapping[str, Any], look: int, *, overlaid: bool
 ) -> None:
     values = places_along(about)
     group = f"paper ({series['model']})"
-    figure.add_trace(
-        go.Scatter(
-            x=[place_on_axis(values, x) for x, _ in series["points"]], y=[y for _, y in series["points"]],
-            name=plain(f"{series['label']}, {group}" if overlaid else series["label"]), mode="lines+markers",
-            line={"color": color_of(look), "width": 1.5, "dash": "dash"},
-            marker={"symbol": f"{MARKERS[look % len(MARKERS)]}-open", "size": 9},
-            hovertemplate=_paper_note(series),
-        )
-    )  # fmt: skip
+    xs = [place_on_axis(values, x) for x, _ in series["points"]]
+    figure.add_trace(paper_line(series, xs, f"{series['label']}, {group}" if overlaid else series["label"], look))
 
 
 def _paper_bars(figure: go.Figure, series: Mapping[str, Any], look: int, unit: str | None) -> None:
@@ -311,6 +300,6 @@ def _paper_bars(figure: go.Figure, series: Mapping[str, Any], look: int, unit: s
                 "color": color_of(look), "line": {"color": color_of(look), "width": 1.2},
                 "pattern": {"shape": "/", "fillmode": "replace", "size": 6, "fgcolor": color_of(look)},
             },
-            hovertemplate=_paper_note(series),
+            hovertemplate=paper_note(series),
         )
     )  # fmt: skip

@@ -21,6 +21,7 @@ from .drawing import (
     hover_texts,
     make_room,
     new_figure,
+    paper_line,
     plain,
     visible_text,
 )
@@ -158,19 +159,11 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
             )
         )  # fmt: skip
     for look, series in enumerate((s for s in about["papers"] if s["metric"] == profile.key), len(shown_points)):
-        figure.add_trace(
-            go.Scatter(
-                x=[float(x) for x, _ in series["points"]], y=[y for _, y in series["points"]], mode="lines+markers",
-                name=plain(f"paper, {series['label']}"), line={"color": color_of(look), "width": 1.5, "dash": "dash"},
-                marker={"symbol": f"{MARKERS[look % len(MARKERS)]}-open", "size": 9},
-                hovertemplate=f"%{{y}}<br>paper, {plain(series['where'])}<extra></extra>",
-            )
-        )  # fmt: skip
+        xs = [float(x) for x, _ in series["points"]]
+        figure.add_trace(paper_line(series, xs, f"paper, {series['label']}", look))
     figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)
-    if (
-        not profile.tenths
-        and max((float(place) for *_, at in shown_points for place, *_ in at), default=0) <= MOST_TICKS
-    ):
+    last = max((float(place) for *_, at in shown_points for place, *_ in at), default=0.0)
+    if not profile.tenths and last <= MOST_TICKS:
         figure.update_xaxes(dtick=1)  # depths, or states: nothing lies between two of them
     shares = profile.unit == "share"
     figure.update_yaxes(tickformat=".0%" if shares else None, gridcolor=GRID, zeroline=False, rangemode="tozero")

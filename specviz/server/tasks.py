@@ -77,6 +77,14 @@ class Tasks(Generic[T]):
             if task.state == "queued":
                 self._end(task, "stopped")
 
+    def cancel(self, key: str, owner: str) -> bool:
+        """Stop a task of ``owner`` by its id; what is done is kept. False where there is none."""
+        try:
+            self.stop(self.find(key, owner))
+        except Missing:
+            return False
+        return True
+
     def begin(self, task: T, work: Callable[[T], bool], check: Callable[[Sequence[T]], None]) -> None:
         """Queue a task. ``work`` returns whether it was done to its end, or stopped; ``check`` raises where no more may
         go on beside those that it is given. Raises UserError as the server goes down.

@@ -189,13 +189,9 @@ class Context:
             window = self.shape.layer_windows[layer]
             first = 0 if window is None else max(0, row + 1 - window)
             group = self.shape.heads // keys.shape[0]
-            if (
-                chosen_heads == list(range(len(chosen_heads))) and len(chosen_heads) == group * keys.shape[0]
-            ):  # every head: no gather
-                folded_query = query.view(keys.shape[0], group, -1)
-                scores = (folded_query.float() @ keys[:, first : row + 1].float().transpose(1, 2)).reshape(
-                    len(chosen_heads), -1
-                )
+            if chosen_heads == list(range(group * keys.shape[0])):  # every head: no gather
+                folded_query = query.view(keys.shape[0], group, -1).float()
+                scores = (folded_query @ keys[:, first : row + 1].float().transpose(1, 2)).flatten(0, 1)
             else:  # head by head: gathering the keys would copy them all
                 pairs = zip(chosen_heads, query.float(), strict=True)
                 scores = torch.stack([keys[h // group, first : row + 1].float() @ q for h, q in pairs])

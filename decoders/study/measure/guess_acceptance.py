@@ -123,10 +123,10 @@ def head_ranks(target: Target, heads: ParallelHeads, tokens: Sequence[int], star
         right = ids[start + 1 + number :]
         parts = [torch.zeros(0, dtype=torch.long)]
         for at in range(0, len(right), BLOCK):
-            block_places = right[at : at + BLOCK, None]
-            read = states[start - 1 + at :][: len(block_places)]
+            right_ids = right[at : at + BLOCK, None]
+            read = states[start - 1 + at :][: len(right_ids)]
             logits = heads.say(number, heads.state(number, read, None))
-            better = (logits > logits.gather(1, block_places.clamp(min=0))).sum(-1)
-            parts.append(torch.where(block_places[:, 0] < 0, logits.shape[-1], better).cpu())
+            better = (logits > logits.gather(1, right_ids.clamp(min=0))).sum(-1)
+            parts.append(torch.where(right_ids[:, 0] < 0, logits.shape[-1], better).cpu())
         ranks.append(torch.cat(parts))
     return ranks

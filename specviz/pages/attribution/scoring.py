@@ -176,11 +176,7 @@ class Scorings(Service):
     @post("stop")
     def stop(self, id: Id, owner: Owner) -> bool:
         """Stop a scoring of ``owner``; what is done is kept. Whether there was one."""
-        try:
-            self._tasks.stop(self._tasks.find(id, owner))
-        except Missing:
-            return False
-        return True
+        return self._tasks.cancel(id, owner)
 
     def row(self, key: str, row: int | None) -> QuotedAnswer:
         """An answer of a scoring, with its known quotes. Raises UserError where there is none."""

@@ -225,11 +225,7 @@ class Lab(Service):
     @post("cancel")
     def cancel(self, id: Id, owner: Owner) -> bool:
         """Stop an experiment of ``owner``; what is done is kept. Whether there was one."""
-        try:
-            self._tasks.stop(self._tasks.find(id, owner))
-        except Missing:
-            return False
-        return True
+        return self._tasks.cancel(id, owner)
 
     @post("remove")
     def remove(self, id: Id, owner: Owner) -> bool:
