@@ -32,6 +32,7 @@ _HOMES = {
     "methods": "drafters", "find_method": "drafters", "register": "drafters",
     "Verifier": "verifiers.verifier", "VerifierCard": "verifiers.verifier",
     "find_verifier": "drafters",
+    "Extra": "extra", "Command": "extra",
     "UserError": "errors",
 }  # fmt: skip
 

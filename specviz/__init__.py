@@ -14,13 +14,18 @@ The folders are floors, and a module imports only from its own floor or from one
     app              puts desk, routes, guard and frame together
     commands         one file per command
     cli              the console script
+
+``extras`` holds the annexes, which import from all of these and are imported by none.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from decoders.extra import look_in
+
 __version__ = "0.1.0"
+look_in(__name__)
 _LAZY = {"recording": "recorder", "generate": "custom"}  # name → module of decoders.recorder
 
 

@@ -19,7 +19,7 @@ from decoders.method.plugin_files import name_plugin_files
 from specviz.words import visible
 
 from . import __version__
-from .commands import COMMANDS, FIRST, GROUPS
+from .commands import COMMANDS, FIRST, GROUPS, MODULES
 
 DESCRIPTION = "See how speculative decoding drafts, accepts and rejects, step by step."
 PACKAGES = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("specviz", "decoders"))
@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self.command:
-            module = import_module(f"{__package__}.commands.{self.command}")
+            module = import_module(MODULES[self.command])
             self.command, self.description = "", module.DESCRIPTION
             self.set_defaults(run=module.run, program=[sys.executable, "-m", f"{__package__}.cli"])
             module.add(self)

@@ -48,6 +48,12 @@ CANDIDATE = re.compile(
 WORDS = Path(__file__).with_name("words_left.txt")
 
 
+def modules(folder: str) -> list[Path]:
+    """The modules of a folder, without the annexes' tests."""
+    top = ROOT / folder
+    return sorted(path for path in top.rglob("*.py") if "tests" not in path.relative_to(top).parts)
+
+
 def is_participle(name: str) -> bool:
     """True for a name of a single word that is a participle."""
     word = name.strip("_")
@@ -105,7 +111,7 @@ def faults() -> Counter[tuple[str, str]]:
     """The lint's refusals in the tree."""
     found: Counter[tuple[str, str]] = Counter()
     for folder in ("decoders", "specviz", "benchmarks", "tests"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        for path in modules(folder):
             text = path.read_text("utf-8")
             if CANDIDATE.search(text) or is_participle(path.stem):  # most modules have none: they are not parsed
                 found.update(refusals(path.relative_to(ROOT).as_posix(), text))
@@ -130,7 +136,7 @@ def test_no_new_participle_and_no_new_riddle():
 def test_names_are_nouns_and_verbs(package: str):
     """Of the few that are left most are fields of traces and of the public API, which keep their names."""
     names, faulty = 0, list[str]()
-    for path in sorted((ROOT / package).rglob("*.py")):
+    for path in modules(package):
         for name, line in bound_names(ast.parse(path.read_text("utf-8"))):
             names += 1
             if names_no_thing(name) and not name.startswith("__"):

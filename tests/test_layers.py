@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from decoders.extra import extras
+
 from . import tiers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +28,7 @@ HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 BY_NAME = ("import_module", "__import__", "resolve_name")  # functions that import what a string names
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {
-    "errors", "folders", "importers.chat", "importers.fields", "importers.importer", "importers.llama_server",
+    "errors", "extra", "folders", "importers.chat", "importers.fields", "importers.importer", "importers.llama_server",
     "importers.prometheus",
     "importers.request", "importers.request_trace", "importers.source", "importers.values", "imports",
     "servers.answer", "servers.client", "servers.watching",
@@ -103,7 +105,9 @@ def front_end_faults(source: str, package: str = "specviz") -> set[str]:
 
 
 def files(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
+    """Modules of a folder, without the annexes' tests."""
+    top = ROOT / folder
+    return sorted(path for path in top.rglob("*.py") if "tests" not in path.relative_to(top).parts)
 
 
 def path_of(name: str) -> Path:
@@ -137,7 +141,13 @@ def test_scores_are_imported_without_their_packages():
 
 
 def test_the_front_end_imports_no_torch_at_module_level():
-    assert wrong([*files("specviz"), ROOT / "app.py"], front_end_faults) == []
+    """Of an annex: what is imported to know what it brings, or to say a command's help."""
+    core = [path for path in files("specviz") if "extras" not in path.relative_to(ROOT / "specviz").parts]
+    at_start = [extra.folder / "extra.py" for extra in extras().values()]
+    for extra in extras().values():
+        names = [*extra.pages, *(command.module for command in extra.commands.values())]
+        at_start += [extra.folder.joinpath(*name.strip(".").split(".")).with_suffix(".py") for name in names]
+    assert wrong([*core, *at_start, ROOT / "app.py"], front_end_faults) == []
 
 
 def test_everything_that_is_wrong_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

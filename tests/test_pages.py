@@ -68,7 +68,8 @@ def test_without_the_folder_there_is_no_such_page() -> None:
     """Negative control; every page that is found has a folder and an order of its own."""
     found = pages()
     folders = {path.parent.name for path in Path(specviz.pages.__file__).parent.glob("*/*_page.py")}
-    assert {page.name for page in found} == folders and "longest" not in folders
+    core = {page.name for page in found if page.__module__.startswith("specviz.pages.")}
+    assert core == folders and "longest" not in folders
     assert len({page.order for page in found}) == len(found)
 
 

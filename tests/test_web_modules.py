@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -109,9 +110,10 @@ FLOORS = (
     ("shell",),
     ("acceptance", "doctor", "trees"),
     ("judges",),
-    ("attribution", "compare", "dev", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
+    ("attribution", "compare", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
     ("opening", "site"),
     ("app",),
+    tuple({name.split("/")[0] for name, path in web.files("js").items() if web.FOLDER not in path.parents}),  # annexes
 )
 
 
@@ -161,7 +163,7 @@ def test_rooms_import_from_floors_below() -> None:
         assert above(with_module(source, "specviz/lab/right.js")) == []
     assert above(with_module("await import(name);")) == ["specviz/base/wrong.js: import(…)"]
     assert above(with_module('/** @param {import("specviz/shell/state.js").App} app */')) == []
-    types = {f"specviz/{path.parent.name}/{path.name}": path.read_text("utf-8") for path in web.FOLDER.glob("*/*.d.ts")}
+    types = {f"specviz/{name}": path.read_text("utf-8") for name, path in web.files("d.ts").items()}
     del types["specviz/vendor/modules.d.ts"]
     assert len(types) > 9 and above({**web.modules(), **types}, DYNAMIC.findall) == []
     beside = 'import { Lane } from "specviz/compare/lane.js";'
@@ -180,7 +182,7 @@ def test_vendored_files_are_as_they_were_published() -> None:
 
 
 def test_lines_are_short() -> None:
-    styles = {str(path): path.read_text(encoding="utf-8") for path in web.FOLDER.rglob("*.css")}
+    styles = {name: path.read_text(encoding="utf-8") for name, path in web.files("css").items()}
     assert len(styles) > 9 and wide(web.modules()) + wide(styles) == []
     assert wide(with_module("x" * 121)) == ["specviz/base/wrong.js:1"]
 
@@ -193,7 +195,7 @@ def unset(styles: Iterable[str], scripts: Iterable[str]) -> set[str]:
 
 
 def test_variables_of_styles_are_set_somewhere() -> None:
-    styles = [path.read_text(encoding="utf-8") for path in web.FOLDER.rglob("*.css")]
+    styles = [path.read_text(encoding="utf-8") for path in web.files("css").values()]
     assert unset(styles, web.modules().values()) == set()
     assert unset([":root { --sv-a: 1 }", "p { color: var(--sv-b); top: var(--sv-a); left: var(--sv-c) }"],
                  ["h({ style: `--sv-c: ${x}` })"]) == {"--sv-b"}  # fmt: skip
@@ -221,8 +223,9 @@ def puzzling(sources: Mapping[str, str]) -> list[str]:
 
 def test_classes_of_elements_are_known_to_a_stylesheet() -> None:
     sources = {name: source for name, source in web.modules().items() if name not in web.VENDOR_FILES}
-    sheets = [path.read_text(encoding="utf-8") for path in web.FOLDER.rglob("*.css")]
-    tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py") if path != Path(__file__)]
+    sheets = [path.read_text(encoding="utf-8") for path in web.files("css").values()]
+    python_files = [path for top in ("tests", "specviz/extras") for path in (ROOT / top).rglob("*.py")]
+    tests = [path.read_text(encoding="utf-8") for path in python_files if path != Path(__file__)]
     assert unknown_classes(sources, sheets, tests) == {}
     module = 'h("p.ui-soft.sv-a#sv-b", h("i", { class: `sv-c sv-d-${n}` })); root.querySelector(".sv-e"); '
     module += 'part = (n) => `.sv-f-${n}`; part("g"); html`<b class="sv-e sv-f-g">`; one.classList.toggle("sv-h", on)'
@@ -289,8 +292,10 @@ def ran(*command: str) -> str:
 
 
 @pytest.mark.slow(".ci/run compiles the types by itself, before all tests")
-def test_modules_agree_with_their_types() -> None:
-    ran(program("tsc"), "-p", "assets/web/tsconfig.json")
+def test_modules_agree_with_their_types(tmp_path: Path) -> None:
+    settings = tmp_path / "tsconfig.json"
+    settings.write_text(ran(sys.executable, ".ci/types.py"), "utf-8")
+    ran(program("tsc"), "-p", str(settings))
 
 
 def test_pure_modules_without_a_browser() -> None:

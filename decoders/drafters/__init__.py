@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from decoders import extra
 from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.method.guard import guard, guarded_verifier
@@ -184,11 +185,15 @@ def select_method(method: str | Method, params: Mapping[str, Any] | Any = None) 
 
 
 def _discover() -> None:
+    """The methods of this package and of the annexes, and the annexes' verifiers."""
     modules = [vars(importlib.import_module(f"{__name__}.{info.name}")) for info in pkgutil.iter_modules(__path__)]
     entries = [module["METHOD"] for module in modules if "METHOD" in module]
     entries += [method for module in modules for method in module.get("METHODS", ())]
+    entries += [method for _, method in extra.cards("methods", "METHOD", "METHODS")]
     for method in sorted(entries, key=lambda m: (m.name != "plain", m.order, m.name)):
         register(method)
+    for _, card in extra.cards("verifiers", "VERIFIER", "VERIFIERS"):
+        register_verifier(card)
 
 
 def _read_plugins() -> None:
@@ -196,6 +201,7 @@ def _read_plugins() -> None:
         if _plugins.read:
             return
         _plugins.read = True
+        _plugins.problems += extra.problems()
         for source in sources():
             try:
                 register_plugin(load(source))

@@ -14,6 +14,7 @@ import importlib
 import pkgutil
 from functools import cache
 
+from decoders.extra import cards
 from decoders.trace.check import check
 from decoders.trace.tables import TraceError
 
@@ -28,12 +29,9 @@ __all__ = ["ImportFault", "ImportResult", "Importer", "NotALog", "check_size", "
 def importers() -> tuple[Importer, ...]:
     """All importers, the most particular first."""
     modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
-    return tuple(
-        sorted(
-            (m.IMPORTER for m in modules if hasattr(m, "IMPORTER")),
-            key=lambda importer: (importer.order, importer.name),
-        )
-    )
+    found = [module.IMPORTER for module in modules if hasattr(module, "IMPORTER")]
+    found += (importer for _, importer in cards("importers", "IMPORTER"))
+    return tuple(sorted(found, key=lambda importer: (importer.order, importer.name)))
 
 
 def check_size(size: int, name: str = "") -> None:

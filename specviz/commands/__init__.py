@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import resolve_name
+
+from decoders.extra import extras, leave_out
+
 GROUPS = {
     "use": {
         "app": "open the web app",
@@ -35,7 +39,6 @@ GROUPS = {
     },
     "build": {
         "methods": "list methods, their papers and what they lack; begin and check one of your own",
-        "dev": "draft recorded runs anew at every save of a method of your own",
         "models": "list the models that are here, and their trained parts",
         "compile": "compile a model's forwards at once; the app does it while nothing runs",
         "calibrate": "find copying heads and the best layer",
@@ -44,6 +47,22 @@ GROUPS = {
         "tree": "design PPD's trees for this machine",
     },
 }
+MODULES = {name: f"{__name__}.{name}" for group in GROUPS.values() for name in group}
+"""Command → its module; those of the annexes stand behind those of the core, in ``GROUPS`` too."""
+
+
+def _add_extras() -> None:
+    for extra in extras().values():
+        for name, command in extra.commands.items():
+            if name in MODULES or command.group not in GROUPS:
+                places = f"and groups are {', '.join(GROUPS)}" if name not in MODULES else "which there is already"
+                leave_out(extra.package, ValueError(f"its command is {command.group}: {name}, {places}"))
+                continue
+            MODULES[name] = resolve_name(command.module, extra.package)
+            GROUPS[command.group][name] = command.about
+
+
+_add_extras()
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 FIRST = {
     "specviz app": "open the app: runs, comparisons, lessons, the Lab",

@@ -1,4 +1,5 @@
-"""The browser's part: ES modules and style sheets in the folders of ``assets/web``, found by looking there.
+"""The browser's part: ES modules and style sheets in the folders of ``assets/web`` and of the annexes, found by looking
+there.
 
 Modules name each other by bare specifiers (``import { h } from "specviz/base/dom.js"``); an import map, made here,
 says where each is: for the app an address with the hash of the content, so that browsers may keep it for ever; for a
@@ -16,9 +17,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import quote
 
+from decoders.extra import extras
 from decoders.folders import ASSETS
 
 from . import terms
@@ -56,6 +59,25 @@ class Asset:
         return gzip.compress(self.data, 6, mtime=0)
 
 
+def tops() -> list[Path]:
+    """The folders in which the rooms stand: the core's, then the annexes'."""
+    return [FOLDER, *(extra.folder / extra.web for extra in extras().values() if extra.web)]
+
+
+@cache
+def files(kind: str) -> Mapping[str, Path]:
+    """Name (``base/dom.js``) → path of every file of a kind (``js``): the core's, then the annexes'.
+
+    >>> files("css")["base/page.css"].is_file()
+    True
+    """
+    paths = ((path.relative_to(top).as_posix(), path) for top in tops() for path in sorted(top.glob(f"*/*.{kind}")))
+    found: dict[str, Path] = {}
+    for name, path in paths:
+        found.setdefault(name, path)  # no annex may replace what another has
+    return MappingProxyType(found)
+
+
 @cache
 def modules() -> Mapping[str, str]:
     """Specifier → source of every module.
@@ -64,8 +86,8 @@ def modules() -> Mapping[str, str]:
     True
     """
     vendor_names = {file: name for name, file in VENDOR_FILES.items()}
-    files = {path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
-    sources = {vendor_names.get(file, PREFIX + file): path.read_text(encoding="utf-8") for file, path in files.items()}
+    paths = files("js").items()
+    sources = {vendor_names.get(file, PREFIX + file): path.read_text(encoding="utf-8") for file, path in paths}
     return MappingProxyType(sources | {TERMS: _terms()})
 
 
@@ -125,8 +147,7 @@ def styles(names: Iterable[str] | None = None) -> str:
     imports (``@import "specviz/base/page.css";``), so that it may change what they say.
     """
     folders = {room(name) for name in names or modules()}
-    sheets = _sheets(path.relative_to(FOLDER).as_posix() for path in sorted(FOLDER.glob("*/*.css")))
-    return "\n".join(text for name, text in sheets.items() if name.split("/")[0] in folders)
+    return "\n".join(text for name, text in _sheets(files("css")).items() if name.split("/")[0] in folders)
 
 
 def sheets(*names: str) -> str:
@@ -138,7 +159,7 @@ def _sheets(names: Iterable[str]) -> dict[str, str]:
     """File → text of style sheets and of those they import, in order."""
 
     def read(name: str) -> str:
-        return (FOLDER / name).read_text(encoding="utf-8")
+        return files("css")[name].read_text(encoding="utf-8")
 
     return {
         name: IMPORT_LINE.sub("", read(name))
@@ -156,8 +177,8 @@ def name_by_content(name: str, data: bytes) -> tuple[str, Asset]:
 @cache
 def modules_by_name() -> Mapping[str, tuple[str, Asset]]:
     """Specifier → the name under which the app serves the module, and the file."""
-    files = {name: VENDOR_FILES.get(name, name.removeprefix(PREFIX)) for name in modules()}
-    return MappingProxyType({name: name_by_content(file, modules()[name].encode()) for name, file in files.items()})
+    names = {name: VENDOR_FILES.get(name, name.removeprefix(PREFIX)) for name in modules()}
+    return MappingProxyType({name: name_by_content(file, modules()[name].encode()) for name, file in names.items()})
 
 
 def import_map(base: str) -> dict[str, str]:

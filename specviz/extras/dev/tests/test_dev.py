@@ -6,15 +6,15 @@ import pytest
 
 from decoders import Prompt, find_method, record
 from decoders.drafters import add_plugin
-from decoders.study.look import saves
-from decoders.study.look.live import LiveRun
 from decoders.study.look.whatif import ReadRun
+from specviz import cli
 from specviz.cli import main
-
-from .command import refusal
-from .models import prompt_ids, save_model
-from .test_plugins import COPIED, registry, write  # noqa: F401
-from .tiers import matrix
+from specviz.extras.dev import saves
+from specviz.extras.dev.live_drafts import LiveRun
+from tests.command import refusal
+from tests.models import prompt_ids, save_model
+from tests.test_plugins import COPIED, registry, write  # noqa: F401
+from tests.tiers import matrix
 
 PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))
 
@@ -79,3 +79,8 @@ def test_the_command_drafts_at_every_save_and_survives_a_broken_file(tmp_path, m
     assert main(["dev", str(path), "--once", "--traces", out, *model]) == 1
     assert "KeyError" in capsys.readouterr().out
     assert "there is no file gone.py: specviz methods new NAME writes one" in refusal(capsys, "dev", "gone.py")
+
+
+def test_methods_and_its_older_spelling_name_one_method():
+    for spelling in ("--method", "--methods"):
+        assert cli.parser().parse_args(["dev", "f", spelling, "pld"]).methods == ["pld"]

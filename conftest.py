@@ -1,4 +1,6 @@
-"""Fixtures for all tests: small, honest traces (``synthetic``), made once and copied for every test that asks."""
+"""Fixtures for all tests, the core's (``tests``) and the annexes' (``specviz/extras/*/tests``): small, honest traces
+(``synthetic``), made once and copied for every test that asks.
+"""
 
 import atexit
 import copy
@@ -31,8 +33,7 @@ if "SPECVIZ_HOME" not in os.environ:  # what tests leave behind is not the user'
 from hypothesis import settings
 
 from decoders.trace.trace import Trace
-
-from . import synthetic, tiers
+from tests import synthetic, tiers
 
 gc.disable()  # until all tests are collected (below): what is imported now stays
 
@@ -78,8 +79,9 @@ def pytest_runtest_teardown() -> None:
         torch.set_num_threads(1)
 
 
-collect_ignore = ["untyped"]  # what stands in for libraries that a machine lacks
-BROWSER = Path(__file__).parent / "browser"
+collect_ignore = ["tests/untyped"]  # what stands in for libraries that a machine lacks
+ROOT = Path(__file__).parent
+BROWSER = ROOT / "tests" / "browser"
 BROWSERS = 2  # so many processes have one
 DEALT = "test_every_view_can_be_read_by_all"  # minutes of tests that stand alone: half of them in each
 
@@ -105,7 +107,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    browser = [f"tests/browser/{path.name}" for path in sorted(BROWSER.glob("test_*.py"))]
+    files = [*sorted(BROWSER.glob("test_*.py")), *sorted(ROOT.glob("specviz/extras/*/tests/test_*_browser.py"))]
+    browser = [path.relative_to(ROOT).as_posix() for path in files]
 
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
@@ -137,7 +140,7 @@ def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def client(desk: Any) -> Iterator[Any]:
     """A client of the application of a file's ``desk`` (a fixture of its own)."""
-    from .stubs import client_of
+    from tests.stubs import client_of
 
     with client_of(desk) as made:
         yield made
@@ -146,7 +149,7 @@ def client(desk: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def target(request: pytest.FixtureRequest) -> Any:
     """A tiny model of random weights, a Llama or of the file's ``FAMILY``; what tests add to it stays in that file."""
-    from .models import tiny_target
+    from tests.models import tiny_target
 
     return tiny_target(getattr(request.module, "FAMILY", "llama"))
 
@@ -154,7 +157,7 @@ def target(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A tiny Llama with its tokenizer, as a folder that commands load."""
-    from .models import save_model
+    from tests.models import save_model
 
     return save_model(tmp_path_factory.mktemp("models") / "toy")
 
@@ -163,8 +166,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def prompt() -> Any:
     """A prompt that every method drafts for: two passages and a question, with markup and an emoji."""
     from decoders import Prompt
-
-    from .models import tiny_tokenizer
+    from tests.models import tiny_tokenizer
 
     words = "the old lamp at the station was sold to the city museum and the old lamp at the"
     return Prompt.from_segments(
@@ -175,7 +177,7 @@ def prompt() -> Any:
 @pytest.fixture(scope="session")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that is learnt in a few steps of training."""
-    from .training import write_text
+    from tests.training import write_text
 
     return write_text(tmp_path_factory.mktemp("text"))
 

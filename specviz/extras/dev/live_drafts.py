@@ -24,12 +24,11 @@ from decoders.method.guard import GuardedDrafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Target
+from decoders.study.look.run_settings import sampling_of
+from decoders.study.look.whatif import ReadRun
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Sampling
-
-from .run_settings import sampling_of
-from .whatif import ReadRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from specviz.words import sentence
 if TYPE_CHECKING:
     from decoders import Method, Target, Trace
     from decoders.study.judge.contract import ContractFinding
-    from decoders.study.look.live import LiveDrafts, LiveRun
-    from decoders.study.look.saves import Save, SaveRow
+
+    from .live_drafts import LiveDrafts, LiveRun
+    from .saves import Save, SaveRow
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class Dev(Service):
         while self.desk.loader.target is None and not self._over.wait(0.1):
             if self.desk.loader.state == "failed" and self._state.get("problem") != self.desk.reason():
                 self._tell(state="", problem=self.desk.reason())  # another model may be chosen in the header
-        from decoders.study.look.saves import POLL_S, digest
+        from .saves import POLL_S, digest
 
         last_digest = ""
         while not self._over.is_set():
@@ -147,7 +148,7 @@ class Dev(Service):
 
     def _tell_save(self, file: Path, saves: int) -> None:
         """All that is told of a save: drafts, the contract, a run; ``saves`` could be used so far, with this one."""
-        from decoders.study.look.saves import draft_save
+        from .saves import draft_save
 
         target = self.desk.target()
         if target is not self._target:
@@ -170,8 +171,9 @@ class Dev(Service):
 
     def _read(self, target: Target) -> None:
         from decoders.drafters import find_method
-        from decoders.study.look.live import LiveRun
-        from decoders.study.look.saves import default_traces
+
+        from .live_drafts import LiveRun
+        from .saves import default_traces
 
         store = self.desk.store
         keys = self._run_ids or [row["id"] for row in store.listing("") if row["kind"] == "gallery"]
@@ -189,7 +191,7 @@ class Dev(Service):
         self._tell(runs=runs)
 
     def _describe(self, save: Save) -> dict[str, Any]:
-        from decoders.study.look.saves import changes, mean, rows
+        from .saves import changes, mean, rows
 
         previous_drafts, other_drafts = self._earlier_drafts, self._other_drafts
         all_rows = rows(save.drafts, previous_drafts, other_drafts)

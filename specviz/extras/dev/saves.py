@@ -20,10 +20,10 @@ from decoders.method.plugins import Unusable
 from decoders.model.target_model.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
+from decoders.study.look.run_settings import other_model
 from decoders.trace.trace import Trace
 
-from .live import LiveDrafts, LiveRun, LiveStep
-from .run_settings import other_model
+from .live_drafts import LiveDrafts, LiveRun, LiveStep
 
 POLL_S = 0.1  # between looks at the file
 MOST_STEPS = 200  # of the runs that are taken where none are named

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from specviz.commands import common, options
 from specviz.words import decimals, plural, visible
 
-from . import common, options
-
 if TYPE_CHECKING:
-    from decoders.study.look.live import LiveDrafts, LiveRun
-    from decoders.study.look.saves import SaveRow
+    from .live_drafts import LiveDrafts, LiveRun
+    from .saves import SaveRow
 
 MAX_STEPS = 15  # steps listed, the worst first
 EXAMPLES = 3  # that are run where no run of the model is recorded
@@ -43,7 +42,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import find_method
-    from decoders.study.look.saves import digests, draft_save, rows
+
+    from .saves import digests, draft_save, rows
 
     if not args.file.is_file():
         raise UserError(f"there is no file {args.file}: specviz methods new NAME writes one")
@@ -91,10 +91,11 @@ def _page(args: argparse.Namespace) -> int:
 def _runs(args: argparse.Namespace, target: Any) -> list[LiveRun]:
     """The recorded runs, read by the model."""
     from decoders import load
-    from decoders.study.look.live import LiveRun
-    from decoders.study.look.saves import default_traces
     from specviz.places import GALLERY
     from specviz.views.examples import titled_prompts
+
+    from .live_drafts import LiveRun
+    from .saves import default_traces
 
     traces = [load(path) for path in args.traces]
     if not traces:
@@ -110,7 +111,7 @@ def _show(
     other_drafts: Sequence[LiveDrafts] | None, ms: float,
 ) -> None:  # fmt: skip
     """The worst steps, and all of them in one line."""
-    from decoders.study.look.saves import changes, mean
+    from .saves import changes, mean
 
     shown_rows = [row for row in all_rows if row.step.error or row.change][:MAX_STEPS]
     if shown_rows:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
-from specviz.pages.dev import dev_page as service
+from specviz.extras.dev import page as dev_page
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.test_plugins import COPIED, registry, write  # noqa: F401
@@ -23,7 +23,7 @@ def file(tmp_path: Path, registry: None) -> Path:  # noqa: F811
 
 @pytest.fixture
 def port(file: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
+    monkeypatch.setattr(dev_page, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
     target = tiny_target("llama")
     run = record(target, Prompt.from_ids(prompt_ids(3, spread=5)), "pld", {"k": 4}, max_new_tokens=40)
     desk = gallery_desk(target, {"mine": run})

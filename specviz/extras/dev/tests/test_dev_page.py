@@ -9,17 +9,17 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt
 from decoders.errors import UserError
-from decoders.study.look.live import LiveRun
-from decoders.study.look.saves import default_traces, draft_save, mean
-from specviz.pages.dev import dev_page as service
+from specviz.extras.dev import page as dev_page
+from specviz.extras.dev.live_drafts import LiveRun
+from specviz.extras.dev.saves import default_traces, draft_save, mean
 from specviz.server.limits import rules_for
 from specviz.server.loader import Loader
+from tests.models import prompt_ids, tiny_target
+from tests.stubs import app_of, gallery_desk
+from tests.test_plugins import COPIED, registry, write  # noqa: F401
+from tests.waiting import until
 
-from .models import prompt_ids, tiny_target
-from .stubs import app_of, gallery_desk
 from .test_dev import PROMPT, trace  # noqa: F401
-from .test_plugins import COPIED, registry, write  # noqa: F401
-from .waiting import until
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def news(client: TestClient, done) -> dict:
 
 @pytest.mark.slow("decodes prompts with every save of a file")
 def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
+    monkeypatch.setattr(dev_page, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
     file = write(tmp_path)
     desk.services["dev"].watch(file)
     with TestClient(app_of(desk)) as client:
@@ -89,7 +89,7 @@ def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypat
 def test_a_model_that_is_chosen_after_one_failed_is_drafted_with(
     desk, target, tmp_path, registry, monkeypatch  # noqa: F811
 ):  # fmt: skip
-    monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])
+    monkeypatch.setattr(dev_page, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])
 
     def damage() -> None:
         raise ValueError("it is damaged")

@@ -1,0 +1,172 @@
+"""Annexes and plug-ins: each says what it brings in one object, an ``Extra``. What it names is imported when it is
+asked for: without the annex nothing else notices.
+
+They are found in packages that are handed down (``look_in``) and by the entry points of the group ``specviz.extra``: an
+``Extra``, or a package with a folder per annex, each of which has its ``EXTRA`` in ``extra.py``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import logging
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from .errors import first_line
+
+GROUP = "specviz.extra"
+"""The entry points of packages that bring an ``Extra``."""
+log = logging.getLogger(__name__)
+_packages: list[str] = []  # of annexes, handed down
+_problems: dict[str, str] = {}  # place → the reason why it was left out
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of ``specviz``: the module with its DESCRIPTION, ``add(parser)`` and ``run(args)``, the group of
+    ``specviz --help`` in which it stands (use, measure, share, build), and its line there.
+    """
+
+    module: str
+    group: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """An annex or a plug-in, and what it brings. Modules are named as in an import: those that begin with a dot are of
+    the package in which the object stands.
+    """
+
+    name: str = field(metadata={"about": "the folder's name, or the plug-in's"})
+    about: str = field(metadata={"about": "what it is for, in a sentence"})
+    uses: tuple[str, ...] = field(default=(), metadata={"about": "other annexes that it imports"})
+    methods: tuple[Any, ...] = field(
+        default=(), metadata={"about": "`decoders.Method` cards, or modules with a `METHOD` or `METHODS`"}
+    )
+    verifiers: tuple[Any, ...] = field(
+        default=(), metadata={"about": "`decoders.VerifierCard` cards, or modules with a `VERIFIER` or `VERIFIERS`"}
+    )
+    importers: tuple[Any, ...] = field(
+        default=(), metadata={"about": "importers of servers' logs, or modules with an `IMPORTER`"}
+    )
+    commands: Mapping[str, Command] = field(
+        default_factory=dict,
+        metadata={
+            "about": "name → `Command(module, group, about)`; "
+            "the module has `DESCRIPTION`, `add(parser)` and `run(args)`"
+        },
+    )
+    pages: tuple[Any, ...] = field(
+        default=(), metadata={"about": "modules with a `Service`: a tab, and what is asked below `/api/NAME`"}
+    )
+    web: str = field(
+        default="", metadata={"about": "a folder of ES modules and style sheets, one folder per room, as `assets/web`"}
+    )
+    recipes: str = field(default="", metadata={"about": "a folder of the Lab's recipes (TOML)"})
+    settings: Mapping[str, str] = field(
+        default_factory=dict, metadata={"about": "environment variable → what it sets, in a sentence"}
+    )
+    package: str = field(default="", metadata={"about": "where it was found; filled in"})
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its package."""
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None and spec.origin is not None, self.package
+        return Path(spec.origin).parent
+
+    def module(self, name: str) -> ModuleType:
+        """A module that it names."""
+        return import_module(importlib.util.resolve_name(name, self.package))
+
+
+def look_in(package: str) -> None:
+    """Find the annexes of a package: one per folder in its folder ``extras``."""
+    if f"{package}.extras" not in _packages:
+        _packages.append(f"{package}.extras")
+        extras.cache_clear()
+
+
+@cache
+def extras() -> Mapping[str, Extra]:
+    """Annexes and plug-ins by name: those of the packages first, each in alphabetical order."""
+    found: dict[str, Extra] = {}
+    entries = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
+    named = {entry.value: f"package {entry.dist.name if entry.dist else entry.value}" for entry in entries}
+    for value in dict.fromkeys([*_packages, *named]):
+        try:
+            for extra in _extras_of(value):
+                if extra.name in found and found[extra.name].package != extra.package:
+                    raise ValueError(f"its name {extra.name!r} is that of {found[extra.name].package}: rename it")
+                found[extra.name] = extra
+        except Exception as problem:
+            leave_out(named.get(value, value), problem)
+    return MappingProxyType(found)
+
+
+def _extras_of(value: str) -> Iterator[Extra]:
+    """The objects that an entry point's value ("package", "package.module:NAME") leads to."""
+    name, _, attribute = value.partition(":")
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as problem:
+        if problem.name == name and name.endswith(".extras"):
+            return  # the folder of all annexes was deleted
+        raise
+    if attribute:
+        yield replace(getattr(module, attribute), package=module.__package__ or name)
+        return
+    for info in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        annex = f"{name}.{info.name}"
+        if info.ispkg and importlib.util.find_spec(f"{annex}.extra"):
+            yield replace(import_module(f"{annex}.extra").EXTRA, package=annex)
+
+
+def entries_of(hook: str) -> Iterator[tuple[Extra, Any]]:
+    """Everything that annexes and plug-ins bring to a hook of ``Extra`` (``methods``, …), each with the ``Extra``:
+    objects as they are, and modules, imported. What cannot be imported is left out, with a sentence (``problems``).
+    """
+    for extra in extras().values():
+        for entry in getattr(extra, hook):
+            try:
+                part = extra.module(entry) if isinstance(entry, str) else entry
+            except Exception as problem:
+                leave_out(extra.package, problem)
+                continue
+            yield extra, part
+
+
+def cards(hook: str, *names: str) -> Iterator[tuple[Extra, Any]]:
+    """As ``entries_of``; of modules the objects under ``names``: a name in the plural holds several."""
+    for extra, part in entries_of(hook):
+        if not isinstance(part, ModuleType):
+            yield extra, part
+            continue
+        for name in names:
+            if hasattr(part, name):
+                entries = getattr(part, name)
+                yield from ((extra, entry) for entry in (entries if isinstance(entries, (tuple, list)) else [entries]))
+
+
+def problems() -> tuple[str, ...]:
+    """A sentence for each annex or plug-in, or part of one, that was left out."""
+    return tuple(_problems.values())
+
+
+def hooks() -> dict[str, str]:
+    """Each field of ``Extra`` and what it takes, as docs/extras.md has them."""
+    return {entry.name: entry.metadata["about"] for entry in fields(Extra)}
+
+
+def leave_out(place: str, problem: Exception) -> None:
+    """Say, with ``problems``, that what an annex or a plug-in brings is left out."""
+    _problems[place] = f"{place} is left out: {type(problem).__name__}: {first_line(problem)}"
+    log.warning("%s", _problems[place])
