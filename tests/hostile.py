@@ -221,7 +221,11 @@ def samples() -> tuple[bytes, ...]:
     kinds = (synthetic.chain, synthetic.casd, synthetic.plain, synthetic.prompt_token_trace, synthetic.quote)
     runs = (*(kind() for kind in kinds), synthetic.tree(8), synthetic.draft_model_trace(True))
     here = Path(__file__).parent
-    files = sorted(path for folder in (here / "servers", here.parent / "assets/examples") for path in folder.rglob("*"))
+    files = sorted(
+        path
+        for folder in (*here.parent.glob("specviz/extras/*/tests/samples"), here.parent / "assets/examples")
+        for path in folder.rglob("*")
+    )
     safetensors = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
     others = (
         b"", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16, len(safetensors).to_bytes(8, "little") + safetensors + b"\x00" * 4,
@@ -372,5 +376,3 @@ def requests(draw: st.DrawFn, route: Route, known: Contents) -> Request:
 
 def quote_text(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe="/")
-
-

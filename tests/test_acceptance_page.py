@@ -157,28 +157,6 @@ def test_the_command_prints_the_same_numbers(
     assert all(one.label in printed for one in DEFINITIONS) and "AUROC" in printed
 
 
-LOGS = Path(__file__).parent / "servers"
-
-
-def test_a_servers_file_is_a_set_beside_the_runs_as_in_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], client: TestClient
-) -> None:
-    """Numbers of many requests, which are no run: their totals are a set all the same."""
-    place = LOGS / "vllm_metrics.prom"
-    sent = {"ids": [], "files": [{"name": place.name, "text": place.read_text(encoding="utf-8")}]}
-    (found,) = client.post("/api/acceptance/runs", json=sent).json()["sets"]
-    assert main(["acceptance", str(place), "--json"]) == 0
-    assert [found] == json.loads(capsys.readouterr().out) and found["parts"]["drafted"] > 0
-    both = client.post("/api/acceptance/runs", json={**sent, "ids": [RUNS[0].run["id"]]}).json()["sets"]
-    assert [one["title"] for one in both] == [RUNS[0].run["method"]["title"], found["title"]]
-    rates = (LOGS / "sglang_decode.log").read_text(encoding="utf-8")
-    for text, words in (("no log", "a.txt holds nothing that is known"), (rates, "rates and no counts")):
-        answer = client.post("/api/acceptance/runs", json={"ids": [], "files": [{"name": "a.txt", "text": text}]})
-        assert answer.status_code == 422 and words in answer.json()["error"], answer.text
-    many = client.post("/api/acceptance/runs", json={**sent, "files": sent["files"] * 21})
-    assert many.status_code == 422
-
-
 def test_sets_are_split_by_the_servers_cached_tokens(client: TestClient, desk: StubDesk) -> None:
     runs = []
     for number, cached in enumerate((0, 0, 7)):

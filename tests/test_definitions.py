@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from decoders import Prompt, Sampling, record
-from decoders.importers import open_log
 from decoders.trace import metrics
 from decoders.trace.acceptance import DEFINITIONS, Acceptance
 from decoders.trace.decisions import decisions
@@ -23,11 +22,6 @@ from .models import prompt_ids, tiny_target
 from .work import lines
 
 GALLERY = Path(__file__).resolve().parent.parent / "assets/gallery"
-
-
-def server(name: str) -> bytes:
-    """A sample of a server's numbers."""
-    return (Path(__file__).parent / "servers" / name).read_bytes()
 
 
 def acceptance(traces: list[Trace]) -> Acceptance:
@@ -99,34 +93,6 @@ def test_a_stop_token_that_ends_a_path_counts_a_bonus_in_the_papers_tau_and_none
     values = acceptance([ended]).pooled.values()
     assert (values["tokens_per_step"], values["emitted_per_step"]) == (6 / 3, 5 / 3)
     assert metrics.compute(ended)["tokens_per_step"] == 2
-
-
-def test_what_an_imported_run_does_not_know_is_not_counted():
-    """SGLang's stream tells what was accepted of each step, and of the drafted tokens their number alone; a stream of
-    anybody tells neither.
-    """
-    sglang, anybody = (
-        trace for name in ("sglang_stream.txt", "openai_stream.jsonl") for trace in open_log(server(name)).traces
-    )
-    counted = acceptance([sglang])
-    values = counted.pooled.values()
-    assert values.pop("tokens_per_step") == metrics.compute(sglang)["tokens_per_step"] == 11 / 5
-    assert values.pop("emitted_per_step") == 11 / 5
-    assert values.pop("draft_acceptance") == 6 / 12, "its totals"
-    assert set(values.values()) == {None} and not counted.lengths and not counted.depths()
-    assert set(acceptance([anybody]).pooled.values().values()) == {None}
-    both, own = acceptance([sglang, RUN]).pooled.values(), acceptance([RUN]).pooled.values()
-    assert both.pop("tokens_per_step") == both.pop("emitted_per_step") == (4 + 6 + 4 + 5) / 9
-    drafted = acceptance([RUN]).pooled.drafted
-    assert both.pop("draft_acceptance") == (6 + 4) / (12 + drafted) == 10 / 20
-    assert both == {key: value for key, value in own.items() if key in both}
-
-
-def test_tokens_that_were_not_recorded_are_of_no_class():
-    (trace,) = open_log(server("vllm_detailed.json")).traces
-    assert {row["key"]: row["decided"] for row in acceptance([trace]).to_json()["groups"]["class"]} == {
-        "word": 12, "no text": 4,
-    }  # fmt: skip
 
 
 def test_what_is_drafted_behind_the_end_of_the_run_is_not_decided():

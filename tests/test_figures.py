@@ -101,7 +101,7 @@ def test_a_copy_and_its_branches_are_counted_apart() -> None:
 
 def server_run(name: str) -> Trace:
     """A run as a server tells it: a sample."""
-    (trace,) = open_log((Path(__file__).parent / "servers" / name).read_bytes()).traces
+    (trace,) = open_log((Path(__file__).parents[1] / "specviz/extras/servers/tests/samples" / name).read_bytes()).traces
     return trace
 
 

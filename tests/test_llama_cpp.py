@@ -17,8 +17,7 @@ from decoders.model.files.catalog import missing_smollm2, model_place
 from decoders.study.measure.llama_cpp import LlamaServer, PeerLost, missing_llama_cpp
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
-
-from .test_importers import LLAMA, counts
+from specviz.extras.servers.tests.test_importers import LLAMA, counts
 
 
 def llama(name: str) -> list[Trace]:

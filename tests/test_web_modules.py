@@ -257,7 +257,7 @@ def reach(names: Iterable[str]) -> set[str]:
 
 
 def test_every_module_is_used() -> None:
-    page = re.compile(r"/(page|standalone)\.js$|^specviz/(app|shell|site|ui)/")
+    page = re.compile(r"/(page|entry|standalone)\.js$|^specviz/(app|shell|site|ui)/")
     assert set(web.modules()) == reach(filter(page.search, web.modules()))
 
 

@@ -23,7 +23,6 @@ GROUPS = {
         "lab": "run an experiment of a paper, or your own sweep",
         "acceptance": "acceptance of recorded runs, by every definition in use",
         "judge": "recorded drafts under every verifier: what each accepts, and what it changes",
-        "watch": "a server's acceptance while it answers",
         "load": "drafting in batches: L(rows, batch, context), the best lengths, other policies",
         "doctor": "why a head or draft model has little accepted",
     },
@@ -34,7 +33,6 @@ GROUPS = {
         "push": "add runs to a dataset: a folder, or one on the Hugging Face hub",
         "pull": "write the runs of a dataset as trace files",
         "mcp": "the tools for an assistant, over the Model Context Protocol",
-        "import": "open a server's record of its drafts: answers, streams, logs",
         "users": "who may sign in: make and change the file for app --auth-file",
     },
     "build": {

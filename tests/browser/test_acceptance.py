@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,18 +86,6 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     waiting[0].continue_()
     page.wait_for_selector(".svp-acceptance[data-ready=calibration] .svd-lead")
     page.unroute_all(behavior="wait")
-
-
-def test_a_servers_file_stands_beside_the_runs_and_sets_are_split(visit: Visit) -> None:
-    page = visit("&runs=gallery-0")
-    sets = "specviz.app.pages.acceptance.sets.map((one) => one.title)"
-    before = page.evaluate(sets)
-    files = page.get_by_label("Servers' files")
-    files.set_input_files(str(Path(__file__).parents[1] / "servers" / "vllm_metrics.prom"))
-    becomes(page, lambda: len(page.evaluate(sets)), len(before) + 1)
-    expect(page.locator(".svd-defined")).to_contain_text(page.evaluate(sets)[-1])
-    page.get_by_label("split by the server's cached tokens").check()
-    becomes(page, lambda: "cached tokens not told" in " ".join(page.evaluate(sets)), True)
 
 
 @pytest.mark.slow("draws three charts of every method again and again; what they show is counted in the first tier")

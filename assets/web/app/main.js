@@ -57,16 +57,16 @@ on("inspector", async (inspector) => {
   new JudgesTab(inspector);
 });
 on("models", async (opener) => (await import("specviz/models/page.js")).open(opener));
-on("connect", async (opener) => {
-  const { current } = await import("specviz/shell/typed.js");
-  (await import("specviz/servers/page.js")).open(opener, current);
-});
 on("race", async () => (await import("specviz/opening/opening.js")).play());
 
-/** Fetches the other pages' modules one after another while nothing else is to be done, so that a tab opens at once. */
+/** Fetches what annexes add to rooms (``entry.js``), then the other pages' modules one after another while nothing else
+ * is to be done, so that a tab opens at once.
+ */
 async function fetchPages() {
   const { imports } = JSON.parse(must(document.querySelector("script[type=importmap]")).textContent || "{}");
-  for (const name of Object.keys(imports).filter((name) => /^specviz\/\w+\/page\.js$/.test(name))) {
+  const named = (/** @type {RegExp} */ file) => Object.keys(imports).filter((name) => file.test(name));
+  for (const name of named(/^specviz\/\w+\/entry\.js$/)) await import(name);
+  for (const name of named(/^specviz\/\w+\/page\.js$/)) {
     await new Promise((idle) => (window.requestIdleCallback ?? setTimeout)(idle));
     await import(name).catch(() => {}); // told where the tab is opened
   }

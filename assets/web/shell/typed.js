@@ -1,7 +1,7 @@
 /* The prompt's form, one for Inspect and Compare: what stands in it, undo and redo, and the texts that were typed,
    which this browser keeps while they are typed, so that no other prompt takes their place. */
 
-import { emit, on } from "specviz/base/bus.js";
+import { on } from "specviz/base/bus.js";
 import { closest, h, rested } from "specviz/base/dom.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { inLine } from "specviz/base/text.js";
@@ -18,6 +18,7 @@ const REST_MS = 300;
 
 /** A prompt: the form it is in, its fields, and the name it was given. */
 /** @typedef {{ mode: string, fields: Record<string, string>, name?: string }} Typed */
+/** @typedef {{ label: string, open: (opener: HTMLElement, prompt: () => Typed) => void }} Sender */
 
 /** The texts of one's own, the latest first. @type {import("@preact/signals").Signal<Typed[]>} */
 export const texts = signal(parse(stored.get("typed")).texts ?? []);
@@ -126,11 +127,14 @@ function call(name) {
 const back = computed(() => at.value > 0);
 const again = computed(() => at.value + 1 < past.value.length);
 
+/** Buttons of annexes that send the prompt elsewhere, for the owner of an app alone; ``open`` is given the button, and
+ * what the form holds. @type {import("@preact/signals").Signal<Sender[]>}
+ */
+export const senders = signal([]);
+
 /** What one does with a prompt: undo, name, choose another, send it to a server of one's own. */
 function Beside() {
   const items = () => texts.value.map((one, k) => ({ label: named(one), act: () => restore(k) }));
-  /** @type {(event: FieldEvent<HTMLElement>) => unknown} */
-  const connect = ({ currentTarget }) => emit("connect", currentTarget);
   const name = (/** @type {FieldEvent} */ { currentTarget }) => call(currentTarget.value);
   /** @type {(by: -1 | 1, label: string, tip: string, can: boolean) => import("preact").Drawn} */
   const turn = (by, label, tip, can) => html`<${Hint} is="button" type="button" class="ui-button svp-turn"
@@ -140,8 +144,9 @@ function Beside() {
     <input class="svp-input svp-naming" aria-label="Name of this prompt" placeholder="Name this prompt" maxlength="70"
       value=${texts.value[own.value]?.name ?? ""} onChange=${name} />
     ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${items} />`}
-    ${alone.value && html`<button type="button" class="ui-button svp-connect" aria-haspopup="dialog" onClick=${connect}>
-      Connect a server …</button>`}
+    ${alone.value && senders.value.map((one) => html`<button type="button" class="ui-button svp-connect"
+      aria-haspopup="dialog" onClick=${(/** @type {FieldEvent<HTMLElement>} */ event) =>
+        one.open(event.currentTarget, current)}>${one.label}</button>`)}
     ${recorded.value &&
     html`<span class="svp-recorded ui-soft">prompt of the run that is open, token by token</span>`}`;
 }
