@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks import parser_of
 from decoders import load
+from specviz.extras.publish.site.build import SiteEntry, write_site
 from specviz.places import GALLERY
-from specviz.site.build import SiteEntry, write_site
 from tests import synthetic
 from tests.browser.conftest import FLAGS, SIZE, found_chromium
 

@@ -67,6 +67,13 @@ class Extra:
     pages: tuple[Any, ...] = field(
         default=(), metadata={"about": "modules with a `Service`: a tab, and what is asked below `/api/NAME`"}
     )
+    app: tuple[Any, ...] = field(
+        default=(),
+        metadata={
+            "about": "modules with `add(parser)`, which adds options to `specviz app`, and `mount(app, desk, args)`, "
+            "which adds routes and returns an async context manager for the server's life, or None"
+        },
+    )
     web: str = field(
         default="", metadata={"about": "a folder of ES modules and style sheets, one folder per room, as `assets/web`"}
     )

@@ -49,6 +49,7 @@ from specviz.shell import assets, frame, login, sound
 from specviz.workers.kinds import Workers
 
 log = logging.getLogger(__name__)
+Mount = Callable[[FastAPI, Desk], contextlib.AbstractAsyncContextManager[Any] | None]  # for the server's life
 
 
 def open_desk(
@@ -142,25 +143,21 @@ def open_desk(
 
 def create_app(
     model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None, users: Users | None = None,
-    hosts: Hosts | None = None, assistants: bool = False, root_path: str = "",
+    hosts: Hosts | None = None, mounts: Sequence[Mount] = (), root_path: str = "",
 ) -> FastAPI:  # fmt: skip
     """The whole application; with ``users`` only they may use it, after signing in. It answers to ``hosts``, which are
-    this machine's own names where none are given. ``assistants`` find its tools at ``/mcp``. ``root_path`` is where a
-    proxy shows it, as "/specviz".
+    this machine's own names where none are given. ``mounts`` add routes, and what lasts as long as the server.
+    ``root_path`` is where a proxy shows it, as "/specviz".
 
     The model starts to load when it starts; raises ValueError if ``trace`` cannot be read.
     """
     desk = desk or open_desk(model, trace)
-    tools: Any = None
-    if assistants:
-        from specviz.mcp import routes_of, server_of
-
-        tools = server_of(desk)
-
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         desk.begin()
-        async with tools.session_manager.run() if tools else contextlib.nullcontext():
+        async with contextlib.AsyncExitStack() as stack:
+            for context in contexts:
+                await stack.enter_async_context(context)
             yield
         await run_in_threadpool(desk.end)
 
@@ -170,8 +167,7 @@ def create_app(
     for service in desk.services.values():
         routes.add_page(app, service)
     app.get("/web/{name:path}")(_web)
-    if tools is not None:
-        app.router.routes.extend(routes_of(tools))
+    contexts = [context for mount in mounts if (context := mount(app, desk)) is not None]
     if users is not None:
         login.add(app, users)
     tell_errors(app)
@@ -240,14 +236,14 @@ def serve(
     pickers: Sequence[str] = (),
     allow_hosts: Sequence[str] = (),
     prepare: Callable[[Desk], str] | None = None,
-    assistants: bool = False,
+    mounts: Sequence[Mount] = (),
     root_path: str = "",
     **opening: Any,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs; ``opening``
     are further arguments of ``open_desk``. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers``
     what users may do (``limits.rules_for``); ``allow_hosts`` are names that the server is reached by besides ``host``
-    (``Hosts.of``). ``assistants`` may call its tools at ``/mcp``. ``root_path`` as in ``create_app``.
+    (``Hosts.of``). ``mounts`` and ``root_path`` as in ``create_app``.
     ``prepare`` is called with the desk before the page is put together, and gives the name of the tab that a browser is
     opened on.
 
@@ -268,7 +264,7 @@ def serve(
             raise ValueError(f"{reason}; choose another one with --port") from None
     desk = open_desk(model, trace, rules=rules, **opening)
     tab = prepare(desk) if prepare is not None else ""
-    app = create_app(desk=desk, users=users, hosts=hosts, assistants=assistants, root_path=root_path)
+    app = create_app(desk=desk, users=users, hosts=hosts, mounts=mounts, root_path=root_path)
     shown_host = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown_host}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)

@@ -46,7 +46,7 @@ from specviz.server.users import Users, hash_password, write_users
 
 from . import synthetic
 from .hostile import BEGIN, BROWSER, MCP, MCP_HEADERS, Contents, Request, Route, files, multipart, requests
-from .stubs import StubDesk, app_of, gallery_desk
+from .stubs import StubDesk, annex_mounts, app_of, gallery_desk
 from .waiting import WAIT_S
 
 ANSWER_S = 60.0  # an answer begins by then
@@ -180,7 +180,7 @@ class Form:
 
     def __init__(self, label: str, desk: Any, users: Users | None = None, root: str = "") -> None:
         self.label, self.desk, self.users = label, desk, users
-        self.app = app_of(desk, users, assistants=True, root_path=root)
+        self.app = app_of(desk, users, mounts=annex_mounts("--mcp"), root_path=root)
         self.known = Contents(session=ANN if users else "", mcp=BEGUN)
         self.session, self.begun = "", ""  # stand for ANN and BEGUN, so that requests are the same ones in each run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import copy
 import re
@@ -11,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 
@@ -20,6 +22,7 @@ from fastapi.testclient import TestClient
 
 from decoders.draft.params import NoParams, param
 from decoders.errors import UserError
+from decoders.extra import entries_of
 from decoders.trace.trace import Trace
 from specviz.app import create_app
 from specviz.pages import pages
@@ -135,6 +138,15 @@ class StubTarget:
 
 
 TESTED = Hosts((*LOOPBACK, "testserver"))  # what Starlette's TestClient asks for
+
+
+def annex_mounts(*arguments: str) -> list[Any]:
+    """The annexes' additions to an app that is started with some arguments, as by ``specviz app``."""
+    parser, modules = argparse.ArgumentParser(), [module for _, module in entries_of("app")]
+    for module in modules:
+        module.add(parser)
+    args, _ = parser.parse_known_args(arguments)
+    return [partial(module.mount, args=args) for module in modules]
 
 
 def app_of(desk: Desk, users: Users | None = None, hosts: Hosts = TESTED, **more: Any) -> FastAPI:

@@ -20,7 +20,7 @@ from specviz.shell import sound
 from tests.fuzz import Fuzz, answer_to, routes_of
 from tests.hostile import BEGIN, MCP_HEADERS, Request, multipart
 
-from .stubs import StubDesk, app_of, client_of
+from .stubs import StubDesk, annex_mounts, app_of, client_of
 from .synthetic import save_trace
 from .waiting import WAIT_S
 
@@ -210,7 +210,7 @@ def test_an_event_of_the_browser_alone_is_no_endpoint(client: TestClient) -> Non
 
 def test_an_assistants_stream_that_begins_again_is_answered(desk: StubDesk) -> None:
     """The protocol's library stores no events, and answered nothing to a client that named its last one."""
-    app = app_of(desk, assistants=True)
+    app = app_of(desk, mounts=annex_mounts("--mcp"))
     kinds = (("host", "127.0.0.1"), ("content-type", "application/json"), *MCP_HEADERS)
 
     async def begin_again() -> int:

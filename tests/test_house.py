@@ -23,7 +23,7 @@ DECODERS = (
     "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "sweep", "training", "__init__",
 )  # fmt: skip
 SPECVIZ = (
-    "", "workers", "views", "figures", "server", "experiments", "shell", "pages", "site", "mcp", "app",
+    "", "workers", "views", "server", "experiments", "shell", "pages", "app",
     "commands", "cli", "__main__", "extras",
 )  # fmt: skip
 FLOORS = {

@@ -110,8 +110,8 @@ FLOORS = (
     ("shell",),
     ("acceptance", "doctor", "trees"),
     ("judges",),
-    ("attribution", "compare", "lab", "lesson", "models", "player", "runs", "servers", "whatif"),
-    ("opening", "site"),
+    ("attribution", "compare", "lab", "lesson", "models", "runs", "whatif"),
+    ("opening",),
     ("app",),
     tuple({name.split("/")[0] for name, path in web.files("js").items() if web.FOLDER not in path.parents}),  # annexes
 )
@@ -299,7 +299,8 @@ def test_modules_agree_with_their_types(tmp_path: Path) -> None:
 
 
 def test_pure_modules_without_a_browser() -> None:
-    modules = sorted(str(path) for path in Path(__file__).with_name("web").glob("*.test.mjs"))
+    places = ("tests/web/*.test.mjs", "specviz/extras/*/tests/*.test.mjs")
+    modules = sorted(str(path) for place in places for path in ROOT.glob(place))
     said = ran(program("node"), "--import", "./tests/web/resolve.mjs", "--test", "--test-reporter=tap", *modules)
     assert int(re.findall(r"^# pass (\d+)", said, re.M)[-1]) >= 24
 

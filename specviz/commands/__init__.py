@@ -28,11 +28,6 @@ GROUPS = {
     },
     "share": {
         "export": "write a trace as one HTML file, or its times for Perfetto",
-        "figure": "a step, a comparison or a race as a vector figure",
-        "site": "make a static site of recorded runs",
-        "push": "add runs to a dataset: a folder, or one on the Hugging Face hub",
-        "pull": "write the runs of a dataset as trace files",
-        "mcp": "the tools for an assistant, over the Model Context Protocol",
         "users": "who may sign in: make and change the file for app --auth-file",
     },
     "build": {

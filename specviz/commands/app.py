@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from typing import Any
 
+from decoders.extra import entries_of
 from decoders.imports import nothing_collected
 from decoders.model.files.catalog import DEFAULT
 from specviz.workers.kinds import BACKENDS, Workers
@@ -34,7 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         + "; ".join(f"{name}:N, {meaning}" for name, meaning in BACKENDS.items()) + " (docs/scale.md)",
     )  # fmt: skip
     options.flag(parser, "--read-only", "show recorded runs alone: no model is loaded, and nobody runs anything")
-    options.flag(parser, "--mcp", "assistants may call its tools, at /mcp (docs/commands.md)")
+    for _, module in entries_of("app"):
+        module.add(parser)
     parser.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
 
 
@@ -97,11 +100,12 @@ def run(args: argparse.Namespace) -> int:
     with nothing_collected():
         from specviz.app import serve
 
+    mounts = [partial(module.mount, args=args) for _, module in entries_of("app")]
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     for package in ("specviz", "decoders"):
         logging.getLogger(package).setLevel(logging.INFO)
     serve(
         args.model, args.host, args.port, args.trace, args.open, drafter=args.drafter, backends=backend_list,
-        assistants=args.mcp, read_only=read_only, **options.model_arguments(args), **sharing_options(args),
+        mounts=mounts, read_only=read_only, **options.model_arguments(args), **sharing_options(args),
     )  # fmt: skip
     return 0

@@ -123,7 +123,7 @@ def _range(bounds: Sequence[float] | Range | None, digits: int) -> str:
 
 def _show_step(trace: Trace, step: StepJudged) -> None:
     """Node by node, what each rule did and why."""
-    from specviz.figures.words import rows_of
+    from specviz.views.step_words import rows_of
 
     node_rows = rows_of(trace, "nodes", step.step)
     words = {"accepted": "✓", "rejected": "✗", "unreached": "·"}

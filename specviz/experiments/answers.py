@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from specviz.figures.race import pieces
+from specviz.views.step_words import pieces
 from specviz.words import column
 
 from .quantities import Quantity

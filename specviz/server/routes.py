@@ -14,7 +14,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from specviz.places import SUFFIX, is_id
 
@@ -23,8 +22,7 @@ from .http import answer, attachment, problem, user_of
 from .store import UnknownTrace
 
 TABLES = {"csv-nodes": "nodes", "csv-steps": "steps", "csv-candidates": "candidates", "csv-tokens": "tokens"}
-FIGURES = {"figure": "zip", "figure-pdf": "pdf", "figure-svg": "svg"}  # of a step
-FORMATS = ("trace", "html", *FIGURES, *TABLES)
+FORMATS = ("trace", "html", *TABLES)
 
 
 def add(app: FastAPI, desk: Desk) -> None:
@@ -129,10 +127,15 @@ def _no_other(text: str) -> Callable[[str], Response]:
     return lambda what: problem(404, text.format(repr(what[:40])))
 
 
+def file_stem(trace: Any) -> str:
+    """A run's file name without its end, for a header: a trace may come from anybody."""
+    stem = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", stem[-100:])
+
+
 def export(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
     """A trace as a file: its bytes, media type and name. ``format`` is one of ``FORMATS``."""
-    stem = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}"
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", stem[-100:])  # a header's: a trace may come from anybody
+    name = file_stem(trace)
     if format == "trace":
         data = tracefile.save(trace, None)
         assert data is not None
@@ -141,13 +144,6 @@ def export(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
         from specviz.views.export import standalone_html
 
         return standalone_html(trace, step=step).encode(), "text/html; charset=utf-8", name + ".html"
-    if format in FIGURES:
-        from specviz.figures.bundle import of_step, write
-
-        if not 0 <= step < trace.rows("steps"):
-            raise UserError(f"there is no step {step + 1}: this run has steps 1 to {trace.rows('steps')}")
-        figure = of_step(trace, step)
-        return *write(figure, FIGURES[format]), f"{name}-step-{step + 1}.{FIGURES[format]}"
     from specviz.views.frames import to_csv
 
     table = TABLES[format]

@@ -6,7 +6,6 @@ import json
 import re
 import threading
 import urllib.request
-import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -268,20 +267,6 @@ def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path:
         share(page, "Trace file")
     caught.value.save_as(tmp_path / "a.spectrace")
     assert tracefile.load(tmp_path / "a.spectrace").run["title"] == "Quoted answer"
-
-
-@pytest.mark.slow("two figures are made")
-def test_the_step_that_is_shown_is_a_figure_in_one_click(visit: Visit) -> None:
-    page = visit("?trace=gallery-2&step=3")
-    with page.expect_download() as caught:
-        share(page, "Figure of this step For a paper")
-    with zipfile.ZipFile(caught.value.path()) as archive:
-        names = set(archive.namelist())
-        assert "Step 3 of" in archive.read("README.txt").decode()
-    assert {"figure.pdf", "figure.svg", "figure.tex", "references.bib", "page.html"} <= names
-    with page.expect_download() as caught:
-        share(page, "Figure of this step (PDF)")
-    assert Path(caught.value.path()).read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.slow("test_inspect.py says what is wrong with a prompt, test_server.py each mistake at its place")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -152,20 +151,6 @@ def test_methods_are_grouped_by_family_each_with_a_picture(visit: Visit, page: A
         expect(page.locator(".svc-form-card").nth(1)).to_contain_text(said)
     finally:
         page.unroute("**/api/methods")
-
-
-@pytest.mark.slow("a figure is made")
-def test_a_comparison_is_a_figure_in_one_click(visit: Visit, desk: Lanes) -> None:
-    page = visit()
-    page.click(".svc-example")
-    with page.expect_download() as kept:
-        page.click(".svc-figure")
-    assert re.fullmatch(r"comparison-.*\.zip", kept.value.suggested_filename)
-    with zipfile.ZipFile(kept.value.path()) as archive:
-        drawing = archive.read("figure.svg").decode()
-        assert {"figure.pdf", "figure.tex", "references.bib", "README.txt"} <= set(archive.namelist())
-    for lane in range(5):
-        assert f"{desk.store.get(f'gallery-{lane}').run['metrics']['tokens_per_step']:.2f} tokens per step" in drawing
 
 
 @pytest.mark.slow("the page opened again")

@@ -16,9 +16,6 @@ import pytest
 from decoders.trace.files import load
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
-from specviz.figures.race import race_svg
-from specviz.figures.step import step_figure
-from specviz.figures.svg import svg
 from specviz.places import GALLERY
 from specviz.views import notebook
 from specviz.views.export import standalone_html
@@ -1068,24 +1065,3 @@ def test_the_notebook_frame_holds_the_page() -> None:
     html = notebook.show(synthetic.quote(), step=2)._repr_html_()
     assert html.startswith("<iframe srcdoc=") and "sandbox=" in html
     assert "<script" not in html  # the page is one escaped attribute
-
-
-def test_the_fonts_of_figures_open_and_a_race_runs(page: Any, tmp_path: Path) -> None:
-    """Chromium refuses a font without names; groups of the race appear when their moment has come."""
-    run = synthetic.chain()
-    (tmp_path / "step.svg").write_text(svg(step_figure(run, 0)), "utf-8")
-    (tmp_path / "race.svg").write_text(race_svg([run, run]), "utf-8")
-    for name in ("step", "race"):
-        page.goto((tmp_path / f"{name}.svg").as_uri())
-        loads = "async () => Promise.all([...document.fonts].map(async (font) => (await font.load()).status))"
-        states = page.evaluate(loads)
-        assert len(states) >= 2 and set(states) == {"loaded"}
-    shown = """(ms) => {
-        for (const one of document.getAnimations()) { one.pause(); one.currentTime = ms; }
-        return [...document.querySelectorAll("g[class^=m]")].filter((g) => getComputedStyle(g).opacity === "1").length;
-    }"""
-    counts = [page.evaluate(shown, ms) for ms in (0, 2500, 5500)]
-    assert 0 == counts[0] < counts[1] < counts[2] == page.locator("g[class^=m]").count()
-    page.emulate_media(reduced_motion="reduce")
-    assert page.evaluate("document.getAnimations().length") == 0
-    assert page.problems == []

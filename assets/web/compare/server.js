@@ -24,5 +24,5 @@ export const server = {
   },
   adopt: async (ids) => (await post("adopt", { ids, session: await app.session() })).done,
   stop,
-  figure: (ids) => `api/compare/figure?runs=${listed(ids)}`,
+  figure: (ids) => app.figureOfRuns(ids),
 };

@@ -11,8 +11,6 @@ import { Hint } from "specviz/ui/tooltip.js";
 const NAMES = {
   trace: "Trace file",
   html: "Interactive page (HTML)",
-  "figure-pdf": "Figure of this step (PDF)",
-  "figure-svg": "Figure of this step (SVG)",
 };
 
 /** The entries of the Share menu, as the run and the step are now. */

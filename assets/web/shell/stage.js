@@ -60,10 +60,17 @@ export function show(trace, at) {
     html: atStep("html"),
     "Steps (CSV)": file("csv-steps"),
     "Tokens (CSV)": file("csv-tokens"),
-    "figure-pdf": atStep("figure-pdf"),
-    "figure-svg": atStep("figure-svg"),
   };
-  const actions = { link, figure: atStep("figure"), downloads, attribute: () => goTo("attribution") };
+  const shares = () => app.shares.map((share) => share(id));
+  const actions = {
+    link, attribute: () => goTo("attribution"),
+    get figure() {
+      return shares().find((share) => share.figure)?.figure;
+    },
+    get downloads() {
+      return Object.assign({}, downloads, ...shares().map((share) => share.downloads));
+    },
+  };
   if (!app.inspector) {
     app.inspector = new Inspector(host, { actions, strip, bar: true });
     app.inspector.on("step", address);

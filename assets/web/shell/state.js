@@ -27,4 +27,6 @@ export const app = {
   caution: { reason: "", note: "", lossy: "" },
   session: async () => "",
   pages: {},
+  shares: [],
+  figureOfRuns: () => "",
 };

@@ -95,6 +95,10 @@ interface App {
   picks: boolean;
   /** beside the run button */
   caution: { reason: string; note: string; lossy: string };
+  /** what annexes add to the Share menu of a run */
+  shares: ((id: string) => Pick<InspectorActions, "figure" | "downloads">)[];
+  /** the address of a figure of several runs; "" without the annex that draws it */
+  figureOfRuns: (ids: string[]) => string;
   /** the open page's name for the server */
   session: () => Promise<string>;
   /** by name, what a page that was opened knows */

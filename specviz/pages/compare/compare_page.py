@@ -11,7 +11,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from cachetools import FIFOCache
-from fastapi import Response
 from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
@@ -21,7 +20,7 @@ from specviz.places import is_id
 from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import PromptForm, Refusal
-from specviz.server.http import Owner, attachment
+from specviz.server.http import Owner
 from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
@@ -200,25 +199,17 @@ class Compare(Service):
         """Per run that is over its numbers (``lane_numbers``). The baseline of the speedup is the plain run among
         ``runs``, else what a run recorded of plain decoding.
         """
-        return numbers_of(self._traces(runs))
+        return numbers_of(self.ended_runs(runs))
 
     @get("outcome")
     def outcome(self, runs: Runs) -> dict[str, str]:
         """``{"sentence"}``: of the runs that are over, who won, by how much and why (``outcome_of``)."""
-        return {"sentence": outcome_of(self._traces(runs))}
-
-    @get("figure")
-    def figure(self, runs: Runs) -> Response:
-        """The runs that are over as a figure for a paper, in an archive with what is needed to cite it."""
-        from specviz.figures.bundle import of_runs
-
-        figure = of_runs(list(self._traces(runs).values()))
-        return attachment(figure.archive(), "application/zip", f"{figure.name}.zip")
+        return {"sentence": outcome_of(self.ended_runs(runs))}
 
     @get("stretches")
     def stretches(self, runs: Runs) -> dict[str, Any]:
         """``{"stretches"}``: where one of the runs that are over needs fewer forwards than all others."""
-        return {"stretches": stretches(self._traces(runs), BASELINE)}
+        return {"stretches": stretches(self.ended_runs(runs), BASELINE)}
 
     @get("lens")
     def lens(self, runs: Runs) -> dict[str, Any]:
@@ -227,7 +218,7 @@ class Compare(Service):
         ``differs`` brings the divergence and plain decoding's ids; ``unknown`` says in ``text`` what is missing. Plain
         decoding is computed once for a prompt, model and settings, and kept.
         """
-        traces = self._traces(runs)
+        traces = self.ended_runs(runs)
         for key, trace in traces.items():
             if is_plain(trace) and self._is_trusted(key):
                 self._keep(plain_key(trace), trace.output_ids)
@@ -315,7 +306,7 @@ class Compare(Service):
             self._plain[key] = tuple(ids)
         return self._plain[key]
 
-    def _traces(self, keys: Sequence[str]) -> dict[str, Trace]:
+    def ended_runs(self, keys: Sequence[str]) -> dict[str, Trace]:
         """The runs that are over, in the order given; one that was deleted under an open page leaves the others. Raises
         UnknownTrace where that leaves none.
         """

@@ -12,9 +12,9 @@ from typing import Any
 from decoders.trace import files as tracefile
 from decoders.trace.metrics import METRICS
 from decoders.trace.trace import Trace
-from specviz.figures.words import rows_of
 from specviz.groups import group
 from specviz.places import SUFFIX, is_id
+from specviz.views.step_words import rows_of
 from specviz.words import SIGNS, plural
 
 from .reading import shown_as

@@ -12,7 +12,7 @@ from decoders.errors import UserError
 from decoders.trace.baseline import asked_prompt
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
-from specviz.figures.words import rows_of
+from specviz.views.step_words import rows_of
 
 LONGEST_TEXT, MOST_OFFERS = 120, 3  # characters of an accepted stretch, rejected tokens named beside it
 

@@ -17,7 +17,7 @@ from tests.waiting import expect
 
 
 @pytest.fixture
-def file(tmp_path: Path, registry: None) -> Path:  # noqa: F811
+def file(tmp_path: Path, registry: None) -> Path:
     return write(tmp_path)
 
 

@@ -23,7 +23,7 @@ from .test_dev import PROMPT, trace  # noqa: F401
 
 
 @pytest.fixture
-def desk(target, trace, home: Path):  # noqa: F811
+def desk(target, trace, home: Path):
     return gallery_desk(target, {"mine": trace})
 
 
@@ -41,7 +41,7 @@ def news(client: TestClient, done) -> dict:
 
 
 @pytest.mark.slow("decodes prompts with every save of a file")
-def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypatch):  # noqa: F811
+def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypatch):
     monkeypatch.setattr(dev_page, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
     file = write(tmp_path)
     desk.services["dev"].watch(file)
@@ -87,7 +87,7 @@ def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypat
 
 
 def test_a_model_that_is_chosen_after_one_failed_is_drafted_with(
-    desk, target, tmp_path, registry, monkeypatch  # noqa: F811
+    desk, target, tmp_path, registry, monkeypatch
 ):  # fmt: skip
     monkeypatch.setattr(dev_page, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])
 
@@ -103,7 +103,7 @@ def test_a_model_that_is_chosen_after_one_failed_is_drafted_with(
         assert not told["problem"] and told["saves"] == 1
 
 
-def test_the_tab_is_there_only_where_a_file_is_watched(desk, target, trace, tmp_path, registry):  # noqa: F811
+def test_the_tab_is_there_only_where_a_file_is_watched(desk, target, trace, tmp_path, registry):
     with TestClient(app_of(desk)) as client:
         refused = client.get("/api/dev")
         assert refused.status_code == 422 and "specviz dev FILE --open" in refused.json()["error"]
@@ -116,7 +116,7 @@ def test_the_tab_is_there_only_where_a_file_is_watched(desk, target, trace, tmp_
         other.services["dev"].watch(write(tmp_path))
 
 
-def test_runs_are_made_where_none_is_recorded(target, trace):  # noqa: F811
+def test_runs_are_made_where_none_is_recorded(target, trace):
     assert default_traces(target, [trace, trace], [("once", PROMPT)]) == [trace]
     other = tiny_target("qwen3")
     (made,) = default_traces(other, [trace], [("once", PROMPT)])

@@ -8,7 +8,7 @@ from tests.browser.test_acceptance import Visit, desk, target, visit  # noqa: F4
 from tests.waiting import becomes, expect
 
 
-def test_a_servers_file_stands_beside_the_runs_and_sets_are_split(visit: Visit) -> None:  # noqa: F811
+def test_a_servers_file_stands_beside_the_runs_and_sets_are_split(visit: Visit) -> None:
     page = visit("&runs=gallery-0")
     sets = "specviz.app.pages.acceptance.sets.map((one) => one.title)"
     before = page.evaluate(sets)

@@ -18,7 +18,7 @@ STEPS = ("drafted", "accepted", "emitted")
 
 
 def player_document(trace: Trace) -> dict[str, Any]:
-    """The form of which ``assets/web/player/unfold.js`` makes a trace, whose prompt is its last token alone.
+    """The form of which ``player/unfold.js`` makes a trace, whose prompt is its last token alone.
 
     ``pieces``: bytes in hexadecimal and whether special, of the tokens numbered 0, 1, …; ``tokens``, ``bonus`` and
     ``nodes.token`` count by them (-1: none, -2: not recorded). ``nodes.up``: how many rows above its parent stands (a

@@ -1,7 +1,8 @@
 """The notebook of the five papers in Colab, which opens notebooks of public repositories on GitHub by their address.
 
-``python -m specviz.site.colab [ADDRESS]`` writes the badge, and the cell that clones the repository there, into
-``docs/five-papers.ipynb``. Without an address that of ``[project.urls]`` Repository in ``pyproject.toml`` is taken.
+``python -m specviz.extras.publish.site.colab [ADDRESS]`` writes the badge, and the cell that clones the repository
+there, into ``docs/five-papers.ipynb``. Without an address that of ``[project.urls]`` Repository in ``pyproject.toml``
+is taken.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.folders import write_text
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 NOTEBOOK = "docs/five-papers.ipynb"
 BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 ADDRESS = re.compile(r"(?:https?://)?github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?")

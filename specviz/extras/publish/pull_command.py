@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from specviz.commands import common, options
 from specviz.words import plural
-
-from . import common, options
 
 DESCRIPTION = (
     "Write the runs of a dataset that `specviz push` made (a folder, or owner/name on the Hugging Face hub) as trace "
@@ -26,7 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import save
-    from specviz.views.dataset import pull
+
+    from .dataset import pull
 
     def is_wanted(row: Mapping[str, Any]) -> bool:
         return (not args.methods or row["method"] in args.methods) and (not args.runs or row["run"] in args.runs)

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
+from specviz.commands import common, options
 from specviz.words import plural
 
-from . import common, options
-
 if TYPE_CHECKING:
-    from specviz.site.build import SiteEntry
+    from .site.build import SiteEntry
 
 DESCRIPTION = (
     "Make a site of recorded runs that needs no server and no Python: a list that is searched and filtered, the "
     "inspector, Compare, Attribution, the lessons, and a player for other pages. It opens from disk, and any static "
-    "host serves it (docs/publish.md)."
+    "host serves it (docs/extras.md)."
 )
 SITE_FILES = "index.html", "run.html", "traces"  # what a folder holds that was made before, and may be replaced
 
@@ -32,9 +31,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.site.build import write_site
-
-    from .push import trace_files
+    from .push_command import trace_files
+    from .site.build import write_site
 
     out: Path = args.out
     if out.exists() and not (
@@ -55,7 +53,8 @@ def _entries(paths: Sequence[Path]) -> tuple[list[SiteEntry], list[str]]:
     """
     from decoders.importers import ImportFault
     from decoders.trace.tables import TraceError
-    from specviz.site.build import SiteEntry
+
+    from .site.build import SiteEntry
 
     entries, faults = [], []
     for path in paths:

@@ -1,11 +1,14 @@
-"""A recorded step in words, and tokens as a figure writes them."""
+"""A recorded step in words, tokens as figures and tables write them, and an answer in the pieces in which it came."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from decoders.importers.request_trace import NOT_RECORDED
+from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 from specviz.groups import group
 from specviz.words import SIGNS, decimal, mark_unseen, plural
@@ -147,3 +150,29 @@ def _offer(trace: Trace, step: int, step_row: dict[str, Any], root: int) -> str:
         return f"{origin}; the copy from {place}{score} offered {drafted}"
     breakdown = f"{drafted} ({copy_length} and {step_row['drafted'] - copy_length})"
     return f"{origin}; the copy from {place}{score} and its branches offered {breakdown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that a step brought; ``at``: ms from the first step on."""
+
+    text: str
+    accepted: bool
+    at: float
+
+
+def pieces(trace: Trace) -> Iterator[Piece]:
+    """A run's answer by step and by how its tokens came; a character whose bytes are partly drafted stands with the
+    last of them.
+    """
+    table, start, steps = trace.tables["tokens"], int(trace.run["prompt_length"]), trace.tables["steps"]
+    stop = frozenset(trace.run.get("stop_ids") or ())
+    columns = (table[name][start:] for name in ("id", "step", "kind"))
+    output = [(i, step, kind == "accepted") for i, step, kind in zip(*columns, strict=True) if i not in stop]
+    ids = [token for token, *_ in output]
+    whole, begun, offset = trace.text(ids), 0, 0
+    for (step, accepted), tokens in groupby(output, key=lambda item: item[1:]):
+        begun += len(list(tokens))
+        so_far = first_difference(trace.text(ids[:begun]), whole)
+        yield Piece(whole[offset:so_far], accepted, float(steps["elapsed_ms"][step] or 0.0))
+        offset = max(offset, so_far)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
-from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
+from specviz.views.step_words import Piece, pieces
 from specviz.words import decimals, plural
 
 from .comparison import check_comparable
@@ -34,15 +33,6 @@ class Race:
     bars: list[tuple[int, list[tuple[float, float]]]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Text that a step brought; ``at``: ms from the first step on."""
-
-    text: str
-    accepted: bool
-    at: float
-
-
 def race_svg(traces: Sequence[Trace]) -> str:
     """Lanes side by side, in the order given. Times are of decoding, as recorded, without reading the prompt. Raises
     UserError for runs that cannot be compared.
@@ -62,23 +52,6 @@ def race_svg(traces: Sequence[Trace]) -> str:
     _legend(race.sheet, bottom + LINE, slowest)
     race.sheet.height += MARGIN - 2
     return document(race.sheet, _body(race), _timing(race))
-
-
-def pieces(trace: Trace) -> Iterator[Piece]:
-    """A run's answer by step and by how its tokens came; a character whose bytes are partly drafted stands with the
-    last of them.
-    """
-    table, start, steps = trace.tables["tokens"], int(trace.run["prompt_length"]), trace.tables["steps"]
-    stop = frozenset(trace.run.get("stop_ids") or ())
-    columns = (table[name][start:] for name in ("id", "step", "kind"))
-    output = [(i, step, kind == "accepted") for i, step, kind in zip(*columns, strict=True) if i not in stop]
-    ids = [token for token, *_ in output]
-    whole, begun, offset = trace.text(ids), 0, 0
-    for (step, accepted), tokens in groupby(output, key=lambda item: item[1:]):
-        begun += len(list(tokens))
-        so_far = first_difference(trace.text(ids[:begun]), whole)
-        yield Piece(whole[offset:so_far], accepted, float(steps["elapsed_ms"][step] or 0.0))
-        offset = max(offset, so_far)
 
 
 def outcome(traces: Sequence[Trace]) -> str:

@@ -14,13 +14,14 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 
 from decoders import save
-from specviz.mcp import server_of
 from specviz.server.guard import SESSION
 from specviz.server.limits import rules_for
 from specviz.server.store import EVERYBODY
 from specviz.server.users import Users, hash_password, write_users
+from tests.stubs import StubDesk, at_work, serving
 
-from .stubs import StubDesk, at_work, serving
+from ..app import mount_tools
+from ..assistants import server_of
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_many_calls_in_turn_and_eight_at_once_over_http_get_their_own_runs(desk)
     async def together(port):
         return await asyncio.gather(*(one(port, number) for number in range(8)))
 
-    with serving(desk, assistants=True) as port:
+    with serving(desk, mounts=[mount_tools]) as port:
         asking(f"http://127.0.0.1:{port}/mcp", session)
         made = asyncio.run(together(port))
     assert len({key for _, key, _ in made}) == 8 and all(f"prompt {number}" in title for number, _, title in made)
@@ -149,7 +150,7 @@ def test_the_app_has_no_tools_unless_it_is_asked_for_them_and_guards_them_as_its
     kinds = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
     with serving(desk) as port:
         assert httpx.post(f"http://127.0.0.1:{port}/mcp", json=ask, headers=kinds).status_code in (404, 405)
-    with serving(desk, assistants=True) as port:
+    with serving(desk, mounts=[mount_tools]) as port:
         place = f"http://127.0.0.1:{port}/mcp"
         assert httpx.post(place, json=ask, headers={**kinds, "origin": "http://evil.example"}).status_code == 403
         assert httpx.post(place, json=ask, headers={**kinds, "host": "evil.example"}).status_code == 403
@@ -166,7 +167,7 @@ def test_a_session_belongs_to_the_user_who_began_it(desk, tmp_path):
     about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a client", "version": "1"}}
     begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
     ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    with serving(desk, users, assistants=True) as port:
+    with serving(desk, users, mounts=[mount_tools]) as port:
         place = f"http://127.0.0.1:{port}/mcp"
         cookies = {name: {SESSION: users.sign_in(name, f"word of {name}", "")} for name in ("ann", "bob")}
         begun = httpx.post(place, json=begin, headers=kinds, cookies=cookies["ann"])
@@ -188,7 +189,7 @@ def test_a_public_server_lists_no_run_of_an_assistant(desk):
         told = await call(client, "explain_step", run=made["id"], step=1)
         return made, said, await call(client, "find_runs"), told
 
-    with serving(desk, assistants=True) as port:
+    with serving(desk, mounts=[mount_tools]) as port:
         made, said, found, explained = asking(f"http://127.0.0.1:{port}/mcp", session)
     assert {row["id"] for row in found} == {"gallery-0", "gallery-1"} and explained["run"] == made["id"]
     assert isinstance(said, str) and "4,000 new tokens were asked for" in said

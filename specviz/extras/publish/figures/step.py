@@ -14,6 +14,7 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 from specviz.groups import group
+from specviz.views.step_words import STOP, WordPieces, part_of, rows_of, step_sentence
 from specviz.words import probability
 
 from .sheet import (
@@ -32,7 +33,6 @@ from .sheet import (
     width,
     wrap,
 )  # fmt: skip
-from .words import STOP, WordPieces, part_of, rows_of, step_sentence
 
 ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
 DEEPEST = 7  # steps to the right, at most

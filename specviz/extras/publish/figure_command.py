@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 from decoders.folders import write_bytes, write_text
+from specviz.commands import common, options
 from specviz.words import visible
-
-from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Trace
@@ -34,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.figures.bundle import of_runs, of_step, write
+    from .figures.bundle import of_runs, of_step, write
 
     kind = args.out.suffix.lower().lstrip(".")
     if kind not in KINDS:
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _race(args: argparse.Namespace, traces: list[Trace], kind: str) -> int:
-    from specviz.figures.race import outcome, race_svg
+    from .figures.race import outcome, race_svg
 
     if kind != "svg":
         raise UserError(f"{args.out.name} cannot move: a race is written as .svg")

@@ -23,7 +23,7 @@ interface SiteRuns {
   lessons: LessonCard[];
 }
 
-/** The runs of a prompt compared: specviz/site/documents.py. */
+/** The runs of a prompt compared: specviz/extras/publish/site/documents.py. */
 interface SiteComparison {
   metrics: RunMetric[];
   runs: { [key: string]: { numbers: LaneNumbers; lens: LaneCheck } };

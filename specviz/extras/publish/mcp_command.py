@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from decoders.errors import UserError
-
-from . import options
+from specviz.commands import options
 
 DESCRIPTION = (
     "Serve specviz to an assistant over the Model Context Protocol, on standard input and output: run, compare, "
@@ -23,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     from specviz.app import open_desk
 
     try:
-        from specviz.mcp import server_of
+        from .assistants import server_of
     except ModuleNotFoundError:
         raise UserError("the package mcp is not installed: pip install -e '.[mcp]'") from None
     desk = open_desk(args.model, args.trace, **options.model_arguments(args))

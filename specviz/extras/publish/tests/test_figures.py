@@ -19,20 +19,21 @@ from decoders.importers import open_log
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
 from specviz import cli
-from specviz.figures import citing
-from specviz.figures.bundle import of_runs, of_step
-from specviz.figures.comparison import _axis
-from specviz.figures.pdf import pdf
-from specviz.figures.race import pieces, race_svg
-from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, TextMark
-from specviz.figures.step import tree_rows
-from specviz.figures.svg import svg
-from specviz.figures.words import rows_of, step_sentence
+from specviz.views.step_words import rows_of, step_sentence
+from tests.command import refusal
+from tests.work import calls
 
-from .command import refusal
-from .work import calls
+from ..figures import citing
+from ..figures.bundle import of_runs, of_step
+from ..figures.comparison import _axis
+from ..figures.pdf import pdf
+from ..figures.race import pieces, race_svg
+from ..figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, TextMark
+from ..figures.step import tree_rows
+from ..figures.svg import svg
 
-GALLERY = Path(__file__).parent / "frozen" / "gallery"
+ROOT = Path(__file__).parents[4]
+GALLERY = ROOT / "tests" / "frozen" / "gallery"
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MADE = {"chain": synthetic.chain, "tree": synthetic.tree, "nasty": synthetic.nasty}
@@ -101,7 +102,7 @@ def test_a_copy_and_its_branches_are_counted_apart() -> None:
 
 def server_run(name: str) -> Trace:
     """A run as a server tells it: a sample."""
-    (trace,) = open_log((Path(__file__).parents[1] / "specviz/extras/servers/tests/samples" / name).read_bytes()).traces
+    (trace,) = open_log((ROOT / "specviz/extras/servers/tests/samples" / name).read_bytes()).traces
     return trace
 
 

@@ -14,9 +14,10 @@ from decoders.importers import open_log
 from decoders.study.judge.judge import judge_steps
 from specviz.cli import main
 from specviz.places import GALLERY
-from specviz.site.build import SiteEntry, write_site
 from tests import synthetic
 from tests.waiting import expect, idle
+
+from ..site.build import SiteEntry, write_site
 
 RUNS = 100
 

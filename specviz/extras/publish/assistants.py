@@ -265,7 +265,7 @@ def about(trace: Trace) -> dict[str, Any]:
 
 def explain(trace: Trace, step: int) -> dict[str, Any]:
     """A step (from 1) of a run in words and numbers, of what was recorded when it was decided. Raises ToolError."""
-    from specviz.figures.words import WordPieces, place_of, rows_of, step_sentence
+    from specviz.views.step_words import WordPieces, place_of, rows_of, step_sentence
 
     _check_step(trace, step)
     pieces, number = WordPieces(trace), step - 1
@@ -298,7 +298,7 @@ def _check_step(trace: Trace, step: int) -> None:
 
 def _candidate_at(trace: Trace, step: int, rank: int) -> int:
     """The number of the candidate with this rank (from 1) among those of a step (from 1)."""
-    from specviz.figures.words import rows_of
+    from specviz.views.step_words import rows_of
 
     rows = rows_of(trace, "candidates", step - 1)
     for number, row in enumerate(rows):

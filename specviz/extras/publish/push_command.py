@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 
 from decoders.errors import UserError
+from specviz.commands import common, options
 from specviz.words import plural
-
-from . import common, options
 
 DESCRIPTION = (
     "Add recorded runs to a dataset of Parquet files, one config per table: a folder, or a dataset on the Hugging Face "
@@ -24,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.views.dataset import push
+    from .dataset import push
 
     paths = trace_files(args.traces)
     traces = (trace for path in paths for trace in common.read_traces(path))

@@ -27,10 +27,10 @@ from decoders.trace.trace import Trace
 from specviz.groups import group
 from specviz.markup import md
 from specviz.places import SUFFIX
+from specviz.views.frames import TOKENS
 from specviz.words import plural
 
 from .dataset_places import RUNS, FolderPlace, Hub, is_hub
-from .frames import TOKENS
 
 TERMS, EXTRA_COLUMNS = "terms", "more"
 ARROW = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}

@@ -18,11 +18,11 @@ from decoders.errors import UserError
 from decoders.trace.trace import Trace
 from specviz.cli import main
 from specviz.places import GALLERY
-from specviz.views import dataset, dataset_places
+from tests.command import refusal
 
-from .command import refusal
+from .. import dataset, dataset_places
 
-FROZEN = Path(__file__).parent / "frozen" / "gallery"
+FROZEN = Path(__file__).parents[4] / "tests" / "frozen" / "gallery"
 
 
 def everything(row) -> bool:
@@ -273,7 +273,7 @@ def test_duckdb_and_datasets_read_it(tree: Trace, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed: pip install -e .[test]")
     monkeypatch.chdir(tmp_path)
     dataset.push("drafts", [tree])
-    text = (Path(__file__).parent.parent / "docs" / "commands.md").read_text("utf-8")
+    text = Path(__file__).parents[1].joinpath("README.md").read_text("utf-8")
     query = text.partition("<!-- duckdb -->\n```sql\n")[2].partition("```")[0]
     rows = duckdb.sql(query).fetchall()
     assert rows[0][0] == tree.run["method"]["name"]

@@ -1,0 +1,18 @@
+"""Publishing: a static site, datasets, figures for papers, tools for assistants."""
+
+from decoders.extra import Command, Extra
+
+EXTRA = Extra(
+    name="publish",
+    about="Publishing: a static site with a player, datasets of runs, figures for papers, tools for assistants (MCP)",
+    commands={
+        "figure": Command(".figure_command", "share", "a step, a comparison or a race as a vector figure"),
+        "site": Command(".site_command", "share", "make a static site of recorded runs"),
+        "push": Command(".push_command", "share", "add runs to a dataset: a folder, or one on the Hugging Face hub"),
+        "pull": Command(".pull_command", "share", "write the runs of a dataset as trace files"),
+        "mcp": Command(".mcp_command", "share", "the tools for an assistant, over the Model Context Protocol"),
+    },
+    pages=(".page",),
+    app=(".app",),
+    web="web",
+)
