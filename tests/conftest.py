@@ -1,4 +1,4 @@
-"""Fixtures for all tests: small, honest traces (``synthetic``), made once and copied for every test that asks."""
+"""Fixtures for all tests: small recorded traces (``recordings``), read once and copied for every test that asks."""
 
 import atexit
 import copy
@@ -32,7 +32,7 @@ from hypothesis import settings
 
 from decoders.trace.trace import Trace
 
-from . import synthetic, tiers
+from . import recordings, tiers
 
 gc.disable()  # until all tests are collected (below): what is imported now stays
 
@@ -197,7 +197,7 @@ def smollm2():
 
 @pytest.fixture(scope="session")
 def _make() -> dict[str, Trace]:
-    return {name: getattr(synthetic, name)() for name in ("chain", "tree", "plain", "nasty")}
+    return {name: getattr(recordings, name)() for name in ("chain", "tree", "plain", "nasty")}
 
 
 @pytest.fixture(params=["chain", "tree", "plain", "nasty"])

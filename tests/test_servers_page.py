@@ -25,7 +25,7 @@ from specviz.pages.servers import servers_page as service
 from specviz.server.http import COOKIE
 from specviz.server.limits import Rules
 
-from . import synthetic
+from . import recordings
 from .model_server import SERVERS, llama_chunks, model_server
 from .stubs import StubDesk, client_of
 from .test_server_recorder import VOCAB, batch, recording
@@ -36,7 +36,7 @@ PROMPT = {"mode": "segments", "instruction": "Count.", "context": "one\n---\ntwo
 
 @pytest.fixture
 def desk(home: Path) -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(),))
+    return StubDesk(gallery=(recordings.chain(),))
 
 
 @pytest.fixture
