@@ -1,5 +1,5 @@
-"""Fixtures for all tests, the core's (``tests``) and the annexes' (``specviz/extras/*/tests``): small, honest traces
-(``synthetic``), made once and copied for every test that asks.
+"""Fixtures for all tests, the core's (``tests``) and the annexes' (``specviz/extras/*/tests``): small recorded
+traces (``recordings``), read once and copied for every test that asks.
 """
 
 import atexit
@@ -33,7 +33,7 @@ if "SPECVIZ_HOME" not in os.environ:  # what tests leave behind is not the user'
 from hypothesis import settings
 
 from decoders.trace.trace import Trace
-from tests import synthetic, tiers
+from tests import recordings, tiers
 
 gc.disable()  # until all tests are collected (below): what is imported now stays
 
@@ -199,7 +199,7 @@ def smollm2():
 
 @pytest.fixture(scope="session")
 def _make() -> dict[str, Trace]:
-    return {name: getattr(synthetic, name)() for name in ("chain", "tree", "plain", "nasty")}
+    return {name: getattr(recordings, name)() for name in ("chain", "tree", "plain", "nasty")}
 
 
 @pytest.fixture(params=["chain", "tree", "plain", "nasty"])

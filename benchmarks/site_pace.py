@@ -17,18 +17,18 @@ from benchmarks import parser_of
 from decoders import load
 from specviz.extras.publish.site.build import SiteEntry, write_site
 from specviz.places import GALLERY
-from tests import synthetic
+from tests import recordings
 from tests.browser.conftest import FLAGS, SIZE, found_chromium
 
 RUNS, TIMES = 100, 5
 
 
 def write(out: Path) -> list[str]:
-    """A site of the gallery's runs and of synthetic ones; their keys, the gallery's first."""
+    """A site of the gallery's runs and of copies of one; their keys, the gallery's first."""
     entries = [SiteEntry(load(path), ("gallery",)) for path in sorted(GALLERY.glob("*.spectrace"))]
     for number in range(RUNS - len(entries)):
-        trace = synthetic.chain()
-        trace.run.update(id=f"r{number}", title=f"Run {number} of a synthetic prompt", category="code")
+        trace = recordings.chain()
+        trace.run.update(id=f"r{number}", title=f"Run {number} of one prompt", category="code")
         entries.append(SiteEntry(trace, (f"tag {number % 7}",)))
     return list(write_site(out, "A hundred runs", entries))
 

@@ -12,7 +12,7 @@ from specviz.server.pool import SeatPool
 from specviz.workers.backends import Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.supervisor import FREE
-from tests import synthetic
+from tests import recordings
 from tests.replay import StubRun
 
 PAUSE_S, STEPS = 0.02, 300
@@ -29,7 +29,7 @@ class _Stamp(StubRun):
 
 
 def stamp(cancel: threading.Event) -> _Stamp:
-    return _Stamp(synthetic.steps(STEPS), cancel, pause_s=PAUSE_S)
+    return _Stamp(recordings.repeat(recordings.tree(), STEPS // 10), cancel, pause_s=PAUSE_S)
 
 
 def open_stamped(about: Mapping[str, Any]) -> Answering:

@@ -68,15 +68,6 @@ class Part:
             raise ValueError(f"a damaged trained part ({error})") from None
 
 
-def __getattr__(name: str) -> Any:
-    """Names of earlier versions, for plug-ins that import them."""
-    old_names = {"KINDS": kinds, "about_part": lambda: lambda network: getattr(network, "about", {})}
-    if name not in old_names:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    log.warning("decoders.parts.%s is of an earlier version: declare the part on the card (docs/add-a-method.md)", name)
-    return old_names[name]()
-
-
 def own_place(kind: str, key: str) -> Path:
     """The place of the user's part of this kind for the model with this fingerprint, beside the user's settings."""
     return settings_folder() / "parts" / key / kind

@@ -44,7 +44,7 @@ from specviz.server.limits import rules_for
 from specviz.server.routes import FORMATS
 from specviz.server.users import Users, hash_password, write_users
 
-from . import synthetic
+from . import recordings
 from .hostile import BEGIN, BROWSER, MCP, MCP_HEADERS, Contents, Request, Route, files, multipart, requests
 from .stubs import StubDesk, annex_mounts, app_of, gallery_desk
 from .waiting import WAIT_S
@@ -228,7 +228,7 @@ class Fuzz:
         no_limits = {"asks": "0", "runs": "0"}
         self.forms = []
         for label, accounts, root in (("own", None, ""), ("accounts", users, ""), ("public", None, "/specviz")):
-            desk = StubDesk(gallery=(synthetic.chain(), synthetic.tree(), synthetic.casd(), synthetic.plain()))
+            desk = StubDesk(gallery=(recordings.chain(), recordings.tree(), recordings.casd(), recordings.plain()))
             shared = {} if label == "own" else no_limits
             desk.keep_to(rules_for(public=label == "public", accounts=accounts is not None, overrides=shared))
             self.forms.append(Form(label, desk, accounts, root))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from specviz.server.guard import SESSION
 from specviz.server.http import COOKIE
 
-from . import synthetic
+from . import recordings
 
 LONG = 5000
 NAMES = (
@@ -218,8 +218,8 @@ def messages(draw: st.DrawFn, known: Contents) -> Any:
 @cache
 def samples() -> tuple[bytes, ...]:
     """Files as users open them: recorded runs, servers' answers and logs, prompt files, the heads of checkpoints."""
-    kinds = (synthetic.chain, synthetic.casd, synthetic.plain, synthetic.prompt_token_trace, synthetic.quote)
-    runs = (*(kind() for kind in kinds), synthetic.tree(8), synthetic.draft_model_trace(True))
+    kinds = (recordings.chain, recordings.casd, recordings.plain, recordings.ppd, recordings.quote)
+    runs = (*(kind() for kind in kinds), recordings.tree(), recordings.glide())
     here = Path(__file__).parent
     files = sorted(
         path
@@ -233,7 +233,7 @@ def samples() -> tuple[bytes, ...]:
         b'{"prompt": "a"}\n{"prompt": 1}\n', b"prompt,id\r\n=1+1,a\r\n", b"question_id\n",
     )  # fmt: skip
     texts = (path.read_bytes()[:200_000] for path in files if path.is_file())
-    return (*map(synthetic.save_trace, runs), *texts, *others)
+    return (*map(recordings.save_trace, runs), *texts, *others)
 
 
 def texts() -> st.SearchStrategy[str]:

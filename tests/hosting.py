@@ -1,4 +1,4 @@
-"""Backends that need no model: their runs replay a synthetic trace, a step in so many milliseconds."""
+"""Backends that need no model: their runs replay a recorded trace, a step in so many milliseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from specviz.server.backend_host import Answering, Holder, stream
 from specviz.workers.work import WorkerRefused
 
-from . import synthetic
+from . import recordings
 from .replay import StubRun
 
 VERSION = "1"
@@ -37,7 +37,7 @@ class _Stub(Answering):
         if "die" in text:
             os.kill(os.getpid(), signal.SIGKILL)
         gate = threading.Event() if "hold" in text else None
-        whole = synthetic.chain()
+        whole = recordings.chain()
         whole.run["pid"] = os.getpid()
         pause_s = self.about.get("ms", 0) / 1000
         cancel = threading.Event() if "deaf" in text else cancel

@@ -1,4 +1,4 @@
-"""A run that replays a synthetic trace: it needs neither torch nor Gradio."""
+"""A run that replays a recorded trace: it needs neither torch nor Gradio."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 
-from . import synthetic
+from . import recordings
 
 
 class StubRun:
-    """``decoders.Run``'s face: deltas of a synthetic trace.
+    """``decoders.Run``'s face: deltas of a recorded trace.
 
     It may pause between steps, wait after the fourth until ``gate`` is set, and fail at a step.
     """
@@ -29,7 +29,7 @@ class StubRun:
         gate: threading.Event | None = None,
     ) -> None:
         self._gate = gate
-        self.trace, self._parts = synthetic.deltas(copy.deepcopy(whole))
+        self.trace, self._parts = recordings.deltas(copy.deepcopy(whole))
         self._whole, self._cancel, self._pause_s, self._fail_at = whole, cancel, pause_s, fail_at
         self.trace.run.update(stop="", timings={"prefill_ms": 1.0, "decode_ms": 1.0})
 

@@ -1,4 +1,4 @@
-"""A target, methods and runs that need no torch: a run replays a synthetic trace."""
+"""A target, methods and runs that need no torch: a run replays a recorded trace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.server.users import Users
 
-from . import synthetic
+from . import recordings
 from .replay import StubRun
 from .waiting import WAIT_S, until
 
@@ -227,7 +227,7 @@ class StubDesk(Desk):
 
     def __init__(
         self,
-        whole: Callable[[], Trace] = synthetic.chain,
+        whole: Callable[[], Trace] = recordings.chain,
         *,
         load: Callable[[], Any] | None = StubTarget,
         pause_s: float = 0.0,

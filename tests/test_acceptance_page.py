@@ -25,13 +25,13 @@ from specviz.pages.acceptance import acceptance_page as service
 from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance.acceptance_page import Counting
 
-from . import synthetic
+from . import recordings
 from .models import prompt_ids
 from .stubs import StubDesk
 from .test_definitions import acceptance
 from .waiting import until
 
-RUNS = (synthetic.chain(), synthetic.tree(), synthetic.draft_model_trace())
+RUNS = (recordings.chain(), recordings.tree(), recordings.cape())
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_runs_are_pooled_by_method_with_every_formula_filled_in(client: TestClie
 
 def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> None:
     """A run that was told what to write is left out of every set, and a method's two variants have two names."""
-    forced, lossy, free = (synthetic.chain() for _ in range(3))
+    forced, lossy, free = (recordings.chain() for _ in range(3))
     for name, trace in {"given-1": forced, "lossy-1": lossy, "free-1": free}.items():
         trace.run["id"] = name
         trace.run["method"] = {**trace.run["method"], "lossless": trace is free}
@@ -80,7 +80,7 @@ def test_what_is_kept_is_bounded(client: TestClient, desk: StubDesk, monkeypatch
 
 
 def test_a_run_that_was_deleted_is_counted_no_more(client: TestClient, desk: StubDesk) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     trace.run["id"] = "deleted-soon"
     body = {"ids": [desk.store.put(trace, kind="opened")]}
     assert client.post("/api/acceptance/runs", json=body).status_code == 200
@@ -160,7 +160,7 @@ def test_the_command_prints_the_same_numbers(
 def test_sets_are_split_by_the_servers_cached_tokens(client: TestClient, desk: StubDesk) -> None:
     runs = []
     for number, cached in enumerate((0, 0, 7)):
-        trace = synthetic.chain()
+        trace = recordings.chain()
         trace.run |= {"id": f"cached-{number}", "imported": {"source": "s", "notes": [], "totals": {"cached": cached}}}
         desk.store.put(trace, kind="opened", owner="*")
         runs.append(trace.run["id"])

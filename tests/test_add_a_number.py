@@ -20,7 +20,7 @@ from decoders.trace.schema import json_schema
 from decoders.trace.tables import TABLES, TraceError, read_tables
 from specviz.views.frames import frame
 
-from . import synthetic
+from . import recordings
 from .models import prompt_ids, tiny_target
 from .test_readme import snippet
 
@@ -92,6 +92,6 @@ def test_a_column_of_the_engine_is_a_line_and_its_value(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("with_the_column")
 def test_traces_without_the_column_have_its_default() -> None:
-    for trace in (synthetic.chain(), synthetic.adapld(), synthetic.casd(), synthetic.draft_model_trace()):
+    for trace in (recordings.chain(), recordings.tree(), recordings.casd(), recordings.cape()):
         assert set(trace.tables["steps"]["rows"]) == {0}
-        check(load(synthetic.save_trace(trace)))
+        check(load(recordings.save_trace(trace)))

@@ -18,7 +18,7 @@ from specviz.server.forms import PromptForm
 from specviz.views.examples import examples, listed_examples
 from specviz.views.gallery import list_runs
 
-from . import synthetic
+from . import recordings
 from .models import tiny_tokenizer
 from .stubs import StubDesk
 
@@ -143,5 +143,5 @@ def test_the_form_begins_with_what_the_opening_run_was_made_from() -> None:
     first, names = choices(desk)
     assert (first.record.id, desk.catalog()["opening"]) == ("class-docstring", "adapld")
     assert [name for _, name in names] == [e.record.id for e in listed_examples()]
-    other = StubDesk(gallery=(synthetic.chain(),))  # made from no example
+    other = StubDesk(gallery=(recordings.nasty(),))  # made from no example
     assert choices(other)[0] == examples()[0] and StubDesk().catalog()["opening"] == ""

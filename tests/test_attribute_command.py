@@ -9,7 +9,7 @@ import pytest
 
 from decoders import load, save
 
-from . import synthetic
+from . import recordings
 from .command import refusal, specviz
 from .models import network, save_model
 
@@ -89,7 +89,7 @@ def test_lines_of_three_hyphens_stand_between_passages(capsys, model, tmp_path):
 
 def test_a_recorded_run_needs_no_model(capsys, tmp_path):
     path = tmp_path / "t.spectrace"
-    save(synthetic.nasty(), path)
+    save(recordings.nasty(), path)
     assert specviz("attribute", "--trace", path, "--min-run", 3, "--markdown", tmp_path / "n.md") == 0
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out and "all verbatim" in printed.err and (tmp_path / "n.md").exists()

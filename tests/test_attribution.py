@@ -43,7 +43,7 @@ from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes
 
 from .models import prompt_ids, tiny_target
-from .synthetic import NASTY, append, draft_model_trace
+from .recordings import NASTY, append, earlier_run
 
 QUOTESUM = Path(__file__).resolve().parents[2] / "shared" / "data" / "quotesum_a.jsonl"
 FAMILY, FLAGS, THUMB, ACCENT = "👩‍👩‍👧", "🇩🇪🇫🇷", "👍🏽", "e\u0301"
@@ -242,9 +242,9 @@ def test_where_a_draft_model_looked_is_where_it_copied_from():
     assert attribution.signal(glimpses([])) == "" and links(glimpses([]), 1) == []
 
 
-@pytest.mark.parametrize("drawn", [False, True])
-def test_a_draft_models_looks_name_sources_that_carry_the_same_token(drawn: bool):
-    trace = draft_model_trace(drawn)
+@pytest.mark.parametrize("name", ["13-docstring-glide-cape", "14-add-sentence-glide-sampled"])
+def test_a_draft_models_looks_name_sources_that_carry_the_same_token(name: str):
+    trace = earlier_run(name)
     ids, found = trace.tables["tokens"]["id"], attribution.attended_sources(trace)
     named = [(position, at) for position, at in enumerate(found) if at >= 0]
     assert named and all(at < position and ids[at] == ids[position] for position, at in named)

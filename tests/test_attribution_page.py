@@ -30,7 +30,7 @@ from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.views.export import read_page
 
-from . import synthetic
+from . import recordings
 from .drafts import save_tiny_part
 from .models import tiny_target
 from .stubs import client_of
@@ -49,7 +49,8 @@ ROW = {
 def attribution_desk(load: Any = None) -> Desk:
     """A desk with the real methods and two runs in its gallery that wrote the same."""
     store = TraceStore()
-    for name, trace in (("one", synthetic.chain()), ("two", synthetic.adapld()), ("nasty", synthetic.nasty())):
+    other = recordings.gallery_run("class-docstring-pld-h")
+    for name, trace in (("one", other), ("two", recordings.tree()), ("nasty", recordings.nasty())):
         trace.run["id"] = name
         store.put(trace, kind="gallery", owner="*")
     desk = Desk(store, Runner(store), Loader(load, reason="Opened for viewing only.", name="tiny"), pages=pages())

@@ -29,7 +29,7 @@ from specviz.workers.kinds import Workers
 from specviz.workers.processes import worker_device
 from specviz.workers.supervisor import BUSY, FAILED, FREE
 
-from . import synthetic
+from . import recordings
 from .hosting import VERSION, count_calls, open_stub, stop
 from .stubs import METHODS, StubDesk, app_of, start_desk
 from .test_runner import body, events, four_steps
@@ -114,13 +114,13 @@ def test_a_run_comes_out_as_without_backends_and_its_events_add_up_to_it(make: M
     desk, alone = make(1), start_desk(StubDesk())
     job, local = run(desk), run(alone)
     mine, theirs = over(desk, job), over(alone, local)
-    assert mine.tables == theirs.tables and mine.output_ids == synthetic.chain().output_ids
+    assert mine.tables == theirs.tables and mine.output_ids == recordings.chain().output_ids
     own, kinds = {"id", "created", "backend", "pid"}, {"state", "delta", "done", "reload"}
     records = [{name: value for name, value in one.run.items() if name not in own} for one in (mine, theirs)]
     assert records[0] == records[1]
     told = [[sorted(set(event) & kinds) for event in events(one)] for one in (job, local)]
     assert told[0] == told[1]
-    followed, _ = synthetic.deltas(theirs)
+    followed, _ = recordings.deltas(theirs)
     for event in events(job):
         followed.extend(event.get("delta", {}))
     assert followed.tables["tokens"] == theirs.tables["tokens"]

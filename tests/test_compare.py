@@ -26,7 +26,7 @@ from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore, UnknownTrace
 
-from . import synthetic
+from . import recordings
 from .drafters_for_tests import WildTrees, credulous, method_of
 from .models import prompt_ids
 from .stubs import StubDesk, client_of, start_desk
@@ -180,7 +180,7 @@ CALL = '{"name": "f", "arguments": {"x": 1}}'
     ("piece", "verdict"), [(f" {CALL}", "same call"), (f"{CALL},", "broken call"), (CALL, "identical")],
 )  # fmt: skip
 def test_a_difference_is_judged_as_a_program_reads_it(piece: str, verdict: str) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     output, pieces = trace.output_ids, trace.tables["pieces"]
     other = next(token for token in pieces["id"] if token not in output)
     assert output.count(output[-1]) == 1
@@ -194,15 +194,18 @@ def test_a_difference_is_judged_as_a_program_reads_it(piece: str, verdict: str) 
 
 
 def test_recorded_runs_are_judged_without_a_model() -> None:
-    desk = StubDesk(load=None, gallery=(synthetic.plain(), synthetic.casd()))
+    desk = StubDesk(load=None, gallery=(recordings.plain(), recordings.casd()))
     whole = desk.store.get("gallery-0")
-    chain = synthetic.chain()
+    chain = recordings.chain()
     put(desk, chain, "chain")
     found = judge(desk.services["compare"], ["gallery-0", "gallery-1"])
     assert found["gallery-0"] == {"state": "identical", "tokens": len(whole.output_ids)}
     lossy = found["gallery-1"]
     assert (lossy["state"], lossy["verdict"], lossy["source"]) == ("differs", LOSSY, "recorded")
-    assert lossy["expected_prob"] == 0.52 and lossy["got_prob"] == 0.14
+    tokens, targets = desk.store.get("gallery-1").tables["tokens"], desk.store.get("gallery-1").tables["targets"]
+    first = next(position for position, rank in enumerate(tokens["rank"]) if rank > 0)  # where the two outputs part
+    assert lossy["got_prob"] == tokens["prob"][first] and lossy["expected_prob"] in targets["prob"]
+    assert lossy["expected_prob"] > lossy["got_prob"]
     alone = judge(desk.services["compare"], ["chain"])["chain"]
     assert alone["state"] == "unknown" and "Opened for viewing only" in alone["text"]
     with pytest.raises(UnknownTrace):
@@ -218,7 +221,7 @@ def test_recorded_runs_are_judged_without_a_model() -> None:
 
 @pytest.fixture(scope="module")
 def slow() -> Iterator[tuple[TestClient, StubDesk]]:
-    desk = StubDesk(gallery=(synthetic.chain(),))
+    desk = StubDesk(gallery=(recordings.chain(),))
     desk.gate.clear()
     with client_of(desk) as client:
         client.get("/")  # a cookie

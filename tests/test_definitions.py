@@ -16,7 +16,7 @@ from decoders.trace.reliability import OFFER, PATH, Reliability, Signal, outcome
 from decoders.trace.speedup import RowTimes, expected_speedup, expected_tokens, forecasts
 from decoders.trace.trace import Trace
 
-from . import synthetic
+from . import recordings
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
 from .work import lines
@@ -244,7 +244,7 @@ def test_what_lies_behind_a_stop_token_is_not_wrong():
 def test_a_signal_that_no_run_tells_is_refused():
     with pytest.raises(ValueError, match="no confidence was recorded"):
         signal = Signal("term:confidence", "nodes", "", "", 0, 1, "")
-        pool_runs([outcomes(synthetic.chain(), signal)], signal)
+        pool_runs([outcomes(recordings.chain(), signal)], signal)
 
 
 @pytest.mark.parametrize(("low", "high"), [("a", 1), (None, 1), ([], {}), (True, 1), (0, 2**63)])

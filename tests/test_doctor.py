@@ -34,7 +34,7 @@ from specviz.server.limits import Rules
 from specviz.views import examples
 from specviz.views.doctor_page import doctor_page
 
-from . import synthetic
+from . import recordings
 from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids
@@ -248,7 +248,7 @@ FILE = {"name": "x.jsonl", "text": "".join(f'{{"turns": ["Who was number {n}?"]}
 def client(target: Target) -> Iterator[TestClient]:
     save_tiny_part(target, "medusa")
     save_tiny_part(target, "ppd")
-    desk = StubDesk(load=lambda: target, gallery=(synthetic.chain(),))
+    desk = StubDesk(load=lambda: target, gallery=(recordings.chain(),))
     with client_of(desk) as made:
         made.cookies.set(COOKIE, "0" * 32)
         made.desk = desk

@@ -24,7 +24,7 @@ from specviz.server.forms import PromptForm
 from specviz.server.library import JournaledRun, Library
 from specviz.server.store import TraceStore
 
-from . import synthetic
+from . import recordings
 from .disk import refusing
 from .stubs import StubDesk, at_work, start_desk
 from .tiers import matrix
@@ -66,7 +66,7 @@ def test_a_disk_that_refuses_at_any_write_costs_files_never_a_run(tmp_path: Path
             desk, key = run_one(folder)
             desk.end()
         trace = desk.store.get(key)
-        assert trace.run["stop"] == "eos" and trace.rows("steps") == synthetic.chain().rows("steps")
+        assert trace.run["stop"] == "eos" and trace.rows("steps") == recordings.chain().rows("steps")
         assert desk.library is not None and disk.failed
         found = readable(folder)
         if key not in found or found.get(key).rows("steps") < trace.rows("steps"):
@@ -144,7 +144,7 @@ def test_memory_gives_up_what_is_on_disk_before_what_is_not(tmp_path: Path) -> N
         unsaved = [desk.submit_text(owner="ann").id for _ in range(2)]
         deleted = desk.submit_text(owner="ann").id
         desk.services["runs"].delete([deleted], "ann")
-        opened = [desk.store.put(synthetic.quote(), kind="opened") for _ in range(6)]
+        opened = [desk.store.put(recordings.quote(), kind="opened") for _ in range(6)]
         assert all(key in desk.store for key in unsaved) and opened[-1] in desk.store
     desk.end()
     assert {path.stem for path in tmp_path.glob("*.spectrace")} == set(unsaved)
@@ -155,7 +155,7 @@ def test_a_file_that_goes_while_room_is_made_is_no_failing_disk(
 ) -> None:
     """Another server (or a user) removes a run that this one has just listed."""
     kept, look = Library(tmp_path), Path.stat
-    kept.finish(synthetic.quote())
+    kept.finish(recordings.quote())
     gone = next(tmp_path.glob("*.spectrace"))
 
     def remove_after_look(path: Path, **how: Any) -> os.stat_result:
@@ -165,7 +165,7 @@ def test_a_file_that_goes_while_room_is_made_is_no_failing_disk(
         return seen
 
     monkeypatch.setattr(Path, "stat", remove_after_look)
-    kept.finish(synthetic.chain())
+    kept.finish(recordings.chain())
     assert not os.path.exists(gone) and kept.problem == ""
 
 
@@ -178,7 +178,7 @@ def test_a_run_outlives_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.Monk
         synced.append((kind, any(tmp_path.glob("*.journal"))))
 
     monkeypatch.setattr(os, "fsync", sync)
-    trace = synthetic.chain()
+    trace = recordings.chain()
     kept = Library(tmp_path)
     kept.finish(trace, kept.start(trace, "ann"))
     assert synced == [("file", True), ("folder", True)] * 2 and not list(tmp_path.glob("*.journal"))
@@ -188,13 +188,13 @@ def test_a_clock_that_was_set_back_removes_no_new_run(tmp_path: Path) -> None:
     """Runs of this server count as the newest, and a journal from the future is recovered."""
     library = Library(tmp_path, max_count=3)
     for number in range(6):
-        trace = synthetic.chain()
+        trace = recordings.chain()
         trace.run["id"] = f"run{number}"
         library.finish(trace)
         os.utime(tmp_path / f"run{number}.spectrace", (1e9 - number, 1e9 - number))  # each seems older than the last
     library.finish(trace)
     assert sorted(path.stem for path in tmp_path.glob("*.spectrace")) == ["run3", "run4", "run5"]
-    opening, parts = synthetic.deltas(synthetic.chain())
+    opening, parts = recordings.deltas(recordings.chain())
     opening.run["id"] = "future"
     journal = library.start(opening)
     journal.append(parts[0])
@@ -215,7 +215,7 @@ def test_a_journal_that_cannot_be_recovered_is_set_aside_with_its_reason_once(
 
 def test_a_journal_appears_with_its_whole_header_and_what_a_kill_cut_off_before_is_removed(tmp_path: Path) -> None:
     """Nobody ever reads half a header: the file gets its name once its prompt is in it."""
-    opening, _ = synthetic.deltas(synthetic.chain())
+    opening, _ = recordings.deltas(recordings.chain())
     written: list[bool] = []
 
     class Looking(runjournal.Journal):
@@ -236,7 +236,7 @@ def test_a_journal_appears_with_its_whole_header_and_what_a_kill_cut_off_before_
 
 
 def test_a_guarded_run_that_is_cut_off_is_recovered_and_one_that_ends_leaves_nothing(tmp_path: Path) -> None:
-    opening, parts = synthetic.deltas(synthetic.chain())
+    opening, parts = recordings.deltas(recordings.chain())
 
     class Cut:
         trace = opening
@@ -266,7 +266,7 @@ def test_a_full_disk_leaves_the_file_that_a_command_would_have_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], name: str
 ) -> None:
     run, out = tmp_path / "run.spectrace", tmp_path / "out" / name
-    tracefile.save(synthetic.chain(), run)
+    tracefile.save(recordings.chain(), run)
     out.parent.mkdir()
     out.write_text("of before")
     words = [{"RUN": str(run), "OUT": str(out)}.get(word, word) for word in command]

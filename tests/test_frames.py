@@ -10,8 +10,8 @@ from decoders.trace.tables import TABLES
 from decoders.trace.trace import Trace
 from specviz.views.frames import frame, frames, to_csv, to_parquet
 
-from . import synthetic
-from .synthetic import append
+from . import recordings
+from .recordings import append
 
 
 def test_every_table_has_its_columns_and_rows(trace: Trace):
@@ -35,7 +35,7 @@ def test_text_stands_beside_the_ids(tree: Trace):
     made = frames(tree)
     output = made["tokens"][made["tokens"]["step"] >= 0]
     special = set(made["pieces"].loc[made["pieces"]["special"], "id"])
-    assert "".join(output.loc[~output["id"].isin(special), "text"]) == synthetic.EDITED
+    assert "".join(output.loc[~output["id"].isin(special), "text"]) == tree.text(tree.output_ids)
     assert (made["nodes"].loc[made["nodes"]["depth"] == 0, "text"] != "").all()
     assert list(made["nodes"].columns[:3]) == ["step", "token", "text"]
     for table in ("guesses", "pruned"):
@@ -87,7 +87,7 @@ def test_csv_counts_steps_and_ranks_from_1_as_the_page_does(tree: Trace):
 
 
 def test_csv_of_hostile_text_can_be_read_back():
-    trace = synthetic.nasty()
+    trace = recordings.nasty()
     for table in TABLES:
         rows = list(csv.reader(io.StringIO(to_csv(trace, table), newline="")))
         assert len(rows) == trace.rows(table) + 1

@@ -24,8 +24,8 @@ from decoders.trace.trace import Trace
 from specviz.server.store import pack, unpack
 from specviz.views.frames import frame, frames, to_csv, to_parquet
 
-from . import synthetic
-from .synthetic import save_trace
+from . import recordings
+from .recordings import save_trace
 
 FOLDER = Path(__file__).parent / "frozen"
 GALLERY = sorted((FOLDER / "gallery").glob("*.spectrace"))
@@ -127,7 +127,7 @@ VALUES: dict[str, Callable[[int], Any]] = {
 @pytest.fixture
 def later() -> Trace:
     """A run with columns, a table and keys that this program does not know."""
-    trace = synthetic.Synthetic(synthetic.CODE_SEGMENTS, synthetic.EDITED[:200], "tree").run()
+    trace = recordings.tree()
     for table in ("candidates", "nodes", "steps", "tokens"):
         for name, value in VALUES.items():
             trace.tables[table][name] = [value(row) for row in range(trace.rows(table))]
@@ -152,7 +152,7 @@ def test_what_is_not_known_is_kept(later: Trace):
 
 def test_a_journal_keeps_what_is_not_known(later: Trace, tmp_path: Path):
     banks = later.tables.pop("banks")
-    opening, deltas = synthetic.deltas(later)
+    opening, deltas = recordings.deltas(later)
     for table in ("candidates", "nodes", "steps"):
         opening.tables[table] |= {name: [] for name in VALUES}
     for name, values in later.tables["tokens"].items():
@@ -172,7 +172,7 @@ def test_a_journal_keeps_what_is_not_known(later: Trace, tmp_path: Path):
 
 def test_a_journal_of_a_later_version_is_read_by_its_own_types(later: Trace, add_column: Any, tmp_path: Path):
     """A whole number is not read as the bits of a float, whatever this program takes the column for."""
-    opening, deltas = synthetic.deltas(synthetic.Synthetic(synthetic.CODE_SEGMENTS, "a b c", "tree").run())
+    opening, deltas = recordings.deltas(recordings.beginning(recordings.tree(), 2))
     opening.tables["steps"]["uses"] = []
     for number, delta in enumerate(deltas):
         delta["steps"]["uses"] = [number]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import synthetic
+import recordings
 from fastapi.testclient import TestClient
 
 from decoders.errors import UserError
@@ -20,8 +20,8 @@ from specviz.shell import sound
 from tests.fuzz import Fuzz, answer_to, routes_of
 from tests.hostile import BEGIN, MCP_HEADERS, Request, multipart
 
+from .recordings import save_trace
 from .stubs import StubDesk, annex_mounts, app_of, client_of
-from .synthetic import save_trace
 from .waiting import WAIT_S
 
 JSON = {"content-type": "application/json"}
@@ -31,7 +31,7 @@ LONG = "x" * 5000
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(),))
+    return StubDesk(gallery=(recordings.chain(),))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_an_error_of_the_server_stays_one_and_is_logged(
 
 def test_two_who_upload_the_same_file_both_open_it(client: TestClient, desk: StubDesk) -> None:
     """Gradio names an upload by what is in it: both have the same path."""
-    data = save_trace(synthetic.quote())
+    data = save_trace(recordings.quote())
     sent = [client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0] for _ in range(2)]
     assert sent[0] == sent[1]
     config = client.get("/config").json()

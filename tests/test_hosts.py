@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import synthetic
+import recordings
 from fastapi.testclient import TestClient
 from starlette.datastructures import Headers
 
@@ -35,7 +35,7 @@ WRITES = ("/api/runs/delete", "/api/compare/start", "/gradio_api/queue/join", "/
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(),))
+    return StubDesk(gallery=(recordings.chain(),))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_a_name_that_is_none_is_told_at_the_start(name: str, capsys: pytest.Capt
 def test_nobody_signs_in_by_a_host(tmp_path: Path) -> None:
     """Starlette before 1.0 made a request's path of its Host."""
     write_users(tmp_path / "users", {"ann": hash_password("open sesame", cost=(2, 1, 1))})
-    app = app_of(StubDesk(gallery=(synthetic.chain(),)), Users(tmp_path / "users"), Hosts.of("127.0.0.1", ["*"]))
+    app = app_of(StubDesk(gallery=(recordings.chain(),)), Users(tmp_path / "users"), Hosts.of("127.0.0.1", ["*"]))
     with TestClient(app, base_url="http://localhost", follow_redirects=False) as client:
         for host in ("x/login?", "localhost/login?", "localhost/login#", "x"):
             answer = client.get("/api/runs", headers={"host": host, "cookie": f"{SESSION}=x"})
@@ -232,7 +232,7 @@ def test_a_path_is_the_requests_own(tmp_path: Path) -> None:
     write_users(tmp_path / "users", {"ann": hash_password("open sesame", cost=(2, 1, 1))})
     hosts = Hosts()
     object.__setattr__(hosts, "refusal", lambda headers: "")
-    app = app_of(StubDesk(gallery=(synthetic.chain(),)), Users(tmp_path / "users"), hosts)
+    app = app_of(StubDesk(gallery=(recordings.chain(),)), Users(tmp_path / "users"), hosts)
     with TestClient(app, base_url="http://localhost", follow_redirects=False) as client:
         answer = client.get("/api/runs", headers={"host": "x/login?"})
         assert answer.status_code == 401 and json.loads(answer.text)["error"].startswith("You are not signed in")

@@ -20,7 +20,7 @@ from specviz.cli import main
 from specviz.server.store import summary
 
 from .command import refusal
-from .synthetic import chain
+from .recordings import chain
 
 TEXT = "Say it twice: the old lamp. the old"
 

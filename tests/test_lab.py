@@ -60,7 +60,7 @@ from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 from specviz.workers.sweep import Standing
 
-from . import synthetic
+from . import recordings
 from .command import refusal, specviz
 from .disk import refusing
 from .drafts import save_tiny_part
@@ -362,7 +362,7 @@ def test_what_is_done_is_kept(target: Any, how: str) -> None:
 
 
 def test_every_quantity_of_a_trace() -> None:
-    trace = synthetic.adapld()
+    trace = recordings.tree()
     values = measure(trace, "quote", 10.0)
     shares = [v for k, v in values.items() if k.startswith("outcomes:") and v is not None]
     assert sum(shares) == pytest.approx(1) and len(shares) > 2
@@ -693,7 +693,7 @@ def test_places_of_a_papers_lines_are_its_own() -> None:
 
 
 def test_rows_of_a_forward_are_counted() -> None:
-    trace = synthetic.prompt_token_trace()
+    trace = recordings.ppd()
     steps = trace.tables["steps"]
     rows = len(steps["drafted"]) + sum(steps["drafted"]) + len(trace.tables["probes"]["step"])
     values = measure(trace)

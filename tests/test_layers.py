@@ -355,7 +355,7 @@ def test_every_third_party_import_is_declared():
     asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["slurm"] + extras["mcp"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
     names |= {"fontTools", "fpdf", "yaml"}  # as fonttools, fpdf2 and pyyaml are imported
-    names |= {"vllm", "sglang", "xllamacpp"}  # in the servers themselves, and in a process of its own
+    names |= {"vllm", "xllamacpp"}  # in the servers themselves, and in a process of its own
     # by fastapi, pydantic (two), transformers, pandas, gradio (three) and uvicorn
     brought = {"starlette", "pydantic_core", "annotated_types", "huggingface_hub", "pyarrow", "httpx"}
     brought |= {"python_multipart", "gradio_client", "h11"}

@@ -21,7 +21,7 @@ from specviz.pages.lessons.lessons_page import LESSONS, LessonError, LessonRuns,
 from specviz.pages.lessons.values import View
 from specviz.places import GALLERY
 from specviz.views import terms, web
-from tests import synthetic
+from tests import recordings
 
 from .models import prompt_ids, tiny_target
 from .stubs import StubDesk, app_of
@@ -43,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two made-up runs: chain and tree."""
     place = tmp_path_factory.mktemp("lessons")
-    for name, trace in (("chain", synthetic.chain()), ("tree", synthetic.tree())):
+    for name, trace in (("chain", recordings.chain()), ("tree", recordings.tree())):
         trace.run["id"] = name
         tracefile.save(trace, place / f"{name}.spectrace")
     return place
@@ -114,7 +114,7 @@ def test_the_answers_are_the_runs() -> None:
 
 
 def test_text_is_filled_from_the_run(folder: Path) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     steps = trace.tables["steps"]
     body = "*Look*: {accepted|token} of {drafted}, in `{steps}` steps, {accepted of step 1}; \\{x\\} \\*"
     body += "\n\nSecond\nline."
@@ -133,7 +133,7 @@ def test_a_run_and_its_places_carry_over(folder: Path) -> None:
     text = STOP + "One.\n\n# Two\nshow: tree, node 1, root, metric steps\n\nAlso {step} of {steps of run tree}."
     one, two = fill(folder, text)["stops"]
     assert (two["run"], two["step"]) == ("chain", 0) and one["show"] == []
-    assert words(two["text"][0]) == f"Also 1 of {synthetic.tree().rows('steps')}."
+    assert words(two["text"][0]) == f"Also 1 of {recordings.tree().rows('steps')}."
     shown = fill(folder, text.replace("# Two\n", "# Two\nstep: 3\n"))["stops"][1]["show"]
     assert [one["kind"] for one in shown] == ["panel", "node", "tokens", "metric"]
 
@@ -142,7 +142,7 @@ def test_questions(folder: Path) -> None:
     def ask(line: str, options: str = "") -> dict[str, Any]:
         return fill(folder, f"{STOP}ask: {line}\n{options}Which?\n\nreveal:\nThis.")["stops"][0]["ask"]
 
-    view = View(synthetic.chain(), 2)
+    view = View(recordings.chain(), 2)
     row = view.steps
     found = ask("accepted", "options: 0, 1\n")
     numbers = sorted({0, 1, row["accepted"]})

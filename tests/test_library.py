@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import synthetic
+import recordings
 from fastapi.testclient import TestClient
 
 from decoders.errors import UserError
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[StubDesk]:
-    with at_work(StubDesk(gallery=(synthetic.chain(),), library=Library(tmp_path / "runs"))) as made:
+    with at_work(StubDesk(gallery=(recordings.chain(),), library=Library(tmp_path / "runs"))) as made:
         yield made
 
 
@@ -94,7 +94,7 @@ def test_runs_of_earlier_servers_are_everybodys_on_ones_own_computer_only(desk: 
 
 
 def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
-    key = desk.open_file(synthetic.save_trace(synthetic.quote()), owner="ann")
+    key = desk.open_file(recordings.save_trace(recordings.quote()), owner="ann")
     assert key not in restart(desk)
     desk.services["runs"].change(Change(ids=[key], add=["teach"]), "ann")
     entry = restart(desk, shared=True).entry(key)
@@ -121,7 +121,7 @@ def test_bad_changes_are_one_sentence(desk: StubDesk, changes: dict[str, Any], s
 
 
 def test_kept_runs_stay_and_nobody_pushes_out_the_others() -> None:
-    store, chain = TraceStore(max_count=6), synthetic.chain()
+    store, chain = TraceStore(max_count=6), recordings.chain()
 
     def put(name: str, owner: str) -> None:
         store.put(Trace({**chain.run, "id": name}, chain.tables), owner=owner)
@@ -147,7 +147,7 @@ def test_kept_runs_stay_and_nobody_pushes_out_the_others() -> None:
 
 
 def test_files_of_kept_runs_are_not_trimmed(tmp_path: Path) -> None:
-    library, chain = Library(tmp_path, max_count=2), synthetic.chain()
+    library, chain = Library(tmp_path, max_count=2), recordings.chain()
     for k, name in enumerate("abcd"):
         library.finish(Trace({**chain.run, "id": name}, chain.tables))
         if os.path.exists(tmp_path / f"{name}.spectrace"):
@@ -182,7 +182,7 @@ def test_a_comparison_of_the_400th_visitor_is_whole(tmp_path: Path) -> None:
     removed, in memory or on disk; who came first and left goes.
     """
     stores = [TraceStore(), TraceStore(max_count=20)]
-    library, chain = Library(tmp_path, max_count=20), synthetic.chain()
+    library, chain = Library(tmp_path, max_count=20), recordings.chain()
     library.belongs_to(stores[1])
     entry = stores[0].entry(stores[0].put(chain, owner="nobody"))
     assert entry is not None
@@ -223,8 +223,8 @@ def test_the_routes_take_json_of_the_right_form(desk: StubDesk) -> None:
 
 def test_runs_that_no_list_shows_are_counted_apart(tmp_path: Path) -> None:
     desk = StubDesk()
-    desk.store.put(synthetic.chain(), kind="run", owner="me")
-    hidden = synthetic.chain()
+    desk.store.put(recordings.chain(), kind="run", owner="me")
+    hidden = recordings.chain()
     hidden.run["id"] = "behind-a-result"
     desk.store.put(hidden, kind="opened", owner="")
     shown = desk.services["runs"].show("me")
@@ -254,7 +254,7 @@ def test_a_folder_that_cannot_be_made_costs_files_never_a_run(
 
 
 def test_a_journal_that_cannot_be_replaced_is_opened_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opening, parts = synthetic.deltas(synthetic.chain())
+    opening, parts = recordings.deltas(recordings.chain())
     opening.run["id"] = "crashed"
     journal = Library(tmp_path).start(opening, "ann")
     journal.append(parts[0])
@@ -288,7 +288,7 @@ sys.path[:0] = [{root!r}, {tests!r}]
 from pathlib import Path
 import uvicorn
 from specviz.server.library import Library
-from tests import synthetic
+from tests import recordings
 from tests.stubs import StubDesk, app_of
 desk = StubDesk(library=Library(Path({folder!r})), pause_s=0.1)
 desk.gate.clear()  # it waits after four steps
@@ -327,7 +327,7 @@ def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(
         assert [(run["kind"], run["title"], run["mine"]) for run in listed] == [("recovered", "cut off", True)]
         run = client.get(f"/api/traces/{key}").json()
         steps = len(run["steps"]["context"])
-        assert run["run"]["stop"] == "interrupted" and 0 < steps < synthetic.chain().rows("steps")
+        assert run["run"]["stop"] == "interrupted" and 0 < steps < recordings.chain().rows("steps")
         assert client.get(f"/api/traces/{key}/download?format=html").status_code == 200
     assert not list(folder.glob("*.journal")) and json.loads((folder / f"{key}.json").read_text())["owner"] == "ann"
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import synthetic
+import recordings
 from fastapi.testclient import TestClient
 
 from specviz.commands.app import LIMITS
@@ -23,7 +23,7 @@ FORM = PromptForm("text", text="abc")
 
 @pytest.fixture(scope="module")
 def public() -> Iterator[tuple[TestClient, StubDesk]]:
-    desk = StubDesk(gallery=(synthetic.chain(),))
+    desk = StubDesk(gallery=(recordings.chain(),))
     changed = {"upload": "1", "asks": "30", "runs": "3", "waiting": "2"}
     desk.keep_to(rules_for(public=True, accounts=False, overrides=changed))
     with client_of(desk) as client:

@@ -13,7 +13,7 @@ from decoders.trace.metrics import compute, fill_would_accept, measure, regrets
 from decoders.trace.oracle import UNDECIDED_NOTE, UNRANKED_NOTE, Oracle, oracle, unknown
 from decoders.trace.report import report
 from decoders.trace.trace import Trace
-from tests import synthetic
+from tests import recordings
 
 GALLERY = sorted((Path(__file__).parents[1] / "assets" / "gallery").glob("*.spectrace"))
 
@@ -119,13 +119,13 @@ def test_a_ranking_that_knows_everything_lies_between_the_bounds(letters: int) -
 
 
 def test_runs_without_a_ranking_say_so() -> None:
-    plain = synthetic.plain()
+    plain = recordings.plain()
     assert oracle(plain) is None and unknown(plain) == UNRANKED_NOTE
     assert report(plain)["oracle"] == {"why": UNRANKED_NOTE} and compute(plain)["ranking_cost"] is None
 
 
 def test_a_run_that_goes_on_is_not_judged() -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     trace.run["complete"] = False
     trace.tables["candidates"]["would_accept"] = [-1] * trace.rows("candidates")
     assert oracle(trace) is None and unknown(trace) == UNDECIDED_NOTE

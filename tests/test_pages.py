@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import synthetic
+import recordings
 from fastapi.testclient import TestClient
 
 import specviz.pages
@@ -46,7 +46,7 @@ def tabs(client: TestClient) -> list[str]:
 
 
 def test_a_folder_is_a_page(longest: None) -> None:
-    desk = StubDesk(gallery=(synthetic.plain(), synthetic.chain()))
+    desk = StubDesk(gallery=(recordings.plain(), recordings.chain()))
     with TestClient(app_of(desk)) as client:
         names = tabs(client)
         assert names.index("Lab") + 1 == names.index("Longest") == names.index("Runs") - 1

@@ -165,17 +165,6 @@ def test_a_call_that_fails_late_says_after_how_long(tmp_path, target, monkeypatc
     assert generate(target, PROMPT, "mine", max_new_tokens=8) == generate(target, PROMPT, max_new_tokens=8)
 
 
-def test_a_card_of_an_earlier_version_loads_and_says_what_to_change(tmp_path, target, caplog):
-    """It names its part by ``available``, ``brings`` and on the drafter."""
-    part = {"kind": "mine", "from": "here", "format": "own", "fingerprint": "f"}
-    drafter = f"from decoders.parts import KINDS, about_part\n\n\nclass MyDrafter(Drafter):\n    part = {part}"
-    card = "    available=lambda target: None,\n    brings=lambda params: False,\n    build=lambda"
-    drafters.add_plugin(write(tmp_path, ("class MyDrafter(Drafter):", drafter), ("    build=lambda", card)))
-    assert record(target, PROMPT, "mine", max_new_tokens=4).run["part"] == part
-    first, *_, last = [entry.getMessage() for entry in caplog.records if "the card" in entry.getMessage()]
-    assert "decoders.parts.KINDS is of an earlier version" in first and "part=TrainedPart(Kind(…))" in last
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

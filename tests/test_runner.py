@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-import synthetic
+import recordings
 
 from decoders.trace.trace import Trace
 from specviz.server.feed import EventFeed
@@ -63,7 +63,7 @@ def test_a_run_ends_up_in_the_store_and_its_events_add_up_to_it(runner: Runner, 
     found = events(job)
     assert [e["seq"] for e in found] == list(range(len(found)))
     assert found[-1]["done"] and found[-1]["stop"] == "eos"
-    followed, _ = synthetic.deltas(chain)
+    followed, _ = recordings.deltas(chain)
     for event in found:
         followed.extend(event.get("delta", {}))
     assert followed.tables["tokens"] == chain.tables["tokens"]

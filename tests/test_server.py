@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-import synthetic
+import recordings
 from fastapi.testclient import TestClient
 
 from decoders.trace import files as tracefile
@@ -32,7 +32,7 @@ FORM = PromptForm(instruction="Do it.", context="abc")
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(), synthetic.nasty()), pause_s=0.002)
+    return StubDesk(gallery=(recordings.chain(), recordings.nasty()), pause_s=0.002)
 
 
 def test_the_page_names_no_other_site_and_has_our_head(client: TestClient) -> None:
@@ -146,7 +146,7 @@ def test_live_events_add_up_to_the_run() -> None:
         assert desk.loader.wait(WAIT_S)
         desk.gate.clear()  # until it is watched: of a run that is over there are no events
         job = desk.submit(FORM, "pld", {}, {})
-        followed, _ = synthetic.deltas(desk.whole())
+        followed, _ = recordings.deltas(desk.whole())
         numbers = []
         for event in sse(port, f"/api/live/{job.id}?after=-1"):
             desk.gate.set()
@@ -227,7 +227,7 @@ def test_counting(client: TestClient, desk: StubDesk) -> None:
 
 
 def test_opening_a_file_never_takes_over_another_run(desk: StubDesk, tmp_path: Path) -> None:
-    trace = synthetic.quote()
+    trace = recordings.quote()
     trace.run["id"] = "gallery-0"
     tracefile.save(trace, tmp_path / "a.spectrace")
     key = desk.open_file(tmp_path / "a.spectrace", owner="ann")
@@ -238,7 +238,7 @@ def test_opening_a_file_never_takes_over_another_run(desk: StubDesk, tmp_path: P
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "version", "huge", "missing"])
 def test_a_bad_file_is_one_sentence_and_nothing_is_lost(desk: StubDesk, tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a.spectrace"
-    tracefile.save(synthetic.quote(), path)
+    tracefile.save(recordings.quote(), path)
     whole = path.read_bytes()
     data = {"cut": whole[: len(whole) // 2], "empty": b"", "text": b"hello", "huge": bytes((64 << 20) + 1)}
     if damage == "version":
@@ -259,7 +259,7 @@ def test_a_bad_file_is_one_sentence_and_nothing_is_lost(desk: StubDesk, tmp_path
 @pytest.mark.slow("a server in a fresh interpreter; test_layers.py has the same for imports")
 def test_viewing_needs_no_torch(tmp_path: Path) -> None:
     """A fresh interpreter in which torch and transformers cannot be imported serves a trace."""
-    tracefile.save(synthetic.quote(), tmp_path / "a.spectrace")
+    tracefile.save(recordings.quote(), tmp_path / "a.spectrace")
     code = f"""
 import sys, os
 for name in ("torch", "transformers", "jaxtyping"):
@@ -269,7 +269,7 @@ from fastapi.testclient import TestClient
 from specviz.app import create_app
 with TestClient(create_app(trace={str(tmp_path / "a.spectrace")!r}), base_url="http://localhost") as client:
     first = client.get("/api/runs").json()["first"]
-    assert client.get("/api/traces/" + first).json()["run"]["title"] == "Quoted answer"
+    assert client.get("/api/traces/" + first).json()["run"]["method"]["name"] == "pld+h"
     assert client.get("/api/methods").json()["reason"].startswith("Opened for viewing only")
     assert client.get("/api/status").json()["model"]["state"] == "none"
     assert client.get("/").status_code == 200
@@ -289,7 +289,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_gallery() -> None:
     def refuse() -> Any:
         raise ValueError("the model folder /nowhere does not exist; give a folder or a Hub name")
 
-    desk = StubDesk(load=refuse, gallery=(synthetic.quote(),))
+    desk = StubDesk(load=refuse, gallery=(recordings.quote(),))
     with client_of(desk) as client:
         model = client.get("/api/status").json()["model"]
         assert model["state"] == "failed" and model["text"].startswith("The model folder /nowhere does not exist")

@@ -49,7 +49,7 @@ from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing
 from specviz.workers.work import WorkerRefused
 
-from . import synthetic
+from . import recordings
 from .command import refusal
 from .models import tiny_target
 from .standin import Here
@@ -395,7 +395,7 @@ def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Tar
         free={"methods": ["pld"], "vary": [{"param": "k", "values": "2,4"}]}, prompts="examples", count=2,  # pyright: ignore
         max_new_tokens=8, workers=2,
     )  # fmt: skip
-    with at_work(gallery_desk(target, {"shown": synthetic.chain()})) as desk:
+    with at_work(gallery_desk(target, {"shown": recordings.chain()})) as desk:
         lab = desk.services["lab"]
         assert "processes" in lab.catalog()["workers"]
         key = lab.start(asked, "ada")["id"]
@@ -416,7 +416,7 @@ def test_results_elsewhere_open_in_the_lab(here: None, target: Target, tmp_path:
     ready = make(target, tmp_path / "elsewhere", count=1)
     rows = ready.run().rows
     list_in_lab(ready)
-    with at_work(gallery_desk(target, {"shown": synthetic.chain()})) as desk:
+    with at_work(gallery_desk(target, {"shown": recordings.chain()})) as desk:
         lab = desk.services["lab"]
         assert [about["id"] for about in lab.listing("")] == [ready.results.id]
         assert lab.show(ready.results.id)["rows"] == len(rows)

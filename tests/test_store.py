@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-import synthetic
+import recordings
 
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
@@ -89,7 +89,7 @@ def test_ids_are_unguessable_and_well_formed() -> None:
 
 
 def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: Trace) -> None:
-    opening, parts = synthetic.deltas(trace_named(chain, "crashed"))
+    opening, parts = recordings.deltas(trace_named(chain, "crashed"))
     journal = Library(tmp_path).start(opening)
     for part in parts[:5]:
         journal.append(part)
@@ -113,7 +113,7 @@ def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: T
 def test_a_finished_run_is_found_laterand_files_are_bounded(tmp_path: Path, chain: Trace) -> None:
     library = Library(tmp_path, max_count=2)
     for name in ("a", "b", "c"):
-        opening, _ = synthetic.deltas(trace_named(chain, name))
+        opening, _ = recordings.deltas(trace_named(chain, name))
         library.finish(trace_named(chain, name), library.start(opening))
     assert len(list(tmp_path.glob("*.spectrace"))) == 2
     kept = TraceStore()

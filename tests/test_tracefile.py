@@ -21,12 +21,11 @@ from decoders.trace.metrics import fill_would_accept
 from decoders.trace.tables import OPTIONAL_TABLES, TABLES, TraceError
 from decoders.trace.trace import Trace
 
-from . import synthetic
-from .synthetic import append, save_trace
+from . import recordings
+from .recordings import append, save_trace
 from .work import calls, peak_bytes
 
-SEGMENTS = [("context", 0, "one two three four, one two five. "), ("special", -1, "<|go|>")]
-SMALL = synthetic.Synthetic(SEGMENTS, "one two five, one two three.", "tree", width=5, draft=3).run()
+SMALL = recordings.beginning(recordings.quote(), 7)
 fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
@@ -101,7 +100,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path):
 
 def test_loading_goes_by_columns_not_by_values():
     """2,000 steps with 60,000 candidates load within a second: few calls for each value."""
-    data = save_trace(synthetic.long(1_500, 600))
+    data = save_trace(recordings.repeat(recordings.chain(), 6, 10))
     trace = load(data)
     values = sum(trace.rows(table) * len(columns) for table, columns in trace.tables.items())
     assert values > 50_000
@@ -386,7 +385,7 @@ def test_random_parts(name: str, data: bytes):
 
 
 def write_journal(path: Path, trace: Trace = SMALL) -> tuple[Journal, Trace, list[Any]]:
-    opening, deltas = synthetic.deltas(trace)
+    opening, deltas = recordings.deltas(trace)
     journal = Journal(path)
     journal.start(opening)
     for delta in deltas:
@@ -408,7 +407,7 @@ def test_a_whole_journal_gives_the_whole_run(trace: Trace, tmp_path: Path):
 
 def test_a_journal_cut_at_any_byte_gives_every_whole_step(tmp_path: Path):
     path = tmp_path / "a.journal"
-    opening, deltas = synthetic.deltas(SMALL)
+    opening, deltas = recordings.deltas(SMALL)
     journal = Journal(path)
     ends = []
     journal.start(opening)
@@ -449,7 +448,7 @@ def test_a_damaged_journal_gives_a_beginning_of_the_run_or_a_sentence(tmp_path: 
 
 
 def test_a_step_that_was_appended_is_in_the_file(tmp_path: Path):
-    opening, deltas = synthetic.deltas(SMALL)
+    opening, deltas = recordings.deltas(SMALL)
     journal = Journal(tmp_path / "a.journal")
     journal.start(opening)
     for done, delta in enumerate(deltas, 1):
@@ -459,7 +458,7 @@ def test_a_step_that_was_appended_is_in_the_file(tmp_path: Path):
 
 
 def test_a_journal_takes_any_text_and_number(tmp_path: Path):
-    opening, deltas = synthetic.deltas(SMALL)
+    opening, deltas = recordings.deltas(SMALL)
     opening.tables["steps"]["note"] = []
     for delta, odd in zip(deltas, ("\x00", "\n \u2028", 2**53, 1.5, *[None] * len(deltas)), strict=False):
         delta["steps"]["note"] = [odd] * len(delta["steps"]["context"])
@@ -507,7 +506,7 @@ def test_journal_errors(tmp_path: Path):
 
 def test_a_journaled_step_costs_little(tmp_path: Path):
     """Far below 1 % of a 5 ms step for a chain (about 40 µs), as few calls."""
-    opening, deltas = synthetic.deltas(synthetic.steps(150, "chain"))
+    opening, deltas = recordings.deltas(recordings.repeat(recordings.chain(), 8))
     journal = Journal(tmp_path / "a.journal")
     journal.start(opening)
 
@@ -535,7 +534,7 @@ def test_limits_hold_for_saving_too(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_trace_as_one_json_object_opens_too(tmp_path: Path):
-    tree = synthetic.tree()
+    tree = recordings.tree()
     path = tmp_path / "run.json"
     path.write_text(json.dumps(tree.to_json()), encoding="utf-8")
     assert load(path).digest == load(save_trace(tree)).digest

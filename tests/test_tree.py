@@ -52,12 +52,12 @@ def test_a_node_sees_its_ancestors_and_itself():
 
 
 def test_kept_drops_what_hangs_on_the_dropped():
-    smaller, order = TREE.kept([2, 3, 5])  # 2 and 3 hang on 1, which is not kept
+    smaller, order = TREE.subtree([2, 3, 5])  # 2 and 3 hang on 1, which is not kept
     assert smaller == DraftTree((5, 2), (-1, 0)) and order == [0, 5]
-    smaller, order = TREE.kept([1, 4, 3])
+    smaller, order = TREE.subtree([1, 4, 3])
     assert smaller == DraftTree((5, 8, 9), (-1, 0, 1)) and order == [0, 1, 4]
-    assert TREE.kept([]) == (DraftTree.chain(5), [0])
-    assert TREE.kept(range(6)) == (TREE, list(range(6)))
+    assert TREE.subtree([]) == (DraftTree.chain(5), [0])
+    assert TREE.subtree(range(6)) == (TREE, list(range(6)))
 
 
 def test_within_depth():
@@ -77,7 +77,7 @@ def trees(draw: st.DrawFn) -> DraftTree:
 @given(trees(), st.data())
 def test_cutting_keeps_whole_paths(tree: DraftTree, data: st.DataObject):
     wanted = data.draw(st.sets(st.integers(0, len(tree) - 1)))
-    smaller, order = tree.kept(wanted)
+    smaller, order = tree.subtree(wanted)
     assert order == [n for n in range(len(tree)) if set(tree.path(n)) <= wanted | {0}]
     for node, old in enumerate(order):
         assert smaller.tokens[node] == tree.tokens[old]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import synthetic
+import recordings
 from fastapi.testclient import TestClient
 
 from specviz.cli import main
@@ -133,7 +133,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Users, StubDesk]]:
-    desk = StubDesk(gallery=(synthetic.chain(),))
+    desk = StubDesk(gallery=(recordings.chain(),))
     desk.keep_to(rules_for(public=False, accounts=True))
     path = tmp_path_factory.mktemp("users") / "users"
     known = {"ann": "open sesame", "bob": "bob's own word"}

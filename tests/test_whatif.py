@@ -31,8 +31,8 @@ from specviz.server.runner import Runner
 from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids, save_model, tiny_target, tiny_tokenizer
+from .recordings import step_ids
 from .stubs import gallery_desk
-from .synthetic import step_ids
 from .tiers import matrix
 from .waiting import until
 from .whatifs import whatif

@@ -227,8 +227,6 @@ class Draft:
             tuple(pool.in_prompt(places).tolist()), candidates=candidates, route=route, pool=places, notes=notes or {},
         )  # fmt: skip
 
-    copied = copy_from  # as plug-ins of earlier versions call it
-
 
 @dataclass(frozen=True, slots=True)
 class Ran:

@@ -116,8 +116,6 @@ class DraftTree:
         parents = tuple(-1 if self.parents[node] < 0 else new_index[self.parents[node]] for node in order)
         return DraftTree._part(tokens, parents), order
 
-    kept = subtree  # as plug-ins of earlier versions call it
-
     def first(self, count: int) -> tuple[DraftTree, range]:
         """The tree of its first ``count`` nodes alone, and their numbers, as ``subtree`` gives them."""
         return DraftTree._part(self.tokens[:count], self.parents[:count]), range(count)

@@ -61,9 +61,7 @@ class ServerStep:
     position, the drafted one first; ``ms`` is the time since the step before, as far as it is told. Recorders know
     more: the target's probability and rank of every drafted token (``judged``), after temperature and the like
     (``served``), its first choices in every row (``tops``), times, and the requests of the forward (``batch``);
-    ``confidence``: the drafter's own guess, per drafted token, that it is accepted. Of a tree ``parents`` has the node
-    above every drafted token (0: the root; each stands behind its parent), and ``path`` the nodes that stood; without
-    them a draft is a chain.
+    ``confidence``: the drafter's own guess, per drafted token, that it is accepted. A draft is a chain.
     """
 
     emitted: int
@@ -79,21 +77,6 @@ class ServerStep:
     verify_ms: float | None = None
     batch: int = 0
     confidence: Sequence[float | None] | None = None
-    parents: Sequence[int] | None = None
-    path: Sequence[int] = ()
-
-    def depths(self, drafted: int) -> list[int]:
-        """Depths of so many drafted nodes, the root first.
-
-        >>> ServerStep(2, 1, 3, parents=(0, 0, 2), path=(2,)).depths(3), ServerStep(2).depths(2)
-        ([0, 1, 1, 2], [0, 1, 2])
-        """
-        if self.parents is None:
-            return list(range(drafted + 1))
-        depths = [0]
-        for parent in self.parents:
-            depths.append(depths[parent] + 1)
-        return depths
 
 
 @dataclass(slots=True)

@@ -215,10 +215,9 @@ class _Rows(TraceRows):
             "prob": [prob for prob, _ in judgements], "rank": [rank for _, rank in judgements],
         })  # fmt: skip
         self.elapsed += step.ms or 0.0
-        depth = max(step.depths(drafted)) if step.parents else drafted
-        full = "full" if accepted == depth else "partial" if accepted else "none"
+        full = "full" if accepted == drafted else "partial" if accepted else "none"
         self.add("steps", 1, {
-            "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": depth, "accepted": accepted,
+            "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": drafted, "accepted": accepted,
             "reason": "" if drafted else step.reason, "emitted": len(emitted),
             "bonus": self.output[emitted.stop - 1] if has_bonus else -1, "outcome": full if drafted else "plain",
             "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": step.draft_ms,
@@ -232,19 +231,12 @@ class _Rows(TraceRows):
     ) -> None:
         count, ids, hexes = drafted + 1, self.pieces.id, self.pieces.hexes
         offers = [() if depth > len(step.draft) else step.draft[depth - 1] for depth in range(1, count)]
-        depths = step.depths(drafted)
-        if step.parents is None:
-            verdicts = [judgements[i] if i < accepted else (None, -1) for i in range(drafted)]
-            tokens = [ids(*(offer[0][:2] if offer else (None, None))) for offer in offers[accepted:]]
-            tokens = [*self.output[self.at : self.at + accepted], *tokens]
-            reject_count = min(drafted - accepted, int(len(judgements) > accepted))
-            status = (
-                ["accepted"] * accepted
-                + ["rejected"] * reject_count
-                + ["unreached"] * (drafted - accepted - reject_count)
-            )
-        else:
-            verdicts, tokens, status = self._of_tree(step, depths, step.path[:accepted], judgements)
+        verdicts = [judgements[i] if i < accepted else (None, -1) for i in range(drafted)]
+        tokens = [ids(*(offer[0][:2] if offer else (None, None))) for offer in offers[accepted:]]
+        tokens = [*self.output[self.at : self.at + accepted], *tokens]
+        reject_count = min(drafted - accepted, int(len(judgements) > accepted))
+        unreached_count = drafted - accepted - reject_count
+        status = ["accepted"] * accepted + ["rejected"] * reject_count + ["unreached"] * unreached_count
         verdicts[: len(step.draft_choices)] = [(share(prob), rank) for prob, rank in step.draft_choices[:drafted]]
 
         def shares(values: Sequence[float | None]) -> list[float | None]:
@@ -253,16 +245,15 @@ class _Rows(TraceRows):
 
         self.add("nodes", count, {
             "step": self.step, "token": [self.root, *tokens],
-            "parent": list(range(-1, drafted)) if step.parents is None else [-1, *step.parents],
-            "depth": depths, "origin": ["root", *[DRAFTER.name] * drafted], "source": -1, "pool": -1,
+            "parent": list(range(-1, drafted)), "depth": list(range(count)),
+            "origin": ["root", *[DRAFTER.name] * drafted], "source": -1, "pool": -1,
             "draft_prob": [None, *[share(o[0][2]) if o else None for o in offers]],
             "prob": [None, *[prob for prob, _ in verdicts]], "rank": [-1, *[rank for _, rank in verdicts]],
             "status": ["root", *status], "reason": ["", *[REASONS.get(word, "") for word in status]],
             "served_prob": None if step.served is None else shares(step.served),
             "confidence": None if step.confidence is None else shares(step.confidence),
         })  # fmt: skip
-        step_offers = offers if step.parents is None else ()
-        guesses = [(depth, rank, *choice) for depth, o in enumerate(step_offers) for rank, choice in enumerate(o)]
+        guesses = [(depth, rank, *choice) for depth, o in enumerate(offers) for rank, choice in enumerate(o)]
         self.add("guesses", len(guesses), {
             "step": self.step, "node": [depth for depth, *_ in guesses], "rank": [rank for _, rank, *_ in guesses],
             "token": [ids(token, text) for _, _, token, text, _ in guesses],
@@ -283,32 +274,6 @@ class _Rows(TraceRows):
         })  # fmt: skip
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
-
-    def _of_tree(
-        self,
-        step: ServerStep,
-        depths: Sequence[int],
-        path: Sequence[int],
-        judgements: Sequence[tuple[float | None, int]],
-    ) -> tuple[list[tuple[float | None, int]], list[int], list[str]]:
-        """Probabilities with ranks, tokens and statuses of a tree's drafted nodes."""
-        path_nodes, verdicts, tokens, status = {0, *path}, list[tuple[float | None, int]](), list[int](), list[str]()
-        ends_in_draft = len(judgements) == len(
-            path
-        )  # the answer ended inside the draft: nothing behind the path was judged
-        for node, parent in enumerate(step.parents or (), start=1):
-            depth = depths[node]
-            if node in path_nodes:
-                verdicts.append(judgements[depth - 1])
-                tokens.append(self.output[self.at + depth - 1])
-                status.append("accepted")
-                continue
-            verdicts.append((None, -1))
-            tokens.append(self.pieces.id(*step.draft[node - 1][0][:2]))
-            status.append(
-                "unreached" if parent not in path_nodes or (ends_in_draft and depth > len(path)) else "rejected"
-            )
-        return verdicts, tokens, status
 
     def _probability_and_rank(self, place: int) -> tuple[float | None, int]:
         """The target's probability of an output token and its rank, where its first choices tell it."""

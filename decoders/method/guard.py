@@ -26,7 +26,6 @@ from .drafter import Drafter
 from .method import Method
 
 log = logging.getLogger(__name__)
-PART_OF_DRAFTER = "its drafter sets `part`; declare it on the card: Method(…, part=TrainedPart(Kind(…)))"
 CARD_FUNCTIONS = (
     "needs",
     "verifier",
@@ -158,9 +157,8 @@ def _without_later(numbers: Mapping[str, Any]) -> dict[str, Any]:
 class GuardedDrafter(Drafter):
     """A plug-in's drafter: every duty is called by the guard, every draft checked."""
 
-    def __init__(self, inner: Drafter, guard: Guard, origins: Sequence[str], part: Any) -> None:
+    def __init__(self, inner: Drafter, guard: Guard, origins: Sequence[str]) -> None:
         self.inner, self.guard, self.origins = inner, guard, origins
-        self.part = part  # of a drafter written for an earlier version
 
     looks_at: Any = property(attrgetter("inner.looks_at"))
     keeps: Any = property(attrgetter("inner.keeps"))
@@ -218,10 +216,7 @@ def guard(method: Method, place: str, code_path: str) -> Method:
         drafter = guard.build(Drafter, method.build, target, params)
         if type(drafter).propose is Drafter.propose:
             raise guard.fault("build", f"{type(drafter).__name__} has no propose(context, budget), which drafts")
-        part = getattr(drafter, "part", None) if method.part is None else None
-        if part:
-            log.warning("the plug-in %s (%s): %s", method.name, place_name, PART_OF_DRAFTER)
-        return GuardedDrafter(drafter, guard, origins, part)
+        return GuardedDrafter(drafter, guard, origins)
 
     def available(target: Any) -> str | None:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from decoders import Prompt, generate, load_target
 from decoders.model.files.catalog import BUNDLED, model_place
-from tests import synthetic
+from tests import recordings
 from tests.stubs import StubDesk, nothing_wrong, visiting
 from tests.waiting import becomes, expect, fits
 
@@ -18,13 +18,13 @@ Visit = Callable[..., Any]
 
 def variant(name: str, **run: Any) -> Any:
     """A chain run by a method of another name."""
-    trace = synthetic.chain()
+    trace = recordings.gallery_run("class-docstring-pld-h")
     trace.run |= run
     trace.run["method"] = {**trace.run["method"], "name": name, "title": name.upper()}
     return trace
 
 
-RUNS = (synthetic.chain(), synthetic.plain(), synthetic.draft_model_trace(), *(variant(f"m{k}") for k in range(9)))
+RUNS = (variant("pld+h"), recordings.plain(), recordings.cape(), *(variant(f"m{k}") for k in range(9)))
 SERIES = """() => [...document.querySelectorAll(".svd-charts .svp-plot")].map((plot) => plot.data.map((one) =>
     [one.name, one.marker.color]))"""
 PROMPT = "class Point:\n    def __init__(self, x):\n        self.x = x\n"

@@ -23,7 +23,7 @@ from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.views.examples import examples
-from tests import synthetic
+from tests import recordings
 from tests.browser.pace import cost
 from tests.stubs import StubDesk, StubTarget, nothing_wrong, serving
 from tests.waiting import WAIT_S, becomes, expect, fits, until
@@ -36,7 +36,11 @@ MOUNTED = "#sv-view .svp-host[data-ready]"
 def desk() -> StubDesk:
     return StubDesk(
         pause_s=0.03,
-        gallery=(synthetic.chain(), synthetic.tree(), synthetic.quote(), synthetic.nasty(), synthetic.steps(300)),
+        gallery=(
+            recordings.with_title(recordings.earlier_run("2-docstring-pld"), "Refactor ratelimit.py"),
+            recordings.tree(), recordings.with_title(recordings.quote(), "Quoted answer"), recordings.nasty(),
+            recordings.repeat(recordings.tree(), 30),
+        ),
     )
 
 
@@ -197,14 +201,14 @@ def test_scrubbing_keys_and_hover(visit: Visit) -> None:
 def test_a_copied_link_restores_the_view(visit: Visit, page: Any, context: Any) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit("?trace=gallery-1")
-    page.evaluate("specviz.app.inspector.setStep(12); specviz.app.inspector.setPins([230, 231])")
+    page.evaluate("specviz.app.inspector.setStep(8); specviz.app.inspector.setPins([230, 231])")
     share(page, "Copy link to this step")
-    becomes(page, lambda: "step=13&pins=230" in page.evaluate("navigator.clipboard.readText()"), True)
+    becomes(page, lambda: "step=9&pins=230" in page.evaluate("navigator.clipboard.readText()"), True)
     link = page.evaluate("navigator.clipboard.readText()")
     again = context.new_page()
     again.goto(link)
     again.wait_for_selector(MOUNTED)
-    assert again.evaluate("specviz.app.inspector.state()") == {"trace": "gallery-1", "step": 12, "pins": [230, 231]}
+    assert again.evaluate("specviz.app.inspector.state()") == {"trace": "gallery-1", "step": 8, "pins": [230, 231]}
     again.close()
 
 
@@ -230,7 +234,7 @@ def test_an_unknown_link_is_a_sentence_and_the_gallery(page: Any, port: int) -> 
 @pytest.mark.slow("test_imported.py opens a file on the page, test_server.py refuses bad ones")
 def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     page = visit()
-    tracefile.save(synthetic.nasty(), tmp_path / "nasty.spectrace")
+    tracefile.save(recordings.nasty(), tmp_path / "nasty.spectrace")
     (tmp_path / "cut.spectrace").write_bytes((tmp_path / "nasty.spectrace").read_bytes()[:3000])
     chooser = "#sv-bar input[type=file]"
     page.set_input_files(chooser, tmp_path / "nasty.spectrace")
@@ -517,7 +521,7 @@ def test_the_editor_holds_the_prompt_of_the_run_shown_and_typed_text_comes_back(
     page = visit("?trace=gallery-2")
     edit(page)
     context, instruction = page.locator("#sv-context textarea"), page.locator("#sv-instruction textarea")
-    expect(instruction).to_have_value("Answer from the passages, word for word.")
+    expect(instruction).to_have_value("Summarize these notes in one paragraph.")
     instruction.press_sequentially(" Mine!")
     page.wait_for_selector(".svp-earlier")
     page.keyboard.press("Escape")
@@ -549,25 +553,25 @@ def test_a_prompt_is_named_undone_and_the_same_on_compare(visit: Visit, desk: St
     page.keyboard.press("Tab")
     page.get_by_role("button", name="Undo").focus()
     page.keyboard.press("Enter")
-    expect(instruction).to_have_value("Answer from the passages, word for word.")
+    expect(instruction).to_have_value("Summarize these notes in one paragraph.")
     expect(recorded).to_contain_text("token by token")
     page.get_by_role("button", name="Redo").focus()
     page.keyboard.press("Enter")
-    expect(instruction).to_have_value("Answer from the passages, word for word. Mine!")
+    expect(instruction).to_have_value("Summarize these notes in one paragraph. Mine!")
     page.get_by_role("tab", name="Compare").click()
     page.wait_for_selector(".svp-compare[data-ready]")
     expect(page.locator(".svc-prompt-form .svp-naming")).to_have_value("Passages, mine")
     page.locator(".svc-prompt-form").get_by_role("button", name="Undo").press("Enter")
     expect(page.locator(".svc-prompt-form #sv-instruction textarea")).to_have_value(
-        "Answer from the passages, word for word."
+        "Summarize these notes in one paragraph."
     )
     page.get_by_role("button", name="Your texts").press("Enter")
     page.get_by_role("menuitem", name="Passages, mine").press("Enter")
-    expect(instruction).to_have_value("Answer from the passages, word for word. Mine!")
+    expect(instruction).to_have_value("Summarize these notes in one paragraph. Mine!")
     page.get_by_role("tab", name="Inspect").click()
     edit(page)
     expect(page.locator("#sv-panel #sv-instruction textarea")).to_have_value(
-        "Answer from the passages, word for word. Mine!"
+        "Summarize these notes in one paragraph. Mine!"
     )
 
 
@@ -586,7 +590,7 @@ def test_a_page_without_a_model_says_so(page: Any) -> None:
     def refuse() -> Any:
         raise ValueError("the model folder /nowhere does not exist")
 
-    with serving(StubDesk(load=refuse, gallery=(synthetic.quote(),))) as port:
+    with serving(StubDesk(load=refuse, gallery=(recordings.quote(),))) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-pill[data-state=failed]")
         page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
@@ -604,7 +608,7 @@ def test_what_the_model_cannot_do_stands_beside_the_editor(page: Any) -> None:
         assert gate.wait(WAIT_S)
         return StubTarget()
 
-    desk = StubDesk(load=load, gallery=(synthetic.quote(),))
+    desk = StubDesk(load=load, gallery=(recordings.quote(),))
     desk.loader.model = "bundled"
     with serving(desk) as port:
         page.goto(f"http://127.0.0.1:{port}/")
@@ -653,7 +657,7 @@ def test_the_bundled_model_runs(page: Any) -> None:
 
 def test_no_text_of_a_run_turns_the_page_round(visit: Visit, desk: StubDesk) -> None:
     """Names that others gave (title, model, method, tags) stand with marks on every page, in tooltips too."""
-    trace = synthetic.chain()
+    trace = recordings.chain()
     trace.run["id"] = "turned-run"
     trace.run["title"], trace.run["model"]["name"] = "\u202etxt.exe", "mo\u2067del"
     trace.run["method"]["title"] = "PLD\u202d: prompt lookup"
@@ -675,7 +679,7 @@ def test_no_text_of_a_run_turns_the_page_round(visit: Visit, desk: StubDesk) -> 
 @pytest.mark.parametrize("address", ["spec", "spec/?tab=runs"])
 def test_the_app_stands_under_a_path_of_a_proxy(page: Any, address: str) -> None:
     """Each request goes to that path; a run can be made."""
-    desk = StubDesk(gallery=(synthetic.chain(),))
+    desk = StubDesk(gallery=(recordings.chain(),))
     with serving(desk, root_path="/spec") as port:
         open_app(page, port, address, ready=".svp-grid" if "runs" in address else MOUNTED)
         page.evaluate("document.querySelector('#sv-run').click()")

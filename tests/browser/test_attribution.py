@@ -16,7 +16,7 @@ from decoders.study.attribute.quotes import gold_json, parse_quotesum, score_lin
 from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 from decoders.trace.trace import Trace
 from specviz.pages.attribution.document import document, standalone
-from tests import synthetic
+from tests import recordings
 from tests.browser.pace import cost
 from tests.stubs import nothing_wrong, serving
 from tests.test_attribution_page import ANSWER, CONTEXT, ROW, attribution_desk, tiny
@@ -45,7 +45,7 @@ def answer_with_quotes() -> tuple[Trace, Any]:
 @pytest.mark.pace
 def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> None:
     trace, gold = answer_with_quotes()
-    traces = [trace, synthetic.nasty(), synthetic.adapld(), synthetic.draft_model_trace()]
+    traces = [trace, recordings.nasty(), recordings.tree(), recordings.cape()]
     known = [gold_json(trace, gold), None, None, None]
     docs = [document(one, gold if quotes else None) for one, quotes in zip(traces, known, strict=True)]
     file = tmp_path / "attribution.html"

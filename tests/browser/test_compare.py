@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -11,61 +10,57 @@ from unittest import mock
 
 import pytest
 
+from decoders.trace.check import check
 from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
-from tests import synthetic
+from tests import recordings
 from tests.browser.pace import cost
 from tests.stubs import StubDesk, StubRun, nothing_wrong, visiting
-from tests.synthetic import CODE, EDITED, Synthetic
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 Visit = Callable[..., Any]
-PROMPT = (("instruction", -1, "Edit the code: bool, not int.\n"), ("context", 0, CODE))
 STATE = "specviz.app.pages.compare"
 
 
-class Few(Synthetic):
-    """Ranks the last three places only: long runs are made faster."""
-
-    def _candidates(self, context: int, rng: random.Random) -> list[dict[str, Any]]:
-        root = self.all[context - 1]
-        self.where[root] = self.where.get(root, [])[-3:]
-        return super()._candidates(context, rng)
+def run(name: str, title: str = "") -> Trace:
+    """A run of one prompt by a method."""
+    trace = recordings.gallery_run(f"class-docstring-{name}")
+    trace.run["method"].update({"title": title} if title else {})
+    return trace
 
 
-def run(kind: str, draft: int = 10, output: str = EDITED, **more: Any) -> Trace:
-    """A run of one prompt by a kind of method."""
-    return Synthetic(PROMPT, output, kind, "Edit the rate limiter", draft=draft, **more).run()
-
-
-def long_text() -> str:
-    rng, lines, text = random.Random(5), EDITED.splitlines(keepends=True), ""
-    while len(synthetic.Vocabulary().encode(text)) < 2000:
-        text += "".join(rng.choice(lines) for _ in range(20))
-    return text
+def lossy_run() -> Trace:
+    """A run that wrote "int" where the others wrote "and"."""
+    trace = run("pld", "Lossy method")
+    trace.run["method"].update(name="casd", lossless=False)
+    (swapped,) = (token for token in set(trace.output_ids) if trace.text([token]) == " and")
+    assert swapped not in trace.prompt_ids
+    pieces = trace.tables["pieces"]
+    pieces["hex"][pieces["id"].index(swapped)] = b" int".hex()
+    fresh = max(pieces["id"]) + 1
+    for columns in trace.tables.values():
+        for name in ("id", "token", "bonus"):
+            if name in columns:
+                columns[name] = [fresh if token == swapped else token for token in columns[name]]
+    check(trace)
+    return trace
 
 
 class Lanes(StubDesk):
     """A desk whose runs differ by method; one method breaks."""
 
     def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
-        kinds = {"plain": ("plain", 10), "pld": ("chain", 4), "pld+h": ("chain", 10), "casd": ("tree", 10)}
-        whole = run(*kinds[method])
+        whole = run({"pld+h": "pld-h", "casd": "adapld"}.get(method, method))
         whole.run["method"].update(name=method)
         return StubRun(whole, cancel, fail_at=3 if method == "pld+h" else -1, gate=self.gate)
 
 
 @pytest.fixture(scope="module")
 def desk() -> Lanes:
-    recorded = [run("plain"), run("chain", 4), run("chain", 10), run("tree", 10)]
-    for trace, name, title in zip(recorded, ("plain", "pld", "pld+h", "adapld"), "ABCD", strict=True):
-        trace.run["method"].update(name=name, title=f"Method {title}")
-    lossy = run("chain", 6, EDITED.replace("-> bool", "-> int"))
-    lossy.run["method"].update(name="casd", title="Lossy method", lossless=False)
-    text = long_text()
-    kinds = (("plain", 1), ("chain", 5), ("chain", 12), ("chain", 40))
-    many = [Few(PROMPT, text, kind, "Two thousand tokens", draft=draft, slip=0.04).run() for kind, draft in kinds]
-    return Lanes(gallery=(*recorded, lossy, synthetic.nasty(), *many))
+    names = ("plain", "pld", "pld-h", "adapld")
+    runs = [run(name, f"Method {letter}") for name, letter in zip(names, "ABCD", strict=True)]
+    many = [recordings.repeat(run(name), 20) for name in names]  # 2,120 tokens
+    return Lanes(gallery=(*runs, lossy_run(), recordings.nasty(), *many))
 
 
 @pytest.fixture
@@ -214,7 +209,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     expect(page.locator(".svc-empty")).to_contain_text("aligned by output position")
     expect(page.locator(".svc-prompt-form .svp-recorded")).to_contain_text("prompt of the run that is open")
     held = "[...document.querySelectorAll('.svc-prompt-form textarea')].map((area) => area.value).join()"
-    assert "Edit the code: bool, not int." in page.evaluate(held)
+    assert "Add a docstring to this class." in page.evaluate(held)
     assert page.locator(".svc-form-card option[disabled]").count() >= 1  # ppd lacks its prompt tokens
     assert "specviz train ppd" in page.text_content(".svc-settings")
     page.click(".svc-example")
@@ -229,7 +224,8 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     expect(page.locator(".svc-lane").first.locator(".svc-numbers")).to_contain_text("1st")
     for name, share in bars(page).items():
         assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
-    expect(page.locator(".svc-outcome")).to_contain_text(re.compile("Method [ABCD] .*: no speedup: the device"))
+    winner = runs[min(took, key=took.__getitem__)].run["method"]["title"]
+    expect(page.locator(".svc-outcome")).to_contain_text(re.compile(rf"{winner} wins: \d\.\d+× plain decoding"))
 
     page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
     page.focus(".svc-slider")
@@ -273,10 +269,10 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
 
     lens = page.locator(".svc-lens-row").all_inner_texts()
     assert "the reference" in lens[0] and all("identical to plain decoding" in text for text in lens[1:4])
-    assert "lossy by design" in lens[4] and "int" in lens[4] and "bool" in lens[4]
+    assert "lossy by design" in lens[4] and "int" in lens[4] and "and" in lens[4]
     page.click(".svc-diff summary")
     sides = [page.inner_text(f".svc-diff .sv-{side}") for side in ("ins", "del")]
-    assert sides[0].endswith("int") and sides[1].endswith("bool")
+    assert sides[0].endswith("int") and sides[1].endswith("and")
     steps = page.locator(".svc-table tr:has(th:has-text('Verify steps')) td").all_inner_texts()
     assert [text.removesuffix(" ★") for text in steps] == [str(trace.rows("steps")) for trace in runs.values()]
     assert sum("★" in text for text in steps) >= 1
@@ -368,7 +364,7 @@ def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit
     desk.gate.clear()
     before = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="somebody")
     until(lambda: before.state == "running", "the run before it holds the worker")
-    with mock.patch.object(desk, "run_of", lambda *stated, **_: Late(run("chain", 4), stated[-1], gate=desk.gate)):
+    with mock.patch.object(desk, "run_of", lambda *stated, **_: Late(run("pld"), stated[-1], gate=desk.gate)):
         page = visit()
         page.wait_for_selector(".svc-run:not([disabled])")
         page.select_option("#svc-method-0", "pld")

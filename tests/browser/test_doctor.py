@@ -12,7 +12,7 @@ import pytest
 from decoders.model.target_model.target import Target
 from decoders.parts import DESCRIPTION
 from specviz.pages.doctor import examination
-from tests import synthetic
+from tests import recordings
 from tests.drafts import save_tiny_part
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
@@ -30,7 +30,7 @@ def target(module_home: Path) -> Target:
 
 @pytest.fixture(scope="module")
 def desk(target: Target) -> StubDesk:
-    return StubDesk(load=lambda: target, gallery=(synthetic.chain(),))
+    return StubDesk(load=lambda: target, gallery=(recordings.chain(),))
 
 
 def ends(line: Any) -> list[list[float]]:

@@ -14,7 +14,7 @@ from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 from specviz.places import GALLERY
 from specviz.views.export import standalone_html
-from tests import synthetic
+from tests import recordings
 from tests.browser.test_app import edit, open_app
 from tests.stubs import StubDesk
 from tests.waiting import becomes, expect
@@ -30,7 +30,7 @@ def record_of(name: str) -> Trace:
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    return StubDesk(gallery=(*(record_of(name) for name in RUNS), synthetic.steps(60)))
+    return StubDesk(gallery=(*(record_of(name) for name in RUNS), recordings.gallery_run("lighthouse-story-pld")))
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ LINES = """() => [...specviz.inspector.output.code.querySelectorAll(".sv-row")].
 
 def test_lines_and_their_numbers_are_right_while_a_run_streams(page: Any, tmp_path: Any) -> None:
     whole = record_of(RUNS[0])
-    opening, parts = synthetic.deltas(copy.deepcopy(whole))
+    opening, parts = recordings.deltas(copy.deepcopy(whole))
     (tmp_path / "run.html").write_text(standalone_html(opening), encoding="utf-8")
     page.goto((tmp_path / "run.html").as_uri())
     page.wait_for_selector(".sv-row")

@@ -8,7 +8,7 @@ import pytest
 
 from decoders.method.kept import kept_with, owned_by
 from specviz.server.http import COOKIE
-from tests import synthetic
+from tests import recordings
 from tests.browser.test_app import edit, open_app
 from tests.stubs import METHODS, StubDesk, StubMethod
 from tests.waiting import expect
@@ -24,7 +24,7 @@ class Rows(list[int]):
 def desk() -> StubDesk:
     runs = []
     for warm, before, count in ((False, 0, 1), (True, 120, 340)):
-        trace = synthetic.chain()
+        trace = recordings.chain()
         trace.run["kept"] = {"warm": warm, "unit": Rows.unit, "count": count, "before": before}
         runs.append(trace)
     made = StubDesk(gallery=tuple(runs))

@@ -14,7 +14,7 @@ import pytest
 from specviz.experiments import Experiment, Line, PaperSeries, Results, plan, run_experiment
 from specviz.places import home
 from specviz.workers.sweep import Standing, WorkerState
-from tests import synthetic
+from tests import recordings
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
 from tests.test_sheets import CASES, IN_A_CELL, SHEET, WORDS
@@ -26,7 +26,7 @@ COMPLETE = ".svl-results[data-state=complete] .svp-chart .main-svg"
 
 @pytest.fixture(scope="module")
 def desk(module_home: Path) -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(),))
+    return StubDesk(gallery=(recordings.chain(),))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import synthetic
+from tests import recordings
 from tests.browser.test_app import MOUNTED, edit, step, text_of_page
 from tests.stubs import StubDesk, nothing_wrong
 from tests.tiers import matrix
@@ -34,8 +34,8 @@ CONTROLS = """() => {
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    alone = synthetic.Synthetic(synthetic.CODE_SEGMENTS, synthetic.EDITED, "plain", "Plain decoding").run()
-    return StubDesk(gallery=(synthetic.chain(), alone, synthetic.quote()))
+    chain, alone = recordings.gallery_run("class-docstring-pld"), recordings.plain()
+    return StubDesk(gallery=(chain, alone, recordings.quote()))
 
 
 @pytest.fixture
@@ -166,8 +166,9 @@ def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     run = desk.store.get("gallery-2").run
     edit(page)
     instruction, context = page.locator("#sv-instruction textarea"), page.locator("#sv-context textarea")
-    expect(instruction).to_have_value("Answer from the passages, word for word.")
-    expect(context).to_have_value("\n---\n".join(one.strip() for one in synthetic.PASSAGES))
+    assert instruction.input_value() == "Summarize these notes in one paragraph."
+    passages = context.input_value().split("\n---\n")
+    assert len(passages) == 4 and passages[0].startswith("The Grand Hotel opened in 1911")
     expect(page.locator("#svf-method")).to_have_value(run["method"]["name"])
     expect(page.locator("#sv-form .svm-offer")).to_contain_text(f"made with {run['model']['name']}, and stub is in use")
     instruction.fill("Answer in your own words.")
@@ -176,8 +177,8 @@ def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     page.wait_for_function("specviz.app.current !== 'gallery-2'")
     prompt = desk.asked[before]
     text = "".join(map(chr, prompt.tokens))
-    assert text.startswith("Answer in your own words.") and all(one.strip() in text for one in synthetic.PASSAGES)
-    assert {segment.passage for segment in prompt.segments if segment.name == "context"} == {0, 1}
+    assert text.startswith("Answer in your own words.") and all(passage in text for passage in passages)
+    assert {segment.passage for segment in prompt.segments if segment.name == "context"} == {0, 1, 2, 3}
     page.wait_for_function("!specviz.app.mine.size")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from specviz.server.guard import Guard
-from tests import synthetic
+from tests import recordings
 from tests.stubs import StubDesk
 from tests.waiting import until
 
@@ -70,7 +70,7 @@ class _Blank(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(),))
+    return StubDesk(gallery=(recordings.chain(),))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from decoders.model.files import catalog
 from specviz.models import ModelEntry
 from specviz.pages.models import models_page as service
-from tests import synthetic
+from tests import recordings
 from tests.stubs import StubDesk, StubTarget, serving
 from tests.waiting import WAIT_S, becomes, expect, fits
 
@@ -32,7 +32,7 @@ class Models:
 
     def __init__(self) -> None:
         self.gate = threading.Event()
-        self.desk = StubDesk(gallery=(synthetic.quote(),))
+        self.desk = StubDesk(gallery=(recordings.quote(),))
         self.desk.loader.pick, self.desk.loader.model = self.pick, "/models/stub"
 
     def pick(self, model: str, weights: str, tell: Any) -> Any:

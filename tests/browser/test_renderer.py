@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,7 +21,7 @@ from specviz.places import GALLERY
 from specviz.views import notebook
 from specviz.views.export import standalone_html
 from specviz.views.web import embed_json
-from tests import synthetic, waiting
+from tests import recordings, waiting
 from tests.browser.pace import cost
 from tests.waiting import becomes, expect
 
@@ -77,7 +78,7 @@ def light(page: Any) -> set[int]:
 
 
 def test_keys_move_through_the_steps(open_trace: Open) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     page = open_trace(trace)
     last = trace.rows("steps") - 1
     seen = []
@@ -103,8 +104,8 @@ def test_keys_move_through_the_steps(open_trace: Open) -> None:
 
 
 def test_playback_runs_and_stops(open_trace: Open) -> None:
-    page = open_trace(synthetic.chain())
-    page.select_option(".sv-select", "4")  # 46 steps: eleven seconds in which it can be stopped
+    page = open_trace(recordings.repeat(recordings.chain(), 3))
+    page.select_option(".sv-select", "4")  # 63 steps: sixteen seconds in which it can be stopped
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Play", exact=True).click()
     until(page, "specviz.inspector.number > 2")
@@ -115,7 +116,7 @@ def test_playback_runs_and_stops(open_trace: Open) -> None:
 
 
 def test_the_timeline_is_dragged(open_trace: Open) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     page = open_trace(trace)
     box = page.locator(".sv-timeline").bounding_box()
     page.mouse.move(box["x"] + 60, box["y"] + 30)
@@ -126,7 +127,7 @@ def test_the_timeline_is_dragged(open_trace: Open) -> None:
 
 
 def test_hover_links_a_copy_both_ways(open_trace: Open) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     position, source, size = first_copy(trace)
     page = open_trace(trace, f"#step={trace.tables['tokens']['step'][position]}")
     run = set(range(position, position + size)) | set(range(source, source + size))
@@ -142,7 +143,7 @@ def test_hover_links_a_copy_both_ways(open_trace: Open) -> None:
 
 
 def test_a_copy_from_the_output_is_linked_inside_its_pane(open_trace: Open) -> None:
-    trace = synthetic.tree()
+    trace = recordings.nasty()
     tokens, prompt = trace.tables["tokens"], trace.run["prompt_length"]
     position = next(p for p in range(prompt, trace.rows("tokens")) if tokens["source"][p] >= prompt)
     page = open_trace(trace, f"#step={tokens['step'][position]}")
@@ -153,7 +154,7 @@ def test_a_copy_from_the_output_is_linked_inside_its_pane(open_trace: Open) -> N
 
 
 def test_pins_and_the_address_restore_the_view(open_trace: Open, page: Any) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     position, source, size = first_copy(trace)
     step = trace.tables["tokens"]["step"][position]
     open_trace(trace)
@@ -178,6 +179,20 @@ def test_pins_and_the_address_restore_the_view(open_trace: Open, page: Any) -> N
     assert page.locator(".sv-pinned").count() == 0
 
 
+def node_rows(trace: Trace, step: int) -> list[dict[str, Any]]:
+    nodes = trace.tables["nodes"]
+    return [{name: nodes[name][k] for name in nodes} for k, at in enumerate(nodes["step"]) if at == step]
+
+
+def expansion_of(trace: Trace) -> tuple[int, dict[str, Any]]:
+    """A step in which an expansion took the place of the chain's second token, and that expansion."""
+    for step in range(trace.rows("steps")):
+        for node in node_rows(trace, step):
+            if (node["origin"], node["depth"], node["status"]) == ("expansion", 2, "accepted"):
+                return step, node
+    raise AssertionError("no such step was recorded")
+
+
 def guesses_of(trace: Trace, step: int, node: int) -> list[dict[str, Any]]:
     rows = trace.tables["guesses"]
     of = [k for k in range(trace.rows("guesses")) if (rows["step"][k], rows["node"][k]) == (step, node)]
@@ -185,53 +200,68 @@ def guesses_of(trace: Trace, step: int, node: int) -> list[dict[str, Any]]:
 
 
 def test_draft_and_target_stand_side_by_side(open_trace: Open) -> None:
-    trace = synthetic.draft_model_trace()
-    page = open_trace(trace, step=1)  # an expansion takes the place of the chain's second token
+    trace = recordings.cape()
+    step, expansion = expansion_of(trace)
+    page = open_trace(trace, step=step)
     assert not page.locator(".sv-candidates").is_visible()
-    said = guesses_of(trace, 1, 1)
+    said = guesses_of(trace, step, 1)
+    page.locator(".sv-rare").click()  # rare tokens are folded away
     rows = page.locator(".sv-pairs .sv-pair-row:not(.sv-pair-top)")
     assert rows.count() == len(said)
     widths = """all => all.map(row => ["q", "p", "both"].map(name => {
         const bar = row.querySelector(`.sv-pair-bars .sv-pair-${name}`);
         return bar ? parseFloat(bar.style.width) : 0 }))"""
     for one, (q, p, both) in zip(said, rows.evaluate_all(widths), strict=True):
-        assert q == pytest.approx(100 * one["draft_prob"], abs=0.06)
-        assert p == pytest.approx(100 * one["prob"], abs=0.06) and both == pytest.approx(min(q, p), abs=0.06)
+        shares = [one["draft_prob"], one["prob"], min(one["draft_prob"], one["prob"])]
+        shown = [100 * max(share, 0.004 * (share > 0)) for share in shares]  # what is above 0 has a bar in sight
+        assert [q, p, both] == pytest.approx(shown, abs=0.06)
     listed = rows.all_inner_texts()
-    assert "chain" in listed[0] and "rejected" in listed[0] and "E3" in listed[2] and "accepted" in listed[2]
-    node = next(k for k, step in enumerate(trace.tables["nodes"]["step"]) if step == 1) + 2
-    beta = trace.tables["nodes"]["term:overlap"][node]
+    rank = int(expansion["term:draft_rank"])
+    assert "chain" in listed[0] and "rejected" in listed[0]
+    assert f"E{rank + 1}" in listed[rank] and "accepted" in listed[rank]
+    nodes = node_rows(trace, step)
+    chain = nodes[2]
     page.locator(".sv-beta").hover()
-    assert f"Σ min(p, q) = {beta:.3g}" in tip(page)
-    assert page.locator(".sv-sureness").inner_text().replace("\n", " ") == (
-        "Confidence .60 7th tenth: CAPE grants 4 candidates (3 expansions)"
+    assert f"Σ min(p, q) = {chain['term:overlap']:.3g}" in tip(page)
+    sure = re.fullmatch(
+        r"Confidence (\.\d+) (\d+)\w\w tenth: CAPE grants (\d+) candidates \((\d+) expansions\)",
+        page.locator(".sv-sureness").inner_text().replace("\n", " "),
     )
-    assert "2 positions behind" in page.inner_text(".sv-drafter-facts")
+    assert sure and float(sure[1]) == pytest.approx(chain["term:confidence"], abs=0.006)
+    beside = sum(node["origin"] == "expansion" and node["parent"] == 1 for node in nodes)
+    assert [int(sure[k]) for k in (2, 3, 4)] == [chain["term:bin"] + 1, beside + 1, beside]
+    assert f"{chain['term:kv_delay']:.0f} positions behind" in page.inner_text(".sv-drafter-facts")
     assert page.problems == []
 
 
 def test_an_accepted_expansion_is_said_and_drawn_apart(open_trace: Open, page: Any) -> None:
-    trace = synthetic.draft_model_trace()
-    open_trace(trace, step=1)
-    assert "an expansion (rank 3) was accepted" in page.inner_text(".sv-sentence")
-    assert "an expansion (rank 3) was accepted" in page.inner_text(".sv-verdict")
-    assert "expansion (rank 3) was accepted" in page.get_attribute(".sv-place-of >> nth=1", "aria-label")
+    trace = recordings.cape()
+    step, expansion = expansion_of(trace)
+    open_trace(trace, step=step)
+    said = f"expansion (rank {expansion['term:draft_rank'] + 1:.0f}) was accepted"
+    assert f"an {said}" in page.inner_text(".sv-sentence")
+    assert f"an {said}" in page.inner_text(".sv-verdict")
+    assert said in page.get_attribute(".sv-place-of >> nth=1", "aria-label")
     axis = """all => [...new Set(all.map(e => { const b = e.querySelector('.sv-box').getBoundingClientRect();
         return Math.round(b.top + b.height / 2) }))]"""
     assert len(page.eval_on_selector_all(".sv-of-drafter.sv-node", axis)) == 1  # the main chain goes straight on
     leaves = page.locator(".sv-leaf.sv-of-expansion")
-    assert leaves.count() == 4 * 3 - 1 and page.locator(".sv-of-expansion.sv-node-accepted.sv-leaf").count() == 0
+    beside = sum(node["origin"] == "expansion" for node in node_rows(trace, step))
+    assert leaves.count() == beside - 1 and page.locator(".sv-of-expansion.sv-node-accepted.sv-leaf").count() == 0
     lane = page.locator(".sv-lane rect").bounding_box()
     for box in (leaves.first.bounding_box(), leaves.last.bounding_box()):
         assert lane["y"] < box["y"] and box["y"] + box["height"] < lane["y"] + lane["height"] + 1
-    page.evaluate("specviz.inspector.setStep(0)")
+    whole = next(k for k, outcome in enumerate(trace.tables["steps"]["outcome"]) if outcome == "full")
+    page.evaluate("k => specviz.inspector.setStep(k)", whole)
     assert "the whole main chain was the target's own choice" in page.inner_text(".sv-sentence")
     legend = page.inner_text(".sv-legend")
     assert "main chain" in legend and "expansions beside it" in legend and "where the draft model looked" in legend
 
 
 def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.draft_model_trace(), step=1)
+    trace = recordings.cape()
+    step, _ = expansion_of(trace)
+    open_trace(trace, step=step)
     assert page.locator(".sv-place-of[aria-pressed=true]").get_attribute("aria-label").startswith("Position 2")
     at = "document.querySelector('.sv-place-of[aria-pressed=true]').getAttribute('aria-label').slice(0, 10)"
     page.locator(".sv-of-drafter.sv-node").nth(3).hover()
@@ -249,19 +279,20 @@ def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -
     assert page.locator('.sv-node[aria-pressed="true"]').evaluate("e => e === document.activeElement")
     assert "an expansion (rank 2): rejected" in page.inner_text(".sv-verdict")
     page.keyboard.press("ArrowRight")
-    assert step_of(page) == 2
+    assert step_of(page) == step + 1
     assert page.problems == []
 
 
 def test_the_text_shows_where_the_draft_model_looked(open_trace: Open, page: Any) -> None:
-    trace = synthetic.draft_model_trace()
-    open_trace(trace, step=1)
+    trace = recordings.cape()
+    shown, _ = expansion_of(trace)
+    open_trace(trace, step=shown)
     shaded = "[...document.querySelectorAll('[class*=sv-heat-]')].map(e => Number(e.dataset.p))"
     rows = trace.tables["attention"]
 
     def look_of(node: int, head: int) -> set[int]:
         of = zip(rows["step"], rows["node"], rows["head"], rows["position"], strict=True)
-        return {position for step, *at, position in of if (step, *at) == (1, node, head)}
+        return {position for step, *at, position in of if (step, *at) == (shown, node, head)}
 
     assert set(page.evaluate(shaded)) == look_of(1, -1)
     page.select_option("[aria-label='Attention head']", label="head 0")
@@ -274,38 +305,45 @@ def test_the_text_shows_where_the_draft_model_looked(open_trace: Open, page: Any
     assert page.evaluate(shaded) == []
 
 
+def redrawn(trace: Trace) -> tuple[int, dict[str, Any]]:
+    """A step whose first token stands and whose second gave way to a draw from the residual, and that node."""
+    step = trace.tables["steps"]["accepted"].index(1)
+    return step, node_rows(trace, step)[2]
+
+
 def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page: Any) -> None:
-    trace = synthetic.draft_model_trace(drawn=True)
-    open_trace(trace, step=1)
-    nodes = trace.tables["nodes"]
-    row = next(k for k in range(trace.rows("nodes")) if nodes["step"][k] == 1 and nodes["status"][k] == "rejected")
-    draw, ratio = nodes["term:draw"][row], nodes["term:accept_ratio"][row]
-    bonus = page.evaluate("v => specviz.inspector.model.pieces.label(v)", trace.tables["steps"]["bonus"][1])
-    said = f"draw {draw:.2g} ≥ p/q {ratio:.2g}: rejected; the residual gave “{bonus}”"
+    trace = recordings.glide()
+    step, node = redrawn(trace)
+    open_trace(trace, step=step)
+    bonus = page.evaluate("v => specviz.inspector.model.pieces.label(v)", trace.tables["steps"]["bonus"][step])
+    said = f"draw {node['term:draw']:.2g} ≥ p/q {node['term:accept_ratio']:.2g}: rejected; the residual gave “{bonus}”"
     assert said in page.inner_text(".sv-verdict")
     assert "the residual gave" in page.inner_text(".sv-sentence")
     bars = page.eval_on_selector_all(".sv-pair-left", "all => all.map(e => parseFloat(e.style.width))")
-    left = sorted((one["residual"] for one in guesses_of(trace, 1, 1)), reverse=True)
+    left = sorted((one["residual"] for one in guesses_of(trace, step, 1)), reverse=True)
     assert bars == pytest.approx([100 * share for share in left if share >= 0.001], abs=0.06)
-    assert page.locator(".sv-residual .sv-this").inner_text().split() == ["3", bonus, "drawn", ".99"]
+    (given,) = (one for one in guesses_of(trace, step, 1) if one["token"] == trace.tables["steps"]["bonus"][step])
+    rank, label, kind, share = page.locator(".sv-residual .sv-this").inner_text().split()
+    assert (int(rank) - 1, label, kind) == (given["rank"], bonus, "drawn")
+    assert float(share) == pytest.approx(given["residual"], abs=0.006)
     page.locator(".sv-place-of").first.click()
-    assert "draw 0.2 < p/q 1: accepted" in page.inner_text(".sv-verdict").replace("0.20", "0.2")
+    first = node_rows(trace, step)[1]
+    said = f"draw {first['term:draw']:.2g} < p/q {first['term:accept_ratio']:.2g}: accepted"
+    assert said in page.inner_text(".sv-verdict")
     assert page.locator(".sv-residual").count() == 0
 
 
 def test_a_block_verdict_is_told_as_it_was_recorded(open_trace: Open, page: Any) -> None:
     """Block verification records P, h and its own reasons, and no accept ratio: nothing of the ratio rule is said."""
-    trace = synthetic.draft_model_trace(drawn=True)
+    trace = recordings.glide()
+    step, _ = redrawn(trace)
     nodes, count = trace.tables["nodes"], trace.rows("nodes")
-    row = next(k for k in range(count) if nodes["step"][k] == 1 and nodes["status"][k] == "rejected")
     words = "draw 0.97 ≥ h = 0.25, and none behind it stands: redrawn from the residual"
-    nodes["reason"][row] = words
+    nodes["reason"][nodes["step"].index(step) + 2] = words
     nodes["term:accept_ratio"] = [None] * count
     for key, value in (("block_p", 0.5), ("block_h", 0.25)):
-        term = {"key": key, "label": key.replace("_", " "), "help": "", "low": 0, "high": 1}
-        trace.run["node_terms"].append(term)
-        nodes[f"term:{key}"] = [value if nodes["step"][k] == 1 else None for k in range(count)]
-    open_trace(trace, step=1)
+        nodes[f"term:{key}"] = [value if nodes["step"][k] == step else None for k in range(count)]
+    open_trace(trace, step=step)
     said = page.inner_text(".sv-verdict")
     assert f"rejected ({words})." in said and "p/q" not in said
     page.hover("h4:has-text('Residual, that replaced')")
@@ -320,11 +358,13 @@ def probes_of(trace: Trace, step: int, node: int) -> list[int]:
 
 
 def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open, page: Any) -> None:
-    trace = synthetic.prompt_token_trace()
-    open_trace(trace, step=1)  # state 3; three guesses in a row hold
-    nodes = [k for k, step in enumerate(trace.tables["nodes"]["step"]) if step == 1]
+    trace = recordings.ppd()
+    steps = trace.tables["steps"]
+    open_trace(trace, step=1)
+    nodes = node_rows(trace, 1)
     counts = [len(probes_of(trace, 1, node)) for node in range(len(nodes))]
-    assert sorted(counts) == [0, 0, 0, 1, 1, 2, 3]
+    assert len(set(counts)) > 1 and steps["term:state"][1] == 3
+    (last,) = (index for index, node in enumerate(nodes) if node["status"] == "accepted")
     by_node = """all => specviz.inspector.tree.boxes
         .filter(b => all.includes(b.group) && b.item.kind === 'node')
         .map(b => [b, b.parts.get('hung')])
@@ -335,32 +375,39 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     assert [(index, marks, text) for index, marks, text, _, _ in drawn] == [
         (node, count, f"→{count}") for node, count in enumerate(counts)
     ]
-    assert [index for index, *_, read, _ in drawn if read] == [3]  # where acceptance ended
-    assert "2 prompt tokens: state 2 next" in drawn[1][4] and "accepted" in drawn[1][4]
+    assert [index for index, *_, read, _ in drawn if read] == [last]  # where acceptance ended
+    assert f"{counts[0]} prompt tokens: state {counts[0]} next" in drawn[0][4]
+    assert f"{counts[last]} prompt token: state {counts[last]} next" in drawn[last][4] and "accepted" in drawn[last][4]
     assert page.locator(".sv-node").count() == len(nodes) + 1  # prompt tokens are no candidates
-    assert page.locator(".sv-distances text").all_text_contents() == ["distance 1", "distance 2", "distance 3"]
+    assert page.locator(".sv-distances text").all_text_contents() == ["distance 1", "distance 2"]
     sentence = page.inner_text(".sv-sentence")
-    assert "in state 3, the prompt tokens offered 6 guesses, up to 3 ahead" in sentence
-    assert "The last accepted node has 0 prompt tokens: state 0 follows." in sentence
-    assert "without a prompt token: the next step has no guesses, state 0" in page.inner_text(".sv-prompts .sv-verdict")
+    assert f"in state 3, the prompt tokens offered {len(nodes) - 1} guesses, up to 2 ahead" in sentence
+    assert "The last accepted node has 1 prompt token: state 1 follows." in sentence
     legend = page.inner_text(".sv-legend")
     assert f"prompt tokens {trace.rows('probes')}" in legend and "next state" in legend
-    page.evaluate("specviz.inspector.setStep(2)")
+    page.evaluate("k => specviz.inspector.setStep(k)", steps["outcome"].index("plain"))
     assert "No draft this step" in page.inner_text(".sv-sentence")
     assert "The root has 3 prompt tokens: state 3 follows." in page.inner_text(".sv-sentence")
     assert ElementTree.fromstring(value(page, TREE_SVG)).tag.endswith("}svg")
     page.keyboard.press("End")  # a stop token: no state follows
     assert "follows" not in page.inner_text(".sv-sentence")
     assert "the run ended" in page.inner_text(".sv-prompts .sv-verdict")
+    hung = trace.tables["probes"]
+    bare = [k for k, place in enumerate(zip(hung["step"], hung["parent"], strict=True)) if place != (1, last)]
+    trace.tables["probes"] = {name: [values[k] for k in bare] for name, values in hung.items()}
+    trace.tables["nodes"]["term:next_state"][trace.tables["nodes"]["step"].index(1) + last] = 0.0
+    steps["term:next_state"][1] = 0.0
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
+    assert "The last accepted node has 0 prompt tokens: state 0 follows." in page.inner_text(".sv-sentence")
+    assert "without a prompt token: the next step has no guesses, state 0" in page.inner_text(".sv-prompts .sv-verdict")
     assert page.problems == []
 
 
 @pytest.mark.slow("one more drawing")
 def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) -> None:
-    trace = synthetic.prompt_token_trace()
+    trace = recordings.ppd()
     tokens, steps = trace.tables["tokens"]["id"], trace.tables["steps"]
     open_trace(trace)
-    words = {"as guessed": 0, "guess 2": 1, "not offered": -1}
     seen = set()
     for step in range(8):
         page.evaluate("k => specviz.inspector.setStep(k)", step)
@@ -376,18 +423,25 @@ def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) 
             assert cells.nth(0).locator("code").inner_text() == label
             assert cells.nth(2).locator("code").inner_text() == became
             told = cells.nth(2).locator(".sv-role").inner_text()
-            assert (words[told] == 0) == (token == tokens[end + d])
-            seen.add(told)
-    assert seen == set(words)
+            assert (told == "as guessed") == (token == tokens[end + d])
+            seen.add(re.sub(r"\d+", "N", told))
+    assert seen == {"as guessed", "guess N", "not offered"}
     truths = page.locator(".sv-true").all_inner_texts()
     assert len(truths) == 3 and "distance 1" in truths[0] and "of " in truths[0]
     assert page.problems == []
 
 
 @pytest.mark.slow("one more drawing")
+@pytest.mark.usefixtures("home")
 def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: Any) -> None:
     """Two vectors each: what they guess together is told, and their places are marked in the panes."""
-    trace = synthetic.prompt_token_trace(watched=True)
+    from decoders import Prompt, record
+    from tests.drafts import save_tiny_part
+    from tests.models import prompt_ids, tiny_target
+
+    target = tiny_target()
+    save_tiny_part(target, "ppd", vectors=2)
+    trace = record(target, Prompt.from_ids(prompt_ids(2)), "ppd", {"watch": 2, "size": 30}, max_new_tokens=8)
     probes, looks = trace.tables["probes"], trace.tables["attention"]
     open_trace(trace, step=0)
     assert not page.locator(".sv-drafter").is_visible(), "attention of prompt tokens is no draft model's"
@@ -413,51 +467,54 @@ def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: A
     page.locator(".sv-prompts .sv-toggle", has_text="Attention heat").click()
     assert page.locator("[class*='sv-heat-']").count() == 0
     assert "where the prompt token looked" in page.inner_text(".sv-legend")
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompt_token_trace()))
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(recordings.ppd()))
     assert page.locator(".sv-pick").count() == 0 and not page.locator(".sv-prompts .sv-look-select").first.is_visible()
     assert page.problems == []
 
 
 @pytest.mark.slow("one more drawing")
 def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.prompt_token_trace(), step=3)  # nothing of the tree holds
+    trace = recordings.ppd()
+    none = trace.tables["steps"]["outcome"].index("none")
+    open_trace(trace, step=none)
+    hung = len(probes_of(trace, none, 1))
     assert "Nothing was accepted after the root" in page.inner_text(".sv-prompts .sv-verdict")
     page.locator('.sv-node[aria-pressed="true"]').focus()
     page.keyboard.press("ArrowDown")
     assert page.locator('.sv-node[aria-pressed="true"]').evaluate("e => e === document.activeElement")
     said = page.inner_text(".sv-prompts .sv-verdict")
-    assert "rejected, has 2 prompt tokens; had acceptance ended here, state 2 would have followed" in said
-    assert page.locator(".sv-unread li").count() == 2 and page.locator(".sv-guessed").count() == 0
+    assert f"rejected, has {hung} prompt token; had acceptance ended here, state {hung} would have followed" in said
+    assert page.locator(".sv-unread li").count() == hung == 1 and page.locator(".sv-guessed").count() == 0
     page.set_viewport_size({"width": 400, "height": 800})
     page.evaluate("specviz.inspector.setStep(4)")
     becomes(page, lambda: page.evaluate("document.documentElement.scrollWidth") <= 400, True)
-    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(synthetic.chain()))
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(recordings.chain()))
     assert not page.locator(".sv-prompts").is_visible() and page.locator(".sv-hung").count() == 0
     assert page.problems == []
 
 
 @pytest.mark.slow("step by step, once more")
 def test_prompt_tokens_of_a_live_run_are_those_of_a_full_load(open_trace: Open, page: Any) -> None:
-    opening, parts = synthetic.deltas(synthetic.prompt_token_trace())
+    opening, parts = recordings.deltas(recordings.ppd())
     open_trace(opening)
     page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
     page.evaluate("specviz.inspector.model.run.complete = true; specviz.inspector.describe()")
     live = value(page, "v.prompts.tally")
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompt_token_trace()))
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(recordings.ppd()))
     assert value(page, "v.prompts.tally") == live and live[0]["seen"] > 20
     assert page.problems == []
 
 
 def test_without_a_draft_model_there_is_no_panel(open_trace: Open, page: Any) -> None:
-    trace = payload(synthetic.chain())
-    open_trace(synthetic.draft_model_trace())
+    trace = payload(recordings.chain())
+    open_trace(recordings.cape())
     assert page.locator(".sv-drafter").is_visible()
     for table in ("guesses", "attention"):
         del trace[table]  # as files were before there was such a thing
     page.evaluate("t => specviz.inspector.load(t, {step: 3})", trace)
     assert not page.locator(".sv-drafter").is_visible() and page.locator(".sv-candidates").is_visible()
     assert page.locator(".sv-lane").is_hidden()
-    opening, parts = synthetic.deltas(synthetic.draft_model_trace())  # a run that has just begun
+    opening, parts = recordings.deltas(recordings.cape())  # a run that has just begun
     page.evaluate("t => specviz.inspector.load(t, {})", payload(opening))
     assert page.locator(".sv-drafter").is_visible() and page.locator(".sv-place-of").count() == 0
     page.get_by_role("button", name="Attention heat").click()
@@ -475,7 +532,7 @@ OURS = set(
 
 
 def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
-    trace = synthetic.nasty()
+    trace = recordings.nasty()
     trace.run["method"]["params"]["<img src=x onerror=window.__pwned=4>"] = "<b>x</b>"
     trace.tables["steps"]["reason"] = ["<b>why</b>" if reason else "" for reason in trace.tables["steps"]["reason"]]
     open_trace(trace)
@@ -487,13 +544,16 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
             const token = v.output.elements(v.model.promptLength + k)[0];
             v.tip.show(token, tokenFacts(v, v.model.promptLength + k));
         } }""")
-    drafted = synthetic.Drafting(False, synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
+    drafted, prompted = recordings.cape(), recordings.ppd()
+    parts = re.findall(r"<[^>]+>|[^<]+", recordings.NASTY)
+    for other in (drafted, prompted):
+        texts = itertools.cycle(parts)
+        other.tables["pieces"]["hex"] = [next(texts).encode().hex() for _ in other.tables["pieces"]["id"]]
     page.evaluate(
         """t => { const v = specviz.inspector; v.load(t, {});
         for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.drafter.walk(1); } }""",
         payload(drafted),
     )
-    prompted = synthetic.Prompting(synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
     page.evaluate(
         """t => { const v = specviz.inspector; v.load(t, {});
         for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.prompts.walk(1); } }""",
@@ -513,7 +573,7 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
 @pytest.mark.slow("one more drawing")
 def test_lookaheads_window_is_drawn_below_the_tree(open_trace: Open, page: Any) -> None:
     """Rows of probes, counted; those of another kind are none; text stays text."""
-    trace = synthetic.nasty()
+    trace = recordings.nasty()
     pieces = trace.tables["pieces"]
     hostile, pieces["hex"][0] = pieces["id"][0], b"<i>x</i>".hex()
     offsets = (1, 2, 1, 2, 3, 2, 3, 4)
@@ -521,7 +581,7 @@ def test_lookaheads_window_is_drawn_below_the_tree(open_trace: Open, page: Any) 
         "step": [1] * 9, "parent": [0] * 9, "offset": [*offsets, 1], "kind": ["window"] * 8 + ["dummy"],
         "token": [hostile] * 9, "prob": [0.25] * 9,
     }  # fmt: skip
-    open_trace(synthetic.chain())
+    open_trace(recordings.chain())
     window = page.locator(".sv-lookahead")
     expect(window).to_be_hidden()
     page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
@@ -539,7 +599,7 @@ def test_lookaheads_window_is_drawn_below_the_tree(open_trace: Open, page: Any) 
 
 
 def test_split_characters_are_shown_once(open_trace: Open) -> None:
-    page = open_trace(synthetic.nasty())
+    page = open_trace(recordings.nasty())
     text = page.inner_text(".sv-prompt .sv-code").replace("⏎", "").replace("␍", "")
     letters = ("👩‍👩‍👧", "🇩🇪", "👍🏽", "naïve", "e\u0301", "日本語の文", "שלום")
     for whole in (*letters, "⟨xF0⟩⟨x9F⟩", "⟨xFF⟩", "⟨U+2028⟩", "⟨x00⟩"):
@@ -555,7 +615,7 @@ def test_split_characters_are_shown_once(open_trace: Open) -> None:
 
 
 def test_whitespace_glyphs_are_switched(open_trace: Open) -> None:
-    page = open_trace(synthetic.nasty())
+    page = open_trace(recordings.nasty())
     assert "␣" not in page.inner_text(".sv-prompt .sv-code")
     page.get_by_role("button", name="Whitespace").click()
     text = page.inner_text(".sv-prompt .sv-code")
@@ -564,10 +624,10 @@ def test_whitespace_glyphs_are_switched(open_trace: Open) -> None:
 
 @pytest.mark.slow("opens every fold")
 def test_large_trees_fold_and_open(open_trace: Open) -> None:
-    trace = synthetic.tree(90)
+    trace = recordings.gallery_run("lighthouse-story-eagle3")
     page = open_trace(trace)
     sizes = [len([1 for s in trace.tables["nodes"]["step"] if s == k]) for k in range(trace.rows("steps"))]
-    page.evaluate("k => specviz.inspector.setStep(k)", next(k for k, n in enumerate(sizes) if k and n > 60))
+    page.evaluate("k => specviz.inspector.setStep(k)", next(k for k, n in enumerate(sizes) if k and n == max(sizes)))
     size = sizes[step_of(page)]
     chip, nodes = ".sv-node-chip", ".sv-node:not(.sv-node-chip):not(.sv-node-bonus)"
     folded = sum(int(text[1:]) for text in page.locator(f"{chip} .sv-label").all_text_contents())
@@ -579,12 +639,12 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
             page.keyboard.press("Enter")
     expect(page.locator(nodes)).to_have_count(size)
     # where the tree is smaller, nothing is folded
-    page.evaluate("t => specviz.inspector.load(t, {step: 5})", payload(synthetic.tree(20)))
+    page.evaluate("t => specviz.inspector.load(t, {step: 5})", payload(recordings.chain()))
     assert page.locator(chip).count() == 0
 
 
 def test_statuses_never_rest_on_colour_alone(open_trace: Open) -> None:
-    trace = synthetic.tree()
+    trace = recordings.tree()
     page = open_trace(trace, step=trace.tables["steps"]["outcome"].index("partial"))
     style = "e => { const s = getComputedStyle(e); return [s.strokeDasharray, s.strokeWidth] }"
     names = ("accepted", "rejected", "unreached")
@@ -597,13 +657,14 @@ def test_statuses_never_rest_on_colour_alone(open_trace: Open) -> None:
 
 
 def test_the_sentence_says_what_was_recorded(open_trace: Open, page: Any) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     steps = trace.tables["steps"]
     open_trace(trace)
     partial = next(k for k in range(len(steps["outcome"])) if steps["outcome"][k] == "partial")
     page.evaluate("k => specviz.inspector.setStep(k)", partial)
     sentence = page.inner_text(".sv-sentence")
-    assert f"Step {partial + 1}: " in sentence and "offered 10 tokens" in sentence and "instead of" in sentence
+    assert f"Step {partial + 1}: " in sentence and "instead of" in sentence
+    assert f"offered {steps['drafted'][partial]} tokens" in sentence
     assert "hidden cosine" in sentence
     none = next(k for k in range(len(steps["reason"])) if steps["reason"][k])
     page.evaluate("k => specviz.inspector.setStep(k)", none)
@@ -623,7 +684,7 @@ def tip(page: Any) -> str:
 
 
 def test_origins_are_told_by_shape_and_letter_and_the_legend_counts_them(open_trace: Open) -> None:
-    trace = synthetic.adapld()
+    trace = recordings.tree()
     nodes, steps = trace.tables["nodes"], trace.tables["steps"]
     step = steps["route"].index("semantic")
     page = open_trace(trace, step=step)
@@ -633,8 +694,11 @@ def test_origins_are_told_by_shape_and_letter_and_the_legend_counts_them(open_tr
         looks[origin] = float(re.search(r"L([\d.]+) 21Z$", outline)[1])  # where the left side's middle is
     assert looks["branch"] == 0 < looks["successor"]
     assert "L" not in page.get_attribute(".sv-node-root .sv-box", "d")
-    assert page.locator(".sv-of-branch .sv-tag-text").first.text_content() == "B1"
-    assert page.locator(".sv-of-successor .sv-tag-text").first.text_content() == "S"
+    branches = [node for node in node_rows(trace, step) if node["origin"] == "branch"]
+    assert sorted(page.locator(".sv-of-branch .sv-tag-text").all_text_contents()) == sorted(
+        f"B{node['term:branch_rank'] + 1:.0f}" for node in branches
+    )
+    assert set(page.locator(".sv-of-successor .sv-tag-text").all_text_contents()) == {"S"}
     legend = page.inner_text(".sv-legend")
     for origin in ("main", "branch", "successor"):
         of = [k for k, name in enumerate(nodes["origin"]) if name == origin]
@@ -644,28 +708,29 @@ def test_origins_are_told_by_shape_and_letter_and_the_legend_counts_them(open_tr
 
 
 def test_a_branch_lights_its_anchor_and_a_successor_its_source(open_trace: Open) -> None:
-    trace = synthetic.adapld()
-    nodes = trace.tables["nodes"]
+    trace = recordings.tree()
     step = trace.tables["steps"]["route"].index("semantic")
-    of = [k for k, at in enumerate(nodes["step"]) if at == step]
+    nodes = node_rows(trace, step)
     page = open_trace(trace, step=step)
-    branch = next(k for k in of if nodes["origin"][k] == "branch")
+    drawn = "e => specviz.inspector.tree.boxes.find(box => box.group === e).item.node.index"
+    branch = nodes[page.locator(".sv-of-branch.sv-node").first.evaluate(drawn)]
     page.locator(".sv-of-branch.sv-node").first.hover()
     lit_at = page.eval_on_selector_all(".sv-light-anchor", "all => all.map(e => Number(e.dataset.p))")
-    assert lit_at == [nodes["term:branch_anchor"][branch]]
+    assert lit_at == [branch["term:branch_anchor"]]
     said = tip(page)
-    assert "rank at the anchor" in said and "no. 1" in said and "log-prob at the anchor" in said
-    successor = next(k for k in of if nodes["origin"][k] == "successor")
+    assert "rank at the anchor" in said and "log-prob at the anchor" in said
+    assert f"no. {branch['term:branch_rank'] + 1:.0f}" in said
+    successor = nodes[page.locator(".sv-of-successor.sv-node").first.evaluate(drawn)]
     page.locator(".sv-of-successor.sv-node").first.hover()
     source = page.eval_on_selector_all(".sv-light", "all => all.map(e => Number(e.dataset.p))")
-    assert source == [nodes["source"][successor]] and "successor's cosine" in tip(page)
+    assert source == [successor["source"]] and "successor's cosine" in tip(page)
     page.mouse.move(2, 2)
     until(page, "!document.querySelector('.sv-light, .sv-light-anchor')")
     assert page.problems == []
 
 
 def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
-    trace = synthetic.adapld()
+    trace = recordings.tree()
     steps = trace.tables["steps"]
     step = steps["origins"].index("branch+successor")
     page = open_trace(trace, step=step)
@@ -675,12 +740,12 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()
     took = f"{steps['term:retrieval_ms'][step]:.3g}".rstrip("0")
     assert took in tip(page) and "retrieval_ms ÷ verify_ms" in tip(page)
-    page.evaluate("k => specviz.inspector.setStep(k)", steps["route"].index("none"))
+    page.evaluate("k => specviz.inspector.setStep(k)", steps["outcome"].index("none"))
     assert "accepted" not in page.inner_text(".sv-step-facts")
 
 
 def test_columns_that_no_view_knows_are_plain_values(open_trace: Open) -> None:
-    trace = synthetic.adapld()
+    trace = recordings.tree()
     step = trace.tables["steps"]["route"].index("semantic")
     trace.tables["candidates"]["hit_count"] = [1234] * trace.rows("candidates")
     trace.tables["nodes"]["warm"] = [True] * trace.rows("nodes")
@@ -696,14 +761,14 @@ def test_columns_that_no_view_knows_are_plain_values(open_trace: Open) -> None:
 
 
 def test_a_forward_that_was_not_stock_code_is_told(open_trace: Open) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     steps = trace.tables["steps"]
     for name, value in (("engine", "compiled"), ("engine_rows", 16.0), ("engine_keys", 256.0)):
         steps[name] = [value] * len(steps["context"])
     page = open_trace(trace)
     details(page)
     expect(page.locator(".sv-step-facts")).to_contain_text("forward compiled 16 rows, 256 keys")
-    stock = open_trace(synthetic.chain())
+    stock = open_trace(recordings.chain())
     expect(stock.locator(".sv-step-facts .sv-chip")).not_to_have_count(0)
     expect(stock.locator(".sv-step-facts:not([hidden]) .sv-chip:not([hidden]):has-text('forward')")).to_have_count(0)
 
@@ -711,7 +776,7 @@ def test_a_forward_that_was_not_stock_code_is_told(open_trace: Open) -> None:
 def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> None:
     from decoders.trace.metrics import outcomes, step_term_shares
 
-    trace = synthetic.adapld()
+    trace = recordings.tree()
     page = open_trace(trace)
     found = dict(value(page, "v.model.report.outcomes"))
     assert found == outcomes(trace) and "branch+successor" in found
@@ -721,12 +786,12 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "Steps by route" in text
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.chain()))
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(recordings.chain()))
     assert not page.is_visible(".sv-breakdown") and not page.is_visible(".sv-step-facts")
 
 
 def test_lossy_tokens_are_marked_and_explained(open_trace: Open) -> None:
-    trace = synthetic.casd()
+    trace = recordings.casd()
     tokens = trace.tables["tokens"]
     marked = [p for p, rank in enumerate(tokens["rank"]) if rank > 0]
     page = open_trace(trace, step=trace.rows("steps") - 1)
@@ -735,26 +800,37 @@ def test_lossy_tokens_are_marked_and_explained(open_trace: Open) -> None:
     corner = "e => getComputedStyle(e, '::after').borderTopWidth"
     assert page.eval_on_selector(f'[data-p="{marked[0]}"]', corner) == "3px"
     page.hover(f'.sv-output [data-p="{marked[0]}"]')
-    assert "accepted at p = 0.14; the model preferred “␣takes” (p = 0.52)" in tip(page)
+    first = marked[0] - trace.run["prompt_length"]
+    preferred = trace.text([trace.tables["plain"]["id"][first]]).replace(" ", "␣")  # the outputs part here
+    assert f"accepted at p = {tokens['prob'][marked[0]]:.2f}; the model preferred “{preferred}”" in tip(page)
     page.locator(".sv-lossy").hover()
     assert "may differ from what the model would write" in tip(page)
-    assert "not its first choice 2" in page.inner_text(".sv-legend")
+    assert f"not its first choice {len(marked)}" in page.inner_text(".sv-legend")
     page.evaluate("specviz.inspector.setStep(0)")
     hidden = "e => { const s = getComputedStyle(e, '::after'); return s.display === 'none' || s.content === 'none' }"
     assert page.eval_on_selector(f'[data-p="{marked[0]}"]', hidden)  # not written yet
 
 
 def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
-    page = open_trace(synthetic.casd())
-    assert "2 of 54 tokens differ: +2 here, −2 there" in page.inner_text(".sv-diff .sv-note")
-    assert page.locator(".sv-ins").all_text_contents() == ["+carries", "+trains"]
-    assert page.locator(".sv-del").all_text_contents() == ["−takes", "−wagons"]
-    assert page.locator(".sv-diff-changed code").count() == 2
+    trace = recordings.casd()
+    written = trace.output_ids
+    words = (token for token in dict.fromkeys(trace.prompt_ids) if trace.text([token]).strip().isalpha())
+    others = [token for token in words if token not in written]
+    trace.tables["plain"]["id"] = [*written]
+    for place, token in zip((10, 40), others, strict=False):
+        trace.tables["plain"]["id"][place] = token
+    page = open_trace(trace)
+    assert f"2 of {len(written)} tokens differ: +2 here, −2 there" in page.inner_text(".sv-diff .sv-note")
+    for mark, tokens in (("+", [written[10], written[40]]), ("−", others[:2])):
+        texts = [mark + trace.text([token]).strip() for token in tokens]
+        assert page.locator(".sv-ins" if mark == "+" else ".sv-del").all_text_contents() == texts
+    assert page.locator(".sv-diff-changed code").count() == 4  # two lines, here and there
     page.click(".sv-diff .sv-button")
     assert not page.is_visible(".sv-ins")
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.casd({})))
+    trace.tables["plain"]["id"] = written
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(trace))
     assert "identical to plain decoding" in page.inner_text(".sv-diff .sv-note")
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.chain()))
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(recordings.chain()))
     assert not page.is_visible(".sv-diff")
     page.evaluate("t => specviz.inspector.load(t, {})", payload(load(GALLERY / "10-account-check-casd.spectrace")))
     code = page.locator(".sv-diff-row code").all_text_contents()  # a line end and its spaces are one token
@@ -778,13 +854,13 @@ def test_the_headline_says_of_a_tree_how_deep_it_stood_and_of_nothing_that_it_is
     page.evaluate("t => specviz.inspector.load(t, {})", payload(nothing))
     assert page.inner_text('.sv-metric[data-key="identical"] dd') == "–"
     assert page.evaluate("specviz.inspector.tree.window.map.hidden && !specviz.inspector.tree.placed.length")
-    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.chain()))
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(recordings.chain()))
     assert page.locator('.sv-metric[data-key="draft_efficiency"]').count()
 
 
 def test_forced_colours_leave_those_that_tell_something(open_trace: Open, page: Any) -> None:
     page.emulate_media(forced_colors="active")
-    open_trace(synthetic.chain())
+    open_trace(recordings.chain())
     colors = page.evaluate("specviz.inspector.colors")
     assert len({colors[name] for name in ("accepted", "rejected", "ghost", "ink")}) == 4
     chosen = ("button[aria-pressed=true]", "[role=tab][aria-selected=true]")
@@ -794,7 +870,7 @@ def test_forced_colours_leave_those_that_tell_something(open_trace: Open, page: 
 
 
 def test_differences_are_shortest_edit_scripts(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.plain())
+    open_trace(recordings.plain())
     rng = random.Random(3)
     pairs = [([], []), ([1], []), ([], [1, 2]), (list(range(4000)), list(range(5000, 9000)))]
     for _ in range(60):
@@ -814,12 +890,31 @@ def test_differences_are_shortest_edit_scripts(open_trace: Open, page: Any) -> N
             assert len(same) == longest[-1][-1]
 
 
-def test_a_pool_stands_under_the_prompt_and_is_linked(open_trace: Open) -> None:
-    trace = synthetic.casd()
+@pytest.fixture(scope="module")
+def pool_file() -> bytes:
+    """A trace file of CASD that drafts from passages of which the target read a compressed form."""
+    from decoders import Prompt, load_target
+    from decoders.prompt.compress import compress
+    from decoders.study.look.teacher_forcing import answer_ids, forced_trace
+
+    target = load_target("bundled")
+    passages = (
+        "The Halvorsen bridge opened in 1932. It crosses the river Enna at Tormund, and it carries trains and cars.",
+        "Tormund is a town of 41,000 people. Its harbour froze every winter until the power station warmed the water.",
+    )
+    whole = Prompt.from_segments(target.tokenizer, "Answer from the passages.", passages)
+    prompt = compress(whole, target.tokenizer, 2)
+    answer = answer_ids(target, passages[0])
+    trace = forced_trace(target, replace(prompt, reference="It opened in 1932."), answer, "casd")
+    return recordings.save_trace(trace)
+
+
+def test_a_pool_stands_under_the_prompt_and_is_linked(open_trace: Open, pool_file: bytes) -> None:
+    trace = load(pool_file)
     tokens, nodes = trace.tables["tokens"], trace.tables["nodes"]
     position = next(p for p, place in enumerate(tokens["pool"]) if place >= 0)
     page = open_trace(trace, step=tokens["step"][position])
-    assert "the full context · 56 tokens · 2 passages" in page.inner_text(".sv-pool .sv-note")
+    assert f"the full context · {trace.rows('pool')} tokens · 2 passages" in page.inner_text(".sv-pool .sv-note")
     assert "PASSAGE 2" in page.inner_text(".sv-pool").upper()
     boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-pool", ".sv-output")]
     ends = [box["y"] + box["height"] for box in boxes]
@@ -840,8 +935,8 @@ def test_a_pool_stands_under_the_prompt_and_is_linked(open_trace: Open) -> None:
     assert page.problems == []
 
 
-def test_a_pool_recorded_in_stretches_shows_its_gaps(open_trace: Open) -> None:
-    trace = synthetic.casd()
+def test_a_pool_recorded_in_stretches_shows_its_gaps(open_trace: Open, pool_file: bytes) -> None:
+    trace = load(pool_file)
     used = {p for table in ("tokens", "nodes", "candidates") for p in trace.tables[table]["pool"]}
     pool = trace.tables["pool"]
     keep = [k for k, p in enumerate(pool["position"]) if any(abs(p - q) <= 2 for q in used if q >= 0) and p > 3]
@@ -854,11 +949,12 @@ def test_a_pool_recorded_in_stretches_shows_its_gaps(open_trace: Open) -> None:
     assert page.problems == []
 
 
-def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open) -> None:
-    trace = synthetic.casd()
+def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open, pool_file: bytes) -> None:
+    trace = load(pool_file)
+    short, full = trace.run["compression"]["kept_tokens"], trace.run["compression"]["context_tokens"]
     page = open_trace(trace)
     said = page.inner_text(".sv-compression")
-    assert "context 56 → 40 tokens (1.4×, extractive)" in said and "keys and values" in said
+    assert f"context {full} → {short} tokens ({full / short:.1f}×, extractive)" in said and "keys and values" in said
     details(page)
     page.locator(".sv-compression span:has-text('keys and values')").hover()
     assert "12,288 bytes per token" in tip(page)
@@ -869,7 +965,7 @@ def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open) 
 
 
 def test_candidates_show_ranking_and_regret(open_trace: Open) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     page = open_trace(trace)
     table = trace.tables["candidates"]
     regret = {}
@@ -888,8 +984,8 @@ def test_candidates_show_ranking_and_regret(open_trace: Open) -> None:
 
 
 def test_live_append_equals_a_full_load(open_trace: Open, page: Any) -> None:
-    trace = synthetic.nasty()
-    opening, parts = synthetic.deltas(trace)
+    trace = recordings.nasty()
+    opening, parts = recordings.deltas(trace)
     open_trace(opening)
     page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
     assert step_of(page) == len(parts) - 1  # it followed the run
@@ -915,7 +1011,7 @@ def test_live_append_equals_a_full_load(open_trace: Open, page: Any) -> None:
 
 
 def test_the_export_makes_no_request_and_no_error(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.tree(), "#step=4&pins=300")
+    open_trace(recordings.tree(), "#step=4&pins=300")
     assert step_of(page) == 4 and value(page, "v.pins") == [300]
     page.keyboard.press("End")
     assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
@@ -925,7 +1021,7 @@ def test_the_export_makes_no_request_and_no_error(open_trace: Open, page: Any) -
 
 
 def test_downloads_of_the_browser(open_trace: Open, page: Any) -> None:
-    trace = synthetic.tree()
+    trace = recordings.tree()
     open_trace(trace, "#step=3")
     got = {}
     tree = "Draft tree of this step"
@@ -946,11 +1042,11 @@ def test_downloads_of_the_browser(open_trace: Open, page: Any) -> None:
 @pytest.mark.parametrize("width", [400, 1280])
 def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
-    open_trace(synthetic.nasty(), "#step=6")
+    open_trace(recordings.nasty(), "#step=6")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-output")]
     assert boxes[1]["y"] < boxes[0]["y"], "the output stands above its prompt"
-    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(synthetic.draft_model_trace()))
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(recordings.cape()))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     inside = "e => { const b = e.closest('.sv-body'); return b.scrollWidth <= b.clientWidth }"
     assert page.eval_on_selector(".sv-drafter-parts", inside)
@@ -967,13 +1063,13 @@ STEP = """() => {
 @pytest.mark.slow("every step of many runs")
 @pytest.mark.pace
 def test_a_step_change_touches_little(open_trace: Open) -> None:
-    page = open_trace(synthetic.steps(300))
+    page = open_trace(recordings.repeat(recordings.tree(), 30))
     assert value(page, "v.model.stepCount") >= 300
     cost(page, "Inspect: the next step, 300 steps", STEP).within(**STEP_COST)
     with pytest.raises(AssertionError, match="nodes"):  # the bound tells a step from drawing all again
-        page.evaluate("t => { globalThis.again = t }", payload(synthetic.steps(300)))
+        page.evaluate("t => { globalThis.again = t }", payload(recordings.repeat(recordings.tree(), 30)))
         cost(page, "Inspect: everything drawn again", "() => specviz.inspector.load(again, {})", 2).within(**STEP_COST)
-    for name, trace in (("drafted", synthetic.draft_model_trace()), ("prompted", synthetic.prompt_token_trace())):
+    for name, trace in (("drafted", recordings.cape()), ("prompted", recordings.ppd())):
         page.evaluate("t => specviz.inspector.load(t, {})", payload(trace))
         cost(page, f"Inspect: the next step, {name}", STEP).within(**STEP_COST)
 
@@ -981,7 +1077,7 @@ def test_a_step_change_touches_little(open_trace: Open) -> None:
 @pytest.mark.slow("8,000 tokens")
 @pytest.mark.pace
 def test_a_long_context_stays_usable(open_trace: Open) -> None:
-    page = open_trace(synthetic.long())
+    page = open_trace(recordings.repeat(recordings.gallery_run("class-docstring-pld"), 20, 32))
     prompt, all_ = value(page, "[v.model.promptLength, v.model.tokenCount]")
     assert prompt > 7500 and all_ - prompt > 1900
     most = page.evaluate("""() => { const v = specviz.inspector; let most = 0, at = 0;
@@ -1003,7 +1099,7 @@ def test_a_long_context_stays_usable(open_trace: Open) -> None:
 
 
 def test_dark_and_light_follow_the_system(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.chain())
+    open_trace(recordings.chain())
     paper = "getComputedStyle(document.querySelector('.sv-card')).backgroundColor"
     assert page.evaluate(paper) == "rgb(255, 255, 255)"
     page.emulate_media(color_scheme="dark")
@@ -1038,10 +1134,10 @@ CONTRAST = """() => {
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
-    open_trace(synthetic.tree(), "#step=12")
+    open_trace(recordings.tree(), "#step=12")
     page.evaluate("specviz.inspector.offerButton.click()")
     assert page.evaluate(CONTRAST) == {}
-    for trace in (synthetic.draft_model_trace(), synthetic.draft_model_trace(True), synthetic.prompt_token_trace()):
+    for trace in (recordings.cape(), recordings.glide(), recordings.ppd()):
         page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
         assert page.evaluate(CONTRAST) == {}
     page.evaluate("specviz.inspector.setStep(4)")  # guessed, and became
@@ -1049,7 +1145,7 @@ def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> N
 
 
 def test_a_trace_of_another_version_is_refused(open_trace: Open, page: Any) -> None:
-    open_trace(synthetic.chain())
+    open_trace(recordings.chain())
     code = "try { specviz.inspector.load({schema: 'spectrace/9', run: {}}) } catch (e) { return e.message }"
     said = page.evaluate(f"() => {{ {code} }}")
     assert "spectrace/1" in said and "spectrace/9" in said
@@ -1062,6 +1158,6 @@ def test_json_in_a_page_cannot_end_its_element() -> None:
 
 
 def test_the_notebook_frame_holds_the_page() -> None:
-    html = notebook.show(synthetic.quote(), step=2)._repr_html_()
+    html = notebook.show(recordings.quote(), step=2)._repr_html_()
     assert html.startswith("<iframe srcdoc=") and "sandbox=" in html
     assert "<script" not in html  # the page is one escaped attribute

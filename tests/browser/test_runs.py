@@ -13,7 +13,7 @@ from specviz.server.forms import PromptForm
 from specviz.server.library import Library
 from specviz.server.limits import rules_for
 from specviz.server.users import Users, hash_password, write_users
-from tests import synthetic
+from tests import recordings
 from tests.stubs import StubDesk, serving
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
@@ -33,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def desk(folder: Path) -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(), synthetic.quote()), library=Library(folder))
+    chain, quote = recordings.chain(), recordings.quote()
+    gallery = recordings.with_title(chain, "Refactor ratelimit.py"), recordings.with_title(quote, "Quoted answer")
+    return StubDesk(gallery=gallery, library=Library(folder))
 
 
 def titles(page: Any) -> list[str]:
@@ -83,7 +85,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     # keep, rename, sort
     page.click(f"{row('Sum of two')} [aria-label^='Keep']")
     page.wait_for_selector(f"{row('Sum of two')} [aria-pressed=true]")
-    page.fill(".svp-search", "kept lossless model:synth")
+    page.fill(".svp-search", "kept lossless model:smol")
     expect_list(page, "Sum of two")
     page.click(f"{row('Sum of two')} [aria-label^='Rename']")
     page.fill(".svr-title input", "Another title")
@@ -162,9 +164,9 @@ LISTED_TWICE = """() => {
 def test_what_was_deleted_is_in_no_list_any_more(
     page: Any, context: Any, port: int, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = synthetic.chain()
+    other = recordings.chain()
     other.run["method"] = {**other.run["method"], "name": "pld"}  # another signal on the same answer
-    wholes = iter((synthetic.chain(), other))
+    wholes = iter((recordings.chain(), other))
     monkeypatch.setattr(desk, "whole", lambda: next(wholes))
     page.goto(f"http://127.0.0.1:{port}/?tab=attribution")
     page.wait_for_selector(".svp-attribution[data-ready]")
@@ -206,7 +208,7 @@ def test_what_was_deleted_is_in_no_list_any_more(
 def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
     words = {"ann": "open sesame", "bob": "bob's own word"}
     write_users(tmp_path / "users", {name: hash_password(word, cost=(2, 1, 1)) for name, word in words.items()})
-    desk = StubDesk(gallery=(synthetic.quote(),))
+    desk = StubDesk(gallery=(recordings.quote(),))
     desk.keep_to(rules_for(public=False, accounts=True))
     with serving(desk, Users(tmp_path / "users")) as port:
         page.goto(f"http://127.0.0.1:{port}/?tab=runs&trace=gallery-0")

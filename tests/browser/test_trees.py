@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from decoders.prompt_tokens.latency import save_latency
-from tests import synthetic
+from tests import recordings
 from tests.browser.pace import cost
 from tests.stubs import StubDesk, serving, visiting
 from tests.test_trees_page import Tiny, latency_of
@@ -26,7 +26,7 @@ def home_of_parts(module_home: Any) -> Tiny:
 
 @pytest.fixture(scope="module")
 def desk(home_of_parts: Tiny) -> StubDesk:
-    return StubDesk(load=lambda: home_of_parts.target, gallery=(synthetic.chain(),))
+    return StubDesk(load=lambda: home_of_parts.target, gallery=(recordings.chain(),))
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
 @pytest.mark.slow("two servers of its own")
 def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> None:
     for desk, said in (
-        (StubDesk(load=None, gallery=(synthetic.chain(),)), "Opened for viewing only."),
-        (StubDesk(gallery=(synthetic.chain(),)), "make one with specviz train ppd"),
+        (StubDesk(load=None, gallery=(recordings.chain(),)), "Opened for viewing only."),
+        (StubDesk(gallery=(recordings.chain(),)), "make one with specviz train ppd"),
     ):
         with serving(desk) as port:
             page.goto(f"http://127.0.0.1:{port}/?tab=trees")

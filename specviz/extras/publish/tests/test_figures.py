@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import synthetic
+import recordings
 
 from decoders import UserError, methods
 from decoders.folders import ASSETS
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[4]
 GALLERY = ROOT / "tests" / "frozen" / "gallery"
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-MADE = {"chain": synthetic.chain, "tree": synthetic.tree, "nasty": synthetic.nasty}
+MADE = {"chain": recordings.chain, "tree": recordings.tree, "nasty": recordings.nasty}
 
 
 def record_of(name: str) -> Trace:
@@ -145,7 +145,7 @@ def test_a_chain_of_thousands_is_drawn(accepted: int) -> None:
     ],
 )  # fmt: skip
 def test_odd_records_are_drawn_at_once(record: str, name: str, value: object) -> None:
-    trace = synthetic.chain()
+    trace = recordings.chain()
     trace.run[record] = {**trace.run.get(record, {}), name: value}
     drawn: list[str] = []
     many = calls(lambda: drawn.extend([of_step(trace, 1).to_text(), svg(of_runs([trace, trace]).sheet)]))
@@ -171,7 +171,7 @@ def test_svg_and_pdf_are_one_drawing_whose_text_is_text() -> None:
 
 
 def test_text_of_any_origin_stays_text() -> None:
-    trace = synthetic.nasty()
+    trace = recordings.nasty()
     trace.run["title"] = "</text><script>alert(1)</script>\x00 50 % \\input{x}"
     figure = of_step(trace, 0)
     figure.sheet.text(0, 9, "<b>中\x07")
@@ -269,7 +269,7 @@ def test_a_race_writes_each_answer_at_its_recorded_pace() -> None:
 
 
 def test_a_race_of_hostile_or_long_text_stays_a_picture() -> None:
-    nasty, long = synthetic.nasty(), synthetic.chain()
+    nasty, long = recordings.nasty(), recordings.chain()
     root = ElementTree.fromstring(race_svg([nasty, nasty]))
     assert {one.tag.removeprefix(SVG) for one in root.iter()} <= {
         "svg", "title", "desc", "style", "text", "polygon", "polyline", "g"

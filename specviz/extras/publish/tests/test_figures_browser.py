@@ -11,7 +11,7 @@ import pytest
 from specviz.extras.publish.figures.race import race_svg
 from specviz.extras.publish.figures.step import step_figure
 from specviz.extras.publish.figures.svg import svg
-from tests import synthetic
+from tests import recordings
 from tests.browser.test_app import Visit, desk, share, visit  # noqa: F401
 
 
@@ -31,7 +31,7 @@ def test_the_step_that_is_shown_is_a_figure_in_one_click(visit: Visit) -> None:
 
 def test_the_fonts_of_figures_open_and_a_race_runs(page: Any, tmp_path: Path) -> None:
     """Chromium refuses a font without names; groups of the race appear when their moment has come."""
-    run = synthetic.chain()
+    run = recordings.chain()
     (tmp_path / "step.svg").write_text(svg(step_figure(run, 0)), "utf-8")
     (tmp_path / "race.svg").write_text(race_svg([run, run]), "utf-8")
     for name in ("step", "race"):

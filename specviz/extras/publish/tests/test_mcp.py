@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-import synthetic
+import recordings
 from mcp import StdioServerParameters
 from mcp.client import Client
 
@@ -26,7 +26,7 @@ from ..assistants import server_of
 
 @pytest.fixture
 def desk() -> Iterator[StubDesk]:
-    with at_work(StubDesk(gallery=(synthetic.tree(), synthetic.chain()))) as made:
+    with at_work(StubDesk(gallery=(recordings.tree(), recordings.chain()))) as made:
         yield made
 
 
@@ -198,7 +198,7 @@ def test_a_public_server_lists_no_run_of_an_assistant(desk):
 @pytest.mark.slow("16 s for a process of its own; the tools are tested in this one")
 def test_the_command_answers_on_standard_input(tmp_path):
     """No model: a recorded run alone."""
-    trace = synthetic.tree()
+    trace = recordings.tree()
     save(trace, tmp_path / "run.spectrace")
     command = ["-m", "specviz", "mcp", "--trace", str(tmp_path / "run.spectrace")]
     server = StdioServerParameters(command=sys.executable, args=command, env={"SPECVIZ_HOME": str(tmp_path)})

@@ -14,7 +14,7 @@ from decoders.importers import open_log
 from decoders.study.judge.judge import judge_steps
 from specviz.cli import main
 from specviz.places import GALLERY
-from tests import synthetic
+from tests import recordings
 from tests.waiting import expect, idle
 
 from ..site.build import SiteEntry, write_site
@@ -133,9 +133,9 @@ def test_runs_whose_prompt_is_not_recorded_are_not_of_one_prompt(tmp_path):
 
 
 def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tmp_path):
-    trace = synthetic.nasty()
+    trace = recordings.nasty()
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e ../../x"
-    other = synthetic.nasty()
+    other = recordings.nasty()
     other.run |= {"id": "other", "title": trace.run["title"], "method": {**trace.run["method"], "title": "<u>m</u>"}}
     tagged = [SiteEntry(trace, ("<i>tag</i>",)), SiteEntry(other)]
     key, second = write_site(tmp_path / "out", "<b>Ours</b>", tagged, with_lessons=False)
@@ -159,7 +159,7 @@ def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tm
 
 
 def test_long_texts_widen_no_page_and_turn_no_line_round(page, tmp_path):
-    trace = synthetic.tree()
+    trace = recordings.tree()
     trace.run["title"] = "\u202e" + "x" * 3000
     title = "Ours \u202e" + "T" * 500
     (key,) = write_site(tmp_path / "out", title, [SiteEntry(trace, ("t" * 2000,))], with_lessons=False)
@@ -229,7 +229,7 @@ def test_the_player_goes_through_a_run_step_by_step(page, site):
 
 
 def test_the_player_shows_hostile_text_as_text_and_says_what_is_not_recorded(page, tmp_path):
-    trace = synthetic.nasty()
+    trace = recordings.nasty()
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e"
     rounds = open_log(b'{"rounds": [{"drafted": 5, "accepted": 3}, {"drafted": 2, "accepted": 0}]}').traces[0]
     keys = write_site(tmp_path / "out", "x", [SiteEntry(trace), SiteEntry(rounds)])
@@ -266,8 +266,8 @@ def runs_of(site: Path) -> list[dict[str, Any]]:
 def test_a_hundred_runs_are_a_small_list(page, tmp_path):
     entries = []
     for number in range(RUNS):
-        trace = synthetic.chain()
-        trace.run |= {"id": f"r{number}", "title": f"Run {number} of a synthetic prompt", "category": "code"}
+        trace = recordings.chain()
+        trace.run |= {"id": f"r{number}", "title": f"Run {number} of one prompt", "category": "code"}
         entries.append(SiteEntry(trace, ("tag", f"tag {number % 7}")))
     keys = write_site(tmp_path / "out", "A hundred", entries)
     assert len(keys) == RUNS
@@ -283,16 +283,16 @@ def test_only_a_site_of_ours_is_written_over_and_files_that_are_no_runs_are_name
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     assert main(["site", str(GALLERY), "--out", str(tmp_path / "mine")]) == 2
     assert "is there and no site of ours" in capsys.readouterr().err
-    save(synthetic.chain(), tmp_path / "a.spectrace")
+    save(recordings.chain(), tmp_path / "a.spectrace")
     (tmp_path / "b.spectrace").write_bytes(b"PK no")
     (tmp_path / "sub").mkdir()
-    save(synthetic.tree(), tmp_path / "sub" / "a.spectrace")  # of the same name
+    save(recordings.tree(), tmp_path / "sub" / "a.spectrace")  # of the same name
     both = [str(tmp_path / name) for name in ("a.spectrace", "b.spectrace", "sub")]
     assert main(["site", *both, "--out", str(tmp_path / "s")]) == 1
     said = capsys.readouterr()
     assert "2 runs" in said.out and "left out: b.spectrace" in said.err
     (tmp_path / "rounds.json").write_text('{"rounds": [{"drafted": 5, "accepted": 3}]}', "utf-8")
-    (tmp_path / "whole.json").write_text(json.dumps(synthetic.chain().to_json()), "utf-8")
+    (tmp_path / "whole.json").write_text(json.dumps(recordings.chain().to_json()), "utf-8")
     (tmp_path / "none.json").write_text('{"rounds": [{"drafted": 1, "accepted": 3}]}', "utf-8")
     files = [str(tmp_path / name) for name in ("rounds.json", "whole.json", "none.json")]
     assert main(["site", *files, "--no-lessons", "--out", str(tmp_path / "s")]) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from decoders.importers import open_log
-from tests import synthetic
+from tests import recordings
 from tests.browser.test_app import edit
 from tests.stubs import StubDesk, gallery_desk, nothing_wrong, serving
 from tests.waiting import expect, fits
@@ -21,7 +21,7 @@ SERVERS = Path(__file__).parent / "samples"
 
 @pytest.fixture(scope="module")
 def desk(module_home: Path) -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(),))
+    return StubDesk(gallery=(recordings.chain(),))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from decoders.errors import UserError
 from decoders.importers import open_log
 from specviz.server.http import COOKIE
 from specviz.server.limits import Rules
-from tests import synthetic
+from tests import recordings
 from tests.stubs import StubDesk, client_of
 from tests.waiting import WAIT_S, until
 
@@ -36,7 +36,7 @@ PROMPT = {"mode": "segments", "instruction": "Count.", "context": "one\n---\ntwo
 
 @pytest.fixture
 def desk(home: Path) -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(),))
+    return StubDesk(gallery=(recordings.chain(),))
 
 
 @pytest.fixture
