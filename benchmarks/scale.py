@@ -152,9 +152,9 @@ def behind(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, st
         rates[count] = max(rate, rates.get(count, 0.0))
         desk.end()
     yield "two users, 2 backends ÷ 1", f"{rates[2] / rates[1]:.2f} ({rates[2]:.0f} ÷ {rates[1]:.0f} runs/min)", ""
-    for kind in ("", "local", "ray"):
+    for kind in ("", "processes", "ray"):
         ms = sorted(delays(kind))
-        name = {"": "no backend", "local": "a process", "ray": "an actor of Ray's"}[kind]
+        name = {"": "no backend", "processes": "a process", "ray": "an actor of Ray's"}[kind]
         yield f"a step's event, {name}", f"{statistics.median(ms):.1f} ms (95 %: {ms[len(ms) * 95 // 100]:.1f})", ""
 
 
