@@ -272,12 +272,21 @@ def test_two_drivers_share_a_folder(folder: ResultFolder) -> None:
     assert seen == {one.key for one in wanted[1:]}
 
 
-def test_a_driver_that_finds_units_done_begins_at_the_end(folder: ResultFolder) -> None:
-    """The driver that finished them, if it goes on, does not: they meet."""
-    first, second = Here(job_of(folder)), Here(job_of(folder))
-    sweep(units(2), first, folder)
-    sweep(units(5), second, folder)
-    assert (first.order, second.order) == (["u0", "u1"], ["u4", "u3", "u2"])
+def test_what_another_driver_has_begun_is_left_to_the_last(folder: ResultFolder) -> None:
+    """It is done all the same: that driver may be gone."""
+    pool, wanted = Here(job_of(folder)), units(5)
+    assert [folder.begin(one.key, "another") for one in (wanted[0], wanted[2], wanted[0])] == [True, True, True]
+    sweep(wanted, pool, folder)
+    assert pool.order == ["u1", "u3", "u4", "u0", "u2"] and not [*(folder.path / "begun").iterdir()]
+
+
+def test_drivers_that_begin_together_do_few_units_twice(folder: ResultFolder) -> None:
+    """At most the last ones: as many as other drivers are at work."""
+    wanted, pools = units(40, ms=10), [Here(job_of(folder)) for _ in range(4)]
+    with ThreadPoolExecutor(4) as drivers:
+        list(drivers.map(lambda pool: sweep(wanted, pool, folder), pools))
+    order = [name for pool in pools for name in pool.order]
+    assert len({*order}) == 40 and len(order) <= 40 + 3 * 4
 
 
 def test_what_another_driver_finished_meanwhile_is_skipped(folder: ResultFolder) -> None:

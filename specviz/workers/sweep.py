@@ -6,6 +6,7 @@ What is finished is in the results folder, and what was lost with a worker is ha
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import Counter, deque
@@ -94,8 +95,7 @@ def sweep(
 ) -> Standing:  # fmt: skip
     """Do the units that are not finished. Units of the same key are one.
 
-    Where some are finished already, it begins at the end: of two drivers on one folder the second comes to meet the
-    first, and each skips what the other has finished.
+    Of several drivers on one folder each leaves what another has begun to the last, and skips what is finished.
 
     Raises UserError where the sweep cannot go on (the folder refuses, a worker is of another version); what is finished
     is kept. The workers are ended in any case, Ctrl+C included.
@@ -104,8 +104,6 @@ def sweep(
     finished_units, _ = folder.list_units()
     open_keys = deque(key for key in by_key if key not in finished_units)
     before = len(by_key) - len(open_keys)
-    if before:
-        open_keys.reverse()
     standing = Standing(len(by_key), before, before, workers=[WorkerState(name) for name in pool.seats])
     if not open_keys:
         return standing
@@ -138,6 +136,8 @@ class _Loop:
         self.states = {state.name: state for state in standing.workers}
         self.pending: dict[Future[Any], tuple[str, str]] = {}  # a worker, and its unit's key; "" while it is opened
         self.idle: list[str] = []
+        self.driver = secrets.token_hex(8)
+        self.deferred: set[str] = set()  # units that another driver has begun
         self.costs: Counter[str] = Counter()
         self.begun = False
         for name in self.states:
@@ -179,11 +179,16 @@ class _Loop:
         self.idle.append(name)
 
     def _hand_out(self, name: str) -> None:
-        """The next unit to a worker, unless another driver has finished it."""
+        """The next unit to a worker, unless another driver has finished or begun it."""
         key = self.open_keys.popleft()
         if self.folder.has(key):
             self.idle.append(name)
             self._over(key)
+            return
+        if key not in self.deferred and not self.folder.begin(key, self.driver):
+            self.idle.append(name)
+            self.deferred.add(key)
+            self.open_keys.append(key)
             return
         self.folder.forget_failure(key)
         worker = self.pool.seats[name].worker
