@@ -297,7 +297,7 @@ def test_backends_are_spelt_in_one_way() -> None:
     for text in ("local", "local:0", "2", "slurm:2", "ray://host:10001", "local:9999"):
         with pytest.raises(UserError, match="names no backends: give local:N"):
             Workers.behind_app(text)
-    with pytest.raises(UserError, match="an address of a cluster is for ray"):
+    with pytest.raises(UserError, match="and the workers are processes: leave one out"):
         Workers.behind_app("local:2", address="auto")
 
 

@@ -352,7 +352,7 @@ def test_the_bench_command_spreads(tmp_path: Path, capsys: pytest.CaptureFixture
     ("options", "words"),
     [
         (["--resume"], "--resume needs --results"),
-        (["--on", "processes", "--ray-address", "auto"], "is for ray, and the workers are processes"),
+        (["--on", "processes", "--ray-address", "auto"], "and the workers are processes: leave one out"),
         (["--on", "slurm"], "take ray on a SLURM allocation"),
         (["--slurm", "partition=gpu"], "take ray on a SLURM allocation"),
     ],

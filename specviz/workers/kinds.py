@@ -16,10 +16,6 @@ from .work import SweepJob, Worker
 
 MOST_BACKENDS = 256
 SPELT = re.compile(r"([a-z]+):(\d{1,4})")
-GONE = {  # kinds of earlier versions, and what to take in their place
-    "slurm": "workers of the kind 'slurm' are no longer offered: take ray on a SLURM allocation, or give the command "
-    "in several tasks with one results folder (docs/scale.md)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +65,15 @@ class Workers:
     address: str = ""
 
     def __post_init__(self) -> None:
-        choices = ", ".join(KINDS)
+        clusters = [kind.name for kind in KINDS.values() if kind.address]
+        if self.on == "slurm":  # of earlier versions
+            choices = [f"{name} on a SLURM allocation" for name in clusters] + ["several tasks on one results folder"]
+            raise UserError(f"SLURM arrays are no longer offered: take {', or '.join(choices)} (docs/scale.md)")
         if self.on not in KINDS:
-            unknown = f"there are no workers of the kind {self.on[:20]!r}: choose one of {choices}"
-            raise UserError(GONE.get(self.on, unknown))
-        if self.address and not self.kind.address:
-            clusters = ", ".join(kind.name for kind in KINDS.values() if kind.address)
-            raise UserError(
-                f"an address of a cluster is for {clusters}, and the workers are {self.on}: leave one of them out"
-            )
+            raise UserError(f"there are no workers of the kind {self.on[:20]!r}: choose one of {', '.join(KINDS)}")
+        if self.address and self.on not in clusters:
+            places = ", ".join(clusters)
+            raise UserError(f"an address is for a cluster ({places}), and the workers are {self.on}: leave one out")
 
     @classmethod
     def behind_app(cls, text: str, *, threads: int = 0, address: str = "") -> Workers:
