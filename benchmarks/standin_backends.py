@@ -33,10 +33,10 @@ def stamp(cancel: threading.Event) -> _Stamp:
 
 
 def open_stamped(about: Mapping[str, Any]) -> Holder:
-    return _Stamped(None)  # pyright: ignore[reportArgumentType]
+    return _StampHolder(None)  # pyright: ignore[reportArgumentType]
 
 
-class _Stamped(Holder):
+class _StampHolder(Holder):
     def run(self, arguments: Mapping[str, Any], cancel: threading.Event) -> _Stamp:
         return stamp(cancel)
 

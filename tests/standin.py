@@ -68,7 +68,7 @@ class HereWorker(WorkerExecutor):
         self._hear(0, OVER, None)
 
     def _follow(self) -> str:
-        return self.lost.result()
+        return self.loss.result()
 
     def _send(self, call: Call) -> None:
         assert call.function is not None

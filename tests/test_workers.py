@@ -303,7 +303,7 @@ def test_a_worker_that_is_lost_while_idle_costs_its_unit_nothing(
     assert standing.workers[0].losses == 2 and len(pool.workers) == 3
 
 
-class Broken(Opener):
+class EndingOpener(Opener):
     """Its workers end before they are ready."""
 
     def open(self, name: str, number: int, hosting: Hosting) -> HereWorker:
@@ -315,7 +315,7 @@ class Broken(Opener):
 
 def test_a_worker_that_never_begins_stops_the_sweep(folder: ResultFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specviz.workers.supervisor.PAUSE_S", 0.01)
-    pool = Supervisor(Broken(), ["worker 1"])
+    pool = Supervisor(EndingOpener(), ["worker 1"])
     pool.begin(Hosting(Worker, job_of(folder)))
     why = r"no worker can begin: worker 1 ended 3 times before its first unit, its process ended \(exit code 3\)"
     with pytest.raises(UserError, match=why):
@@ -374,7 +374,7 @@ def test_a_lost_worker_breaks_its_own_executor_with_the_reason(worker: WorkerExe
                 future.result(WAIT_S)
         with pytest.raises(WorkerLost, match="exit code 3"):
             worker.submit(pid_of)
-        assert other.submit(pid_of).result(WAIT_S) and not other.lost.done()
+        assert other.submit(pid_of).result(WAIT_S) and not other.loss.done()
 
 
 # --- what is shown ---

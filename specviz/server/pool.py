@@ -15,7 +15,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from decoders.errors import UserError
-from specviz.workers.executors import BESIDE, Opener, WorkerLost
+from specviz.workers.executors import AT_ONCE, Opener, WorkerLost
 from specviz.workers.supervisor import BUSY, Supervisor
 
 from .backend_host import RemoteRun, Work, decode
@@ -68,7 +68,7 @@ class SeatPool(Supervisor):
         worker = self.seats[name].worker
         assert worker is not None
         with _told_when_lost(name):
-            return worker.submit(work, question, kind=BESIDE).result()
+            return worker.submit(work, question, kind=AT_ONCE).result()
 
     # --- where state is ---
 

@@ -31,7 +31,7 @@ LOOK_S = 0.02  # between looks at whether a call was cancelled
 STOP_S = 60.0  # for a call that was stopped to end
 # kinds of calls: answered once; a generator, told when to stop by an event as its last argument; one that does not wait
 # for others, as it only looks at what the worker remembers
-WHOLE, STREAM, BESIDE = "whole", "stream", "beside"
+WHOLE, STREAM, AT_ONCE = "whole", "stream", "at once"
 PART, OVER, FAULT, REFUSED = "part", "over", "fault", "refused"  # kinds of messages
 
 Message: TypeAlias = tuple[int, str, Any]  # a call's number, its kind, and what it brings
@@ -56,9 +56,9 @@ class WorkerRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """What every worker of a server or of a sweep opens. ``open`` is a function of a module: from ``about`` it makes
-    what calls are given, a model's loading included, or raises WorkerRefused. ``threads`` are CPU threads of each;
-    ``gpus`` those of each that a scheduler is asked for. ``title`` names a worker where it could not begin.
+    """The part that all workers of a server or of a sweep share. ``open`` is a function of a module: from ``about`` it
+    makes what calls are given, a model's loading included, or raises WorkerRefused. ``threads`` are the CPU threads of
+    each; ``gpus`` those of each that a scheduler is asked for. ``title`` names a worker where it could not begin.
     """
 
     open: Callable[[Any], Any]
@@ -75,25 +75,24 @@ class Host:
         self._send = send
         self._waiting = queue.SimpleQueue[Call | None]()
         self._cancels: dict[int, threading.Event] = {}
-        self._opened: Any = None
+        self._state: Any = None
 
     def take(self, call: Call | None) -> None:
         """Hear a call from the driver; None: there are no more."""
-        if call is not None and call.function is None:
+        if call is None:
+            self._waiting.put(None)
+        elif call.function is None:
             if (cancel := self._cancels.get(call.number)) is not None:
                 cancel.set()
-            return
-        if call is not None:
-            self._cancels[call.number] = threading.Event()
-        if call is not None and call.kind == BESIDE:
-            self._do(call)
         else:
-            self._waiting.put(call)
+            self._cancels[call.number] = threading.Event()
+            act = self._do if call.kind == AT_ONCE else self._waiting.put
+            act(call)
 
     def serve(self, hosting: Hosting) -> None:
         """Open what calls are given, and do calls until there are no more."""
         try:
-            self._opened = hosting.open(hosting.about)
+            self._state = hosting.open(hosting.about)
         except Exception as problem:
             text = "" if isinstance(problem, WorkerRefused) else f"{hosting.title} could not begin: "
             self._send((0, REFUSED, text + (sentence(problem) if text else str(problem))))
@@ -107,11 +106,11 @@ class Host:
         assert function is not None
         try:
             if kind == STREAM:
-                for part in function(self._opened, *args, self._cancels[number]):
+                for part in function(self._state, *args, self._cancels[number]):
                     self._send((number, PART, part))
                 self._send((number, OVER, None))
             else:
-                self._send((number, OVER, function(self._opened, *args)))
+                self._send((number, OVER, function(self._state, *args)))
         except Exception as problem:
             if not isinstance(problem, ValueError):
                 log.exception("a worker's call failed")
@@ -121,7 +120,7 @@ class Host:
 
 
 class WorkerExecutor(futures.Executor, ABC):
-    """One worker. ``ready`` is done once it is open, ``lost`` (with the reason) once it is lost or closed. A kind of
+    """One worker. ``ready`` is done once it is open, ``loss`` (with the reason) once it is lost or closed. A kind of
     workers supplies ``_follow``, ``_send`` and ``_end``, and starts ``_thread``.
     """
 
@@ -129,7 +128,7 @@ class WorkerExecutor(futures.Executor, ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.lost: Future[str] = Future()
+        self.loss: Future[str] = Future()
         self._reason = ""
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[Future[Any], Callable[[Any], None]]] = {}
@@ -156,7 +155,7 @@ class WorkerExecutor(futures.Executor, ABC):
         return future
 
     def stream(self, fn: Callable[..., Any], /, *args: Any, cancel: threading.Event) -> Iterator[Any]:
-        """What the generator ``fn(opened, …, cancel)`` yields there, as it comes. A worker that goes on with it
+        """Yield what the generator ``fn(opened, …, cancel)`` yields there, as it comes. A worker that goes on with it
         ``stop_s`` after ``cancel`` was set is ended. Raises WorkerLost, and UserError where it fails.
         """
         parts = queue.SimpleQueue[tuple[Any, ...]]()
@@ -205,7 +204,7 @@ class WorkerExecutor(futures.Executor, ABC):
                 number = next(self._numbers)
                 self._calls[number] = future, hear
                 return number, future
-        raise WorkerLost(self.lost.result())
+        raise WorkerLost(self.loss.result())
 
     def _hear(self, number: int, kind: str, content: Any) -> None:
         with self._lock:
@@ -236,7 +235,7 @@ class WorkerExecutor(futures.Executor, ABC):
                 return
             self._reason = reason
             calls, self._calls = list(self._calls.values()), {}
-        self.lost.set_result(reason)  # before the calls: whoever waits for one finds it lost
+        self.loss.set_result(reason)  # before the calls: whoever waits for one finds it lost
         for future, _ in calls:
             future.set_exception(WorkerLost(reason))
 

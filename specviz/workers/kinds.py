@@ -106,7 +106,7 @@ class Workers:
         return max(1, (os.cpu_count() or 1) // self.count) if self.kind.is_here else 1
 
     def opener(self, option: str) -> Opener:
-        """What opens them. Raises UserError where the ``option`` asks for a package that is not installed."""
+        """The opener of these workers. Raises UserError where the ``option`` needs a package that is not installed."""
         if not self.kind.is_installed:
             package = self.kind.package
             raise UserError(f"{option} needs {package}, which is not installed: pip install -e '.[{package}]'")

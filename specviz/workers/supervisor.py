@@ -32,7 +32,7 @@ class Seat:
 
     @property
     def is_open(self) -> bool:
-        return self.state in (FREE, BUSY) and self.worker is not None and not self.worker.lost.done()
+        return self.state in (FREE, BUSY) and self.worker is not None and not self.worker.loss.done()
 
 
 class Supervisor:
@@ -98,7 +98,7 @@ class Supervisor:
                 with self._lock:
                     seat.state, seat.reason, seat.failures = FREE, "", 0
                     seat.times += 1
-                worker.lost.add_done_callback(lambda lost, w=worker: self._on_lost(seat, w, lost.result()))
+                worker.loss.add_done_callback(lambda loss, w=worker: self._on_loss(seat, w, loss.result()))
         return False
 
     @contextmanager
@@ -128,7 +128,7 @@ class Supervisor:
             log.error("%s is given up: %s", name, reason)
         seat.state, seat.reason = FAILED, reason.rstrip(".")
 
-    def _on_lost(self, seat: Seat, worker: WorkerExecutor, reason: str) -> None:
+    def _on_loss(self, seat: Seat, worker: WorkerExecutor, reason: str) -> None:
         with self._lock:
             if self._closing.is_set() or seat.worker is not worker:
                 return

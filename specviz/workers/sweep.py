@@ -103,8 +103,8 @@ def sweep(
     by_key = {unit.key: unit for unit in units}
     finished_units, _ = folder.list_units()
     open_keys = deque(key for key in by_key if key not in finished_units)
-    before = len(by_key) - len(open_keys)
-    standing = Standing(len(by_key), before, before, workers=[WorkerState(name) for name in pool.seats])
+    finished_count = len(by_key) - len(open_keys)
+    standing = Standing(len(by_key), finished_count, finished_count, workers=[WorkerState(name) for name in pool.seats])
     if not open_keys:
         return standing
     with ThreadPoolExecutor(len(pool.seats)) as threads:
@@ -137,7 +137,7 @@ class _Loop:
         self.pending: dict[Future[Any], tuple[str, str]] = {}  # a worker, and its unit's key; "" while it is opened
         self.idle: list[str] = []
         self.driver = secrets.token_hex(8)
-        self.deferred: set[str] = set()  # units that another driver has begun
+        self.tail: set[str] = set()  # units that another driver has begun
         self.costs: Counter[str] = Counter()
         self.begun = False
         for name in self.states:
@@ -185,9 +185,9 @@ class _Loop:
             self.idle.append(name)
             self._over(key)
             return
-        if key not in self.deferred and not self.folder.begin(key, self.driver):
+        if key not in self.tail and not self.folder.begin(key, self.driver):
             self.idle.append(name)
-            self.deferred.add(key)
+            self.tail.add(key)
             self.open_keys.append(key)
             return
         self.folder.forget_failure(key)
