@@ -66,8 +66,8 @@ def stand_in(place: Path, wanted: list[Unit], kind: str, workers: int, **more: A
     return sweep(wanted, Workers(workers, kind).pool(job), folder, **more)
 
 
-def bundle(place: Path, kind: str, workers: int, count: int) -> tuple[Any, float]:
-    """A sweep of the bundled target: its results, and its units per second once all workers were ready."""
+def bundle(place: Path, kind: str, workers: int, count: int) -> tuple[Any, list[tuple[float, int]]]:
+    """A sweep of the bundled target: its results, and how many units were done when, once all workers were ready."""
     from decoders import load_target
     from specviz.experiments import plan
     from specviz.experiments.free import free
@@ -87,18 +87,21 @@ def bundle(place: Path, kind: str, workers: int, count: int) -> tuple[Any, float
         if all(worker.state != "starting" for worker in standing.workers):
             times.append((time.perf_counter(), standing.done))
 
-    results = made.run(tell_standing)
-    # from when all are ready to when the last unit but one per worker is done: the ends of the sweep are not its pace
-    whole = [(at, done) for at, done in times if done <= count - workers]
-    (began, first), (ended, last) = whole[0], next(one for one in times if one[1] == count - workers)
-    return results, (last - first) / (ended - began)
+    return made.run(tell_standing), times
+
+
+def rate_of(times: list[tuple[float, int]], units: int) -> float:
+    """Units per second, up to so many: the ends of a sweep are not its pace."""
+    (began, first), (ended, last) = times[0], next((at, done) for at, done in times if done == units)
+    return (last - first) / (ended - began)
 
 
 def pace(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
     rates = {}
     for kind in ("processes", "ray"):
         for workers in (1, 2):
-            _, rates[kind, workers] = bundle(place / f"{kind}{workers}", kind, workers, args.count)
+            _, times = bundle(place / f"{kind}{workers}", kind, workers, args.count)
+            rates[kind, workers] = rate_of(times, args.count - workers)
         one, two = rates[kind, 1], rates[kind, 2]
         yield f"2 workers ÷ 1, {kind}", f"{two / one:.2f} ({two:.2f} ÷ {one:.2f} units/s)", "≥ 1.8"
     with ray_cluster(1):
@@ -152,9 +155,9 @@ def behind(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, st
         rates[count] = max(rate, rates.get(count, 0.0))
         desk.end()
     yield "two users, 2 backends ÷ 1", f"{rates[2] / rates[1]:.2f} ({rates[2]:.0f} ÷ {rates[1]:.0f} runs/min)", ""
-    for kind in ("", "local", "ray"):
+    for kind in ("", "processes", "ray"):
         ms = sorted(delays(kind))
-        name = {"": "no backend", "local": "a process", "ray": "an actor of Ray's"}[kind]
+        name = {"": "no backend", "processes": "a process", "ray": "an actor of Ray's"}[kind]
         yield f"a step's event, {name}", f"{statistics.median(ms):.1f} ms (95 %: {ms[len(ms) * 95 // 100]:.1f})", ""
 
 

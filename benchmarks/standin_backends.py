@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specviz.server.backend_host import Answering, Holder, stream
+from specviz.server.backend_host import Holder
 from specviz.server.pool import SeatPool
-from specviz.workers.backends import Hosting
+from specviz.workers.executors import Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.supervisor import FREE
 from tests import recordings
@@ -32,20 +32,21 @@ def stamp(cancel: threading.Event) -> _Stamp:
     return _Stamp(recordings.repeat(recordings.tree(), STEPS // 10), cancel, pause_s=PAUSE_S)
 
 
-def open_stamped(about: Mapping[str, Any]) -> Answering:
-    return _Answering(Holder(None))  # pyright: ignore[reportArgumentType]
+def open_stamped(about: Mapping[str, Any]) -> Holder:
+    return _StampHolder(None)  # pyright: ignore[reportArgumentType]
 
 
-class _Answering(Answering):
-    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        yield from stream(stamp(cancel))
+class _StampHolder(Holder):
+    def run(self, arguments: Mapping[str, Any], cancel: threading.Event) -> _Stamp:
+        return stamp(cancel)
 
 
 def delays(kind: str) -> list[float]:
     """Milliseconds from a step's end to its event; ``kind`` "" for a run of the server's own."""
     from tests.stubs import PromptForm, StubDesk
 
-    pool = SeatPool(Workers(1, {"local": "processes"}.get(kind, kind), threads=1).backends()) if kind else None
+    workers = Workers(1, kind or "processes", threads=1)
+    pool = SeatPool(workers.opener("--backends"), workers.names("backend")) if kind else None
     desk = StubDesk(pool=pool)
     desk.begin()
     if pool is not None:

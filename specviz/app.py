@@ -82,7 +82,7 @@ def open_desk(
         loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
     else:
         model_source = str(model) if model is not None else default_model()
-        pool = SeatPool(backends.backends()) if backends is not None else None
+        pool = SeatPool(backends.opener("--backends"), backends.names("backend")) if backends is not None else None
 
         def open_on(model: str, on: str | None, progress: Tell | None = None) -> Any:
             from decoders import load_target

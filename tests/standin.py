@@ -13,13 +13,14 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from specviz.workers.pool import Answer, Ready, WorkDone, WorkerPool
-from specviz.workers.work import SweepJob, Unit, UnitResult, Work, Worker, WorkerRefused
+from specviz.workers.executors import OVER, Call, Hosting, Opener, WorkerExecutor, WorkerRefused
+from specviz.workers.supervisor import Supervisor
+from specviz.workers.work import SweepJob, Unit, UnitResult, Work, Worker
 
 VERSION = "1"
 ABOUT = {"version": VERSION}
@@ -57,27 +58,42 @@ def open_standin(about: Mapping[str, Any]) -> Work:
     return work
 
 
-class Here(WorkerPool):
-    """One worker in this process; tells ``extra`` before the Done of each unit. ``order``: the keys it was given."""
+class HereWorker(WorkerExecutor):
+    """A worker in this process: a call is over as soon as it is submitted."""
 
-    def __init__(self, job: SweepJob, extra: Sequence[Answer] = ()) -> None:
-        super().__init__(job, 1)
-        self.worker, self.answers = Worker(self.job), list[Answer]([Ready("worker 1")])
-        self.extra, self.order = list(extra), list[str]()
+    def __init__(self, name: str, hosting: Hosting, order: list[str]) -> None:
+        super().__init__(name)
+        self.opened, self.order = hosting.open(hosting.about), order
+        self._thread.start()
+        self._hear(0, OVER, None)
 
-    def start(self) -> None:
+    def _follow(self) -> str:
+        return self.loss.result()
+
+    def _send(self, call: Call) -> None:
+        assert call.function is not None
+        self.order += [str(unit.payload.get("name", unit.key)) for unit in call.args]
+        self._hear(call.number, OVER, call.function(self.opened, *call.args))
+
+    def _end(self) -> None:
         pass
 
-    def give(self, worker: str, units: Sequence[Unit]) -> None:
-        self.order += [one.payload.get("name", one.key) for one in units]
-        self.answers += [*self.extra, *(WorkDone(worker, self.worker.do(one)) for one in units), Ready(worker)]
 
-    def wait(self, seconds: float) -> list[Answer]:
-        answers, self.answers = self.answers, []
-        return answers
+class Here(Supervisor, Opener):
+    """A sweep's only worker, in this process. ``order``: the units that it was given."""
+
+    def __init__(self, job: SweepJob) -> None:
+        super().__init__(self, ["worker 1"])
+        self.job, self.order, self.workers = job, list[str](), list[HereWorker]()
+        self.begin(Hosting(Worker, job))
+
+    def open(self, name: str, number: int, hosting: Hosting) -> HereWorker:
+        self.workers.append(HereWorker(name, hosting, self.order))
+        return self.workers[-1]
 
     def close(self) -> None:
-        pass
+        if not self._closing.is_set():  # asked as the opener, too
+            super().close()
 
 
 @contextmanager

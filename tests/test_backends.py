@@ -23,14 +23,13 @@ from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.limits import Rules
 from specviz.server.pool import SeatPool
-from specviz.workers import backends
-from specviz.workers.backends import Backend, BackendLost, Hosting
+from specviz.workers.executors import Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.processes import worker_device
 from specviz.workers.supervisor import BUSY, FAILED, FREE
 
 from . import recordings
-from .hosting import VERSION, count_calls, open_stub, stop
+from .hosting import VERSION, count_calls, open_stub
 from .stubs import METHODS, StubDesk, app_of, start_desk
 from .test_runner import body, events, four_steps
 from .waiting import WAIT_S, alive, children, until
@@ -40,9 +39,9 @@ pytestmark = pytest.mark.usefixtures("home")
 Make = Callable[..., StubDesk]
 
 
-def pool_desk(backends: list[Backend], library: Library | None = None, **about: Any) -> StubDesk:
+def pool_desk(workers: Workers, library: Library | None = None, **about: Any) -> StubDesk:
     """A desk with stand-ins as its backends, all of them open."""
-    desk = StubDesk(pool=SeatPool(backends), library=library)
+    desk = StubDesk(pool=SeatPool(workers.opener("--backends"), workers.names("backend")), library=library)
     pool = pool_of(desk)
     desk.begin()
     pool.begin(Hosting(open_stub, {"version": VERSION, **about}))
@@ -61,7 +60,7 @@ def make() -> Iterator[Make]:
     made: list[StubDesk] = []
 
     def one(count: int, **more: Any) -> StubDesk:
-        made.append(pool_desk(Workers(count, threads=1).backends(), **more))
+        made.append(pool_desk(Workers(count, threads=1), **more))
         return made[-1]
 
     yield one
@@ -175,39 +174,19 @@ def test_stop_ends_a_run_in_its_middle_and_keeps_it(make: Make) -> None:
     assert over(desk, run(desk)).run["pid"] == pid
 
 
-@pytest.mark.parametrize(
-    ("text", "patience", "said"),
-    [
-        ("hold", {"silent_s": 2.0}, "it gave no sign of life for 2 s"),
-        ("hold deaf", {"stop_s": 1.0}, "it did not stop within 1 s"),
-    ],
-)  # fmt: skip
-def test_a_backend_that_hangs_is_ended_and_its_run_keeps_its_steps(
-    make: Make, text: str, patience: dict[str, float], said: str
-) -> None:
-    """Its process stands still, or its run does and does not hear of Stop."""
+def test_a_backend_that_does_not_stop_is_ended_and_its_run_keeps_its_steps(make: Make) -> None:
     desk = make(1)
-    job, name, pid = hold(desk, text=text)
-    backend = vars(pool_of(desk).seats[name].backend)
-    backend.update(patience)
-    if "deaf" not in text:
-        os.kill(pid, signal.SIGSTOP)
+    job, name, pid = hold(desk, text="hold deaf")
+    worker = pool_of(desk).seats[name].worker
+    assert worker is not None
+    worker.stop_s = 1.0
     desk.runner.cancel(job)
     trace = over(desk, job)
     assert trace.rows("steps") == 4 and trace.run["complete"] and trace.run["stop"] == "error"
-    assert job.error == f"{name.capitalize()} was lost: {said}. The 4 steps it had finished are kept; run this again."
-    for what in patience:
-        del backend[what]  # the one that comes in its place may be slow
+    said = "it did not stop within 1 s. The 4 steps it had finished are kept; run this again."
+    assert job.error == f"{name.capitalize()} was lost: {said}"
     until(lambda: not alive(pid), "its process is ended")
     assert over(desk, run(desk)).run["pid"] != pid
-
-
-def test_a_backend_that_hangs_while_it_opens_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "OPENING_S", 1.0)
-    process = backends.Process("backend 1", 0)
-    with pytest.raises(BackendLost, match="it gave no sign of life for 1 s"):
-        process.open(Hosting(stop, {}))
-    process.close()
 
 
 def test_what_is_remembered_stays_with_its_backend_and_begins_anew_when_that_is_lost(make: Make) -> None:
@@ -280,7 +259,7 @@ import sys, time
 from tests.test_backends import pool_desk
 from specviz.workers.kinds import Workers
 if __name__ == "__main__":
-    desk = pool_desk(Workers(2, threads=1).backends())
+    desk = pool_desk(Workers(2, threads=1))
     print("open", flush=True)
     sys.stdin.read()
     desk.end()
@@ -318,8 +297,8 @@ def test_backends_are_spelt_in_one_way() -> None:
     for text in ("local", "local:0", "2", "slurm:2", "ray://host:10001", "local:9999"):
         with pytest.raises(UserError, match="names no backends: give local:N"):
             Workers.behind_app(text)
-    with pytest.raises(UserError, match="--ray-address is for"):
-        Workers.behind_app("local:2", ray_address="auto")
+    with pytest.raises(UserError, match="and the workers are processes: leave one out"):
+        Workers.behind_app("local:2", address="auto")
 
 
 def test_gpus_are_dealt_out_unless_one_is_named() -> None:
@@ -381,8 +360,8 @@ def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_
         again = whatif.redraft(key, Redraft(step=0, method="pld"))
         assert first["read_ms"] > 0 == again["read_ms"]
         name = pool.home(key)
-        process: Any = pool.seats[name].backend
-        os.kill(process._process.pid, signal.SIGKILL)
+        worker: Any = pool.seats[name].worker
+        os.kill(worker._process.pid, signal.SIGKILL)
         until(lambda: not pool.home(key), "its backend is known to be lost")
         anew = whatif.redraft(key, Redraft(step=0, method="pld"))
         assert anew["read_ms"] > 0 and anew["accepted"] == first["accepted"] and not desk.memory

@@ -324,8 +324,8 @@ def test_tests_that_failed_once_are_few_and_soon_mended():
 def test_the_constraints_pin_every_dependency_exactly():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]  # but llmlingua, which brings hundreds of megabytes
-    asked = project["dependencies"] + extras["test"][1:] + extras["ray"] + extras["slurm"] + extras["mcp"]
-    assert extras["test"][0] == "specviz-drafts[ray,slurm,llama-cpp,mcp]"
+    asked = project["dependencies"] + extras["test"][1:] + extras["ray"] + extras["mcp"]
+    assert extras["test"][0] == "specviz-drafts[ray,llama-cpp,mcp]"
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
 
@@ -352,7 +352,7 @@ def test_a_space_gets_what_the_constraints_pin_and_the_gradio_of_the_readme():
 def test_every_third_party_import_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["slurm"] + extras["mcp"]
+    asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["mcp"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
     names |= {"fontTools", "fpdf", "yaml"}  # as fonttools, fpdf2 and pyyaml are imported
     names |= {"vllm", "xllamacpp"}  # in the servers themselves, and in a process of its own

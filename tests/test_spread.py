@@ -352,8 +352,9 @@ def test_the_bench_command_spreads(tmp_path: Path, capsys: pytest.CaptureFixture
     ("options", "words"),
     [
         (["--resume"], "--resume needs --results"),
-        (["--on", "processes", "--ray-address", "auto"], "--ray-address is for --on ray, and --on is processes"),
-        (["--on", "ray", "--slurm", "partition=gpu"], "--slurm is for --on slurm"),
+        (["--on", "processes", "--ray-address", "auto"], "and the workers are processes: leave one out"),
+        (["--on", "slurm"], "take ray on a SLURM allocation"),
+        (["--slurm", "partition=gpu"], "take ray on a SLURM allocation"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -404,10 +405,10 @@ def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Tar
         trace = shown["points"][1]["runs"][0]["trace"]
         assert lab.bring(trace) and desk.store.get(trace).run["id"] == trace
         assert lab.folder.joinpath(key, UNITS).is_dir()
-        with pytest.raises(UserError, match="no workers of the kind 'slurm' here"):
+        with pytest.raises(UserError, match="take ray on a SLURM allocation"):
             lab.start(asked.model_copy(update={"on": "slurm"}), "ada")
         desk.keep_to(Rules(public=True))
-        assert lab.catalog()["workers"] == []
+        assert lab.catalog()["workers"] == {}
         with pytest.raises(UserError, match="on a server of one's own only"):
             lab.start(asked, "ada")
 

@@ -1,4 +1,4 @@
-"""Units on workers: each done once, whatever is lost on the way. Processes here; Ray and SLURM in files of their own.
+"""Units on workers: each done once, whatever is lost on the way. Processes here; Ray in a file of its own.
 
 Nothing sleeps to win a race: what has to happen first is waited for, and every wait has an end.
 """
@@ -9,29 +9,30 @@ import errno
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from decoders.errors import UserError
-from specviz.workers.backends import Backend, BackendLost, Hosting
+from specviz.workers.executors import Hosting, Opener, WorkerExecutor, WorkerLost
 from specviz.workers.folder import FAILED, UNITS, FolderFault, ResultFolder
 from specviz.workers.kinds import Workers
-from specviz.workers.pool import Answer, Ready, SupervisedWorkers, WorkDone, WorkerLost
+from specviz.workers.processes import ProcessWorker
+from specviz.workers.supervisor import Supervisor
 from specviz.workers.sweep import LOSSES, Standing, sweep
 from specviz.workers.work import Outcome, SweepJob, Unit, Worker, digest
 
 from .disk import refusing
-from .standin import ABOUT, Here, open_standin, unit, units
-from .waiting import alive, children, until
+from .standin import ABOUT, Here, HereWorker, open_standin, unit, units
+from .waiting import WAIT_S, alive, children, until
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -44,12 +45,12 @@ def work(
     folder: ResultFolder, wanted: Sequence[Unit], workers: int = 2, kind: str = "processes", **more: Any
 ) -> Standing:
     """A sweep that ends, or fails, long before pytest is killed: a watch cancels it where it hangs."""
-    about, options = more.pop("about", None), {"slurm": more.pop("slurm", ())}
+    about = more.pop("about", None)
     late = threading.Event()
     watch = threading.Timer(120, late.set)
     watch.start()
     try:
-        pool = Workers(workers, kind, **options).pool(job_of(folder, about))
+        pool = Workers(workers, kind).pool(job_of(folder, about))
         return sweep(wanted, pool, folder, cancel=more.pop("cancel", late), **more)
     finally:
         watch.cancel()
@@ -257,27 +258,21 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: ResultFolder,
     assert (done.before, done.done) == (6, 7)
 
 
-def test_two_drivers_share_a_folder(folder: ResultFolder) -> None:
-    """Each unit is there once, and whole."""
-    wanted = units(30, ms=20)
-    work(folder, wanted[:1])
-    seen: set[str] = set()
-
-    def drive(_: int) -> None:
-        work(folder, wanted, 1, on_progress=lambda now, key: seen.add(key) if key else None)
-
-    with ThreadPoolExecutor(2) as drivers:
-        list(drivers.map(drive, range(2)))
-    assert names_of(folder, wanted) == [f"u{n}" for n in range(30)] and len(folder.list_units()[0]) == 30
-    assert seen == {one.key for one in wanted[1:]}
+def test_what_another_driver_has_begun_is_left_to_the_last(folder: ResultFolder) -> None:
+    """It is done all the same: that driver may be gone."""
+    pool, wanted = Here(job_of(folder)), units(5)
+    assert all(folder.begin(wanted[number].key, "another") for number in (0, 2, 0))
+    sweep(wanted, pool, folder)
+    assert pool.order == ["u1", "u3", "u4", "u0", "u2"] and not [*(folder.path / "begun").iterdir()]
 
 
-def test_a_driver_that_finds_units_done_begins_at_the_end(folder: ResultFolder) -> None:
-    """The driver that finished them, if it goes on, does not: they meet."""
-    first, second = Here(job_of(folder)), Here(job_of(folder))
-    sweep(units(2), first, folder)
-    sweep(units(5), second, folder)
-    assert (first.order, second.order) == (["u0", "u1"], ["u4", "u3", "u2"])
+def test_drivers_that_begin_together_do_few_units_twice(folder: ResultFolder) -> None:
+    """At most the last ones: as many as other drivers are at work."""
+    wanted, pools = units(40, ms=10), [Here(job_of(folder)) for _ in range(4)]
+    with ThreadPoolExecutor(4) as drivers:
+        list(drivers.map(lambda pool: sweep(wanted, pool, folder), pools))
+    assert names_of(folder, wanted) == [f"u{n}" for n in range(40)]
+    assert sum(len(pool.order) for pool in pools) <= 40 + 3 * 4
 
 
 def test_what_another_driver_finished_meanwhile_is_skipped(folder: ResultFolder) -> None:
@@ -292,70 +287,94 @@ def test_what_another_driver_finished_meanwhile_is_skipped(folder: ResultFolder)
     assert pool.order == ["u0", "u2", "u3"] and standing.done == 4
 
 
-def test_a_unit_told_twice_counts_once(folder: ResultFolder) -> None:
-    wanted = units(3)
-    pool = Here(job_of(folder), [WorkDone("worker 1", Outcome(wanted[0].key))])
-    standing = sweep(wanted, pool, folder)
-    assert standing.done == 3 and pool.order == ["u0", "u1", "u2"]
+def test_a_worker_that_is_lost_while_idle_costs_its_unit_nothing(
+    folder: ResultFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lost after each unit, and any loss with a unit would be the end of that unit."""
+    monkeypatch.setattr("specviz.workers.sweep.LOSSES", 1)
+    wanted, pool = units(3), Here(job_of(folder))
+
+    def kill(standing: Standing, key: str | None) -> None:
+        if key is not None:
+            pool.workers[-1].kill("its process ended")
+
+    standing = sweep(wanted, pool, folder, on_progress=kill)
+    assert not standing.failures and pool.order == ["u0", "u1", "u2"]
+    assert standing.workers[0].losses == 2 and len(pool.workers) == 3
 
 
-class Script(Backend):
-    """A backend that answers at once; ``keys`` are the units that each opening of it was asked for."""
+class EndingOpener(Opener):
+    """Its workers end before they are ready."""
 
-    def __init__(self) -> None:
-        super().__init__("worker 1", 0)
-        self.keys: list[list[str]] = []
-
-    def _start(self, hosting: Hosting, life: object) -> None:
-        self.keys.append([])
-
-    def _send(self, key: str, asked: bytes) -> None:
-        if asked:
-            unit = json.loads(asked)["key"]
-            self.keys[-1].append(unit)
-            for answer in ({"told": asdict(Outcome(unit))}, {"over": True}):
-                self._hear(key, json.dumps(answer).encode())
-
-    def _end(self) -> None:
-        pass
-
-
-def test_a_worker_that_is_lost_while_idle_gets_no_second_share(folder: ResultFolder) -> None:
-    """It is lost and open again before the loop, which has a share for it, hears of that."""
-    backend = Script()
-    pool = SupervisedWorkers(job_of(folder), [backend])
-    heard: list[Any] = []
-
-    def hears(last: Answer) -> bool:
-        heard.extend(pool.wait(0.05))
-        return bool(heard) and heard[-1] == last
-
-    pool.start()
-    try:
-        until(lambda: hears(Ready("worker 1", 1)), "the worker is ready")
-        backend._lose(backend._life, "its process ended")
-        until(lambda: len(backend.keys) == 2, "it is open again")
-        pool.give("worker 1", units(1))  # by what was heard: the first opening
-        until(lambda: hears(Ready("worker 1", 2)), "it is ready again")
-        assert heard[1] == WorkerLost("worker 1", "its process ended") and len(heard) == 3
-        pool.give("worker 1", units(2)[1:])
-        until(lambda: hears(Ready("worker 1", 2)) and len(heard) > 3, "the share is done")
-    finally:
-        pool.close()
-    assert backend.keys == [[], [units(2)[1].key]]
+    def open(self, name: str, number: int, hosting: Hosting) -> HereWorker:
+        worker = HereWorker(name, Hosting(lambda about: None, None), [])
+        worker.ready = Future()
+        worker.ready.set_exception(WorkerLost("its process ended (exit code 3)"))
+        return worker
 
 
 def test_a_worker_that_never_begins_stops_the_sweep(folder: ResultFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specviz.workers.supervisor.PAUSE_S", 0.01)
-    backend = Script()
-
-    def fails(hosting: Hosting, life: object) -> None:
-        raise BackendLost("its process ended (exit code 3)")
-
-    backend._start = fails
+    pool = Supervisor(EndingOpener(), ["worker 1"])
+    pool.begin(Hosting(Worker, job_of(folder)))
     why = r"no worker can begin: worker 1 ended 3 times before its first unit, its process ended \(exit code 3\)"
     with pytest.raises(UserError, match=why):
-        sweep(units(1), SupervisedWorkers(job_of(folder), [backend]), folder)
+        sweep(units(1), pool, folder)
+
+
+# --- a worker as an executor ---
+
+
+def pid_of(opened: object, *_: Any) -> int:
+    return os.getpid()
+
+
+def leave(opened: object, code: int) -> None:
+    os._exit(code)
+
+
+def unreadable(opened: object) -> Any:
+    return threading.Lock()
+
+
+def count_up(opened: int, cancel: threading.Event) -> Iterator[int]:
+    """Counts from what was opened until it is stopped."""
+    while not cancel.is_set():
+        yield (opened := opened + 1)
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerExecutor]:
+    with ProcessWorker("worker 1", 0, Hosting(int, "40")) as worker:
+        assert worker.ready.result(WAIT_S) is None
+        yield worker
+    assert not multiprocessing.active_children()
+
+
+def test_a_worker_is_an_executor_that_answers_fails_and_streams(worker: WorkerExecutor) -> None:
+    assert isinstance(worker, Executor) and worker.submit(int.__add__, 2).result(WAIT_S) == 42
+    for wrong in (worker.submit(int.__truediv__, 0), worker.submit(unreadable)):
+        with pytest.raises(UserError):
+            wrong.result(WAIT_S)
+    cancel, numbers = threading.Event(), list[int]()
+    for number in worker.stream(count_up, cancel=cancel):
+        numbers.append(number)
+        if number == 43:
+            cancel.set()
+    assert numbers == [*range(41, 41 + len(numbers))] and len(numbers) >= 3
+    assert next(worker.stream(count_up, cancel=threading.Event())) == 41  # nobody takes the rest, and it ends
+    assert worker.submit(pid_of).result(WAIT_S) != os.getpid()
+
+
+def test_a_lost_worker_breaks_its_own_executor_with_the_reason(worker: WorkerExecutor) -> None:
+    with ProcessWorker("worker 2", 1, Hosting(int, "0")) as other:
+        lost, after = worker.submit(leave, 3), worker.submit(pid_of)
+        for future in (lost, after):
+            with pytest.raises(BrokenExecutor, match=r"^its process ended \(exit code 3\)$"):
+                future.result(WAIT_S)
+        with pytest.raises(WorkerLost, match="exit code 3"):
+            worker.submit(pid_of)
+        assert other.submit(pid_of).result(WAIT_S) and not other.loss.done()
 
 
 # --- what is shown ---
@@ -365,11 +384,24 @@ def test_missing_packages_are_named_with_what_installs_them(
     folder: ResultFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "specviz.workers.ray_actors", raising=False)
     with pytest.raises(UserError, match=r"--on ray needs ray, which is not installed: pip install -e '.\[ray\]'"):
         Workers(1, "ray").pool(job_of(folder))
-    with pytest.raises(UserError, match="choose one of processes, ray, slurm"):
-        Workers(1, "threads").pool(job_of(folder))
+
+
+def test_kinds_that_are_none_are_refused_with_what_to_take() -> None:
+    with pytest.raises(UserError, match="choose one of processes, ray$"):
+        Workers(1, "threads")
+    with pytest.raises(UserError, match="take ray on a SLURM allocation, or several tasks on one results folder"):
+        Workers(1, "slurm")
+    with pytest.raises(UserError, match="and the workers are processes: leave one out"):
+        Workers(1, address="auto")
+
+
+def test_no_module_but_its_own_and_its_registration_names_ray() -> None:
+    root = Path(__file__).resolve().parent.parent / "specviz"
+    texts = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in root.rglob("*.py")}
+    naming = {path for path, text in texts.items() if re.search(r"\bray\b", text, re.IGNORECASE)}
+    assert naming == {"workers/ray_actors.py", "workers/__init__.py"}
 
 
 def test_rate_and_time_left_are_of_this_sweep() -> None:

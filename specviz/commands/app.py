@@ -10,9 +10,9 @@ from typing import Any
 from decoders.extra import entries_of
 from decoders.imports import nothing_collected
 from decoders.model.files.catalog import DEFAULT
-from specviz.workers.kinds import BACKENDS, Workers
+from specviz.workers.kinds import Workers, backend_kinds
 
-from . import common, options
+from . import common, options, over_workers
 
 LIMITS = ("runs", "waiting", "prompt", "new_tokens", "upload", "asks")
 SPACE = "SPACE_ID"  # in the environment of a Hugging Face Space
@@ -33,12 +33,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backends", metavar="KIND:N",
         help="do the runs in N backends, each with a model of its own: "
-        + "; ".join(f"{name}:N, {meaning}" for name, meaning in BACKENDS.items()) + " (docs/scale.md)",
+        + "; ".join(f"{name}:N, {kind.about}" for name, kind in backend_kinds().items()) + " (docs/scale.md)",
     )  # fmt: skip
     options.flag(parser, "--read-only", "show recorded runs alone: no model is loaded, and nobody runs anything")
     for _, module in entries_of("app"):
         module.add(parser)
-    parser.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
+    over_workers.add_cluster(parser)
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:
@@ -82,12 +82,12 @@ def sharing_options(args: argparse.Namespace) -> dict[str, Any]:
 def backends(args: argparse.Namespace) -> Workers | None:
     """The backends that are asked for; None where none are. Raises UserError for options that contradict each other."""
     if not args.backends:
-        if args.ray_address:
-            raise common.UserError("--ray-address goes with --backends ray:N")
+        if args.address:
+            raise common.UserError("an address of a cluster goes with --backends KIND:N: add that, or leave both out")
         return None
     if args.trace is not None and args.model is None:
         raise common.UserError("--trace alone opens recorded runs only, which need no --backends: add --model, too")
-    return Workers.behind_app(args.backends, threads=args.threads or 0, ray_address=args.ray_address or "")
+    return Workers.behind_app(args.backends, threads=args.threads or 0, address=args.address or "")
 
 
 def run(args: argparse.Namespace) -> int:

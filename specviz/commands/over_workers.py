@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 6  # workers that a line tells of one by one; of more, how many do what
 RESUME = "go on with what that folder holds: do what is missing or failed"
-WORKER_OPTIONS = ("on", "results", "resume", "ray_address", "slurm")  # options that make no sense without workers
+WORKER_OPTIONS = ("on", "results", "resume", "address", "slurm")  # options that make no sense without workers
 
 
 def add(
@@ -32,12 +32,19 @@ def add(
     """Options of workers."""
     group = parser.add_argument_group(title)
     options.count(group, "--workers", workers_help)
-    kinds = "; ".join(f"{name}: {meaning}" for name, meaning in KINDS.items())
-    group.add_argument("--on", choices=tuple(KINDS), default="", metavar="KIND", help=f"{kinds} (default: processes)")
+    kinds = "; ".join(f"{kind.name}: {kind.about}" for kind in KINDS.values())
+    group.add_argument("--on", default="", metavar="KIND", help=f"{kinds} (default: processes)")
     group.add_argument("--results", metavar="FOLDER", help=results)
-    group.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
-    options.several(group, "--slurm", "K=V", "a setting of submitit's, as in partition=gpu; may be repeated")
+    add_cluster(group)
+    group.add_argument("--slurm", action="append", help=argparse.SUPPRESS)  # of earlier versions: told what to take
     return group
+
+
+def add_cluster(group: argparse._ActionsContainer) -> None:
+    """The option that names a cluster, as each kind of workers that has clusters spells it."""
+    group.set_defaults(address=None)
+    for kind in (kind for kind in KINDS.values() if kind.address):
+        group.add_argument(f"--{kind.name}-address", dest="address", metavar="A", help=kind.address)
 
 
 def worker_count(args: argparse.Namespace) -> int:
@@ -48,14 +55,10 @@ def worker_count(args: argparse.Namespace) -> int:
 
 
 def workers_of(args: argparse.Namespace) -> Workers:
-    """The workers asked for; a setting of one kind says which kind. Raises UserError where options contradict."""
-    for name, kind in (("ray_address", "ray"), ("slurm", "slurm")):
-        if getattr(args, name) and args.on not in ("", kind):
-            raise UserError(
-                f"--{name.replace('_', '-')} is for --on {kind}, and --on is {args.on}: leave one of them out"
-            )
-    kind = args.on or ("ray" if args.ray_address else "slurm" if args.slurm else "processes")
-    return Workers(args.workers or 1, kind, args.threads or 0, args.ray_address or "", tuple(args.slurm))
+    """The workers asked for; a cluster's address says which kind. Raises UserError where options contradict."""
+    clusters = [kind.name for kind in KINDS.values() if kind.address]
+    kind = "slurm" if args.slurm else args.on or (clusters[0] if args.address else "processes")
+    return Workers(args.workers or 1, kind, args.threads or 0, args.address or "")
 
 
 def spread_out(args: argparse.Namespace, target: Target, plan: Plan) -> Results:

@@ -28,7 +28,7 @@ from . import common, options, over_workers
 
 RESULTS = Path("runs") / "trained"
 COMMON = ("data", "minutes", "steps", "distill", "fast", "fp32", "model", "device", "threads")  # of every part
-WORKER_OPTIONS = ("seeds", "workers", "on", "results", "ray_address", "slurm")
+WORKER_OPTIONS = ("seeds", "workers", "on", "results", "address", "slurm")
 NOT_TOLD = {*WORKER_OPTIONS, "run", "command", "part", "parts", "seed", "out", "apart"}  # of a unit's options
 LOG, MESSAGES, PART, TABLE = "log.jsonl", "said.txt", "part", "trained.csv"
 COLUMNS: tuple[str, ...] = ("part", "seed", "step", "seconds", "loss", "held_out_loss", "first_choice", "path", "error")
@@ -62,7 +62,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
     from decoders.model.target_model.load import chosen_device
 
     kind = chosen_device(args.device).split(":")[0]
-    device, gpus = worker_device(kind, args.device, is_scheduled=workers.on != "processes")
+    device, gpus = worker_device(kind, args.device, is_scheduled=not workers.kind.is_here)
     shared = {"code": code_of(("decoders",)), "model": model_place(args.model or BUNDLED), "data": _contents(args.data)}
     units = [Unit.of(shared, {"part": part, "seed": seed, "options": _options(args, part)})
              for part in dict.fromkeys(parts) for seed in seeds]  # fmt: skip

@@ -108,14 +108,14 @@ def spread(
     token = folder.open()
     if plan.experiment.trains:
         results.about["trained_s"] = train_parts(target, plan, progress, cancel)
-    device, gpus = worker_device(target.device.type, opening.device, is_scheduled=workers.on != "processes")
+    device, gpus = worker_device(target.device.type, opening.device, is_scheduled=not workers.kind.is_here)
     threads = workers.threads_each
     worker_opening = replace(opening, dtype=str(target.info["dtype"]), device=device)
     about = about_of(target, plan, worker_opening)
     job = SweepJob(open_experiment, about, folder.place, token, threads, gpus)
     units = units_of(plan, about)
     results.about["workers"] = {"count": workers.count, "on": workers.on, "threads": threads, "units": len(units)}
-    if workers.on == "processes" and workers.count > 1:
+    if workers.kind.is_here and workers.count > 1:
         results.about["notes"].append(
             f"{workers.count} workers of {plural(threads, 'thread')} each shared this machine: speedups are formed on "
             "one worker, and tokens per second are lower than with the machine to oneself"

@@ -1,9 +1,8 @@
-"""A backend's side of the app: the model, opened once, and what is done with it, asked and told as plain JSON."""
+"""A backend's side of the app: the model, opened once, and what is done with it. Plain data goes there and back."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ from decoders.method.plugin_files import plugin_files
 from decoders.model.files.catalog import precision_of
 from decoders.prompt.codec import from_json
 from decoders.trace.trace import Trace
-from specviz.workers.backends import Answers, Hosting
+from specviz.workers.executors import Hosting
 from specviz.workers.kinds import Workers
 from specviz.workers.plain import code_of, open_alike
 from specviz.workers.processes import worker_device
@@ -34,51 +33,41 @@ class Holder:
     target: Target
     memory: dict[str, Any] = field(default_factory=dict)
 
+    def run(self, arguments: Mapping[str, Any], cancel: threading.Event) -> RunLike:
+        """A run, from its arguments as plain data: ``Run``'s, the prompt as ``decoders.prompt.codec`` writes it."""
+        from decoders import Run, Sampling
 
-Work = Callable[[Holder, Mapping[str, Any]], dict[str, Any]]  # a function of a module; plain JSON in and out
+        decoded_args = {"prompt": from_json(arguments["prompt"]), "sampling": Sampling(**arguments["sampling"])}
+        return Run(self.target, **{**arguments, **decoded_args}, cancel=cancel)
 
 
-def name_of(work: Work) -> str:
-    """The name by which a backend finds a function."""
-    return f"{work.__module__}:{work.__name__}"
+Work = Callable[[Holder, Mapping[str, Any]], dict[str, Any]]  # a function of a module; plain data in and out
 
 
-def open_model(about: Mapping[str, Any]) -> Answers:
-    """Open the model of a backend, compare it with the app's own, and return what answers there."""
-    target = open_alike(about, PACKAGES, about["code"], about["key"], about["precision"], "a backend", "the app")
-    return Answering(Holder(target))
+def open_holder(about: Mapping[str, Any]) -> Holder:
+    """Open the model of a backend, and compare it with the app's own."""
+    return Holder(open_alike(about, PACKAGES, about["code"], about["key"], about["precision"], "a backend", "the app"))
 
 
 def hosting_of(workers: Workers, target: Target, opening: Mapping[str, Any], drafter: str | None = None) -> Hosting:
     """Options by which each backend opens the app's model; ``opening`` as ``load_target`` takes it."""
-    device, gpus = worker_device(target.device.type, opening.get("device"), is_scheduled=workers.on == "ray")
+    device, gpus = worker_device(target.device.type, opening.get("device"), is_scheduled=not workers.kind.is_here)
     about = {
         "opening": {**opening, "device": device, "dtype": str(target.info["dtype"])},
         "key": target.key, "precision": precision_of(target.info), "code": code_of(PACKAGES), "offered": drafter,
-        "plugins": [str(path) for path in plugin_files()],
+        "plugins": [str(path) for path in plugin_files()], "threads": workers.threads_each,
     }  # fmt: skip
-    return Hosting(open_model, about, workers.threads_each, gpus)
+    return Hosting(open_holder, about, workers.threads_each, gpus)
 
 
-class Answering:
-    """Answers questions about runs (``{"run"}``), about what methods keep, and to do some page's work."""
+def decode(
+    holder: Holder, arguments: Mapping[str, Any], owner: str, cancel: threading.Event
+) -> Iterator[dict[str, Any]]:
+    """Decode a prompt: ``stream``."""
+    from decoders.method.kept import owned_by
 
-    def __init__(self, holder: Holder) -> None:
-        self.holder = holder
-
-    def __call__(self, question: Mapping[str, Any], cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        if "run" in question:
-            yield from self.run(question["run"], question["owner"], cancel)
-            return
-        package, _, name = str(question["work"]).partition(":")
-        yield getattr(importlib.import_module(package), name)(self.holder, question["asked"])
-
-    def run(self, arguments: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        """Decode a prompt: ``stream``."""
-        from decoders.method.kept import owned_by
-
-        with owned_by(owner):
-            yield from stream(run_from(self.holder.target, arguments, cancel))
+    with owned_by(owner):
+        yield from stream(holder.run(arguments, cancel))
 
 
 def method_state(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,14 +79,6 @@ def method_state(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("empty"):
             return {"dropped": owner_state.empty(request["empty"])}
         return {name: asdict(amount) for name, amount in owner_state.amounts().items()}
-
-
-def run_from(target: Target, arguments: Mapping[str, Any], cancel: threading.Event) -> Any:
-    """A run, from its arguments as plain JSON: ``Run``'s, the prompt as ``decoders.prompt.codec`` writes it."""
-    from decoders import Run, Sampling
-
-    decoded_args = {"prompt": from_json(arguments["prompt"]), "sampling": Sampling(**arguments["sampling"])}
-    return Run(target, **{**arguments, **decoded_args}, cancel=cancel)
 
 
 # --- a run as messages, and a run made of them ---

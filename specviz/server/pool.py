@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from cachetools import LRUCache
 
 from decoders.errors import UserError
-from specviz.workers.backends import AT_ONCE, Backend, BackendLost
+from specviz.workers.executors import AT_ONCE, Opener, WorkerLost
 from specviz.workers.supervisor import BUSY, Supervisor
 
-from .backend_host import RemoteRun, Work, name_of
+from .backend_host import RemoteRun, Work, decode
 
 LINE = "backends"  # the runner's line for all of them
 MOST_HOMES = 20_000
@@ -31,8 +32,8 @@ class NotBegun(Exception):
 class SeatPool(Supervisor):
     """The app's backends, asked by the thread that each belongs to (``SEAT``)."""
 
-    def __init__(self, backends: Sequence[Backend]) -> None:
-        super().__init__(backends)
+    def __init__(self, opener: Opener, names: Sequence[str]) -> None:
+        super().__init__(opener, names)
         self._homes: LRUCache[str, tuple[str, int]] = LRUCache(MOST_HOMES)
 
     def status(self) -> list[dict[str, Any]]:
@@ -46,26 +47,28 @@ class SeatPool(Supervisor):
         """Begin a run on this thread's backend. Raises NotBegun where that is lost before it began."""
         name = SEAT.get()
         try:
-            return _OnBackend(self.ask(name, {"run": arguments, "owner": owner}, cancel), name)
-        except BackendLost as loss:
+            return _OnBackend(self._decode(name, arguments, owner, cancel), name)
+        except WorkerLost as loss:
             raise NotBegun(str(loss)) from None
+
+    def _decode(
+        self, name: str, arguments: Mapping[str, Any], owner: str, cancel: threading.Event
+    ) -> Iterator[Mapping[str, Any]]:
+        with self.at_work(name) as worker:
+            yield from worker.stream(decode, arguments, owner, cancel=cancel)
 
     def work(self, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function of a module by this thread's backend. Raises UserError where that is lost."""
-        return self._ask_worker(SEAT.get(), {"work": name_of(work), "asked": question})
+        name = SEAT.get()
+        with _told_when_lost(name), self.at_work(name) as worker:
+            return worker.submit(work, question).result()
 
     def at_once(self, name: str, work: Work, question: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function that only looks at a backend's state, also while a run goes on there."""
-        return self._ask_worker(name, {"work": name_of(work), "asked": question, AT_ONCE: True})
-
-    def _ask_worker(self, name: str, question: Mapping[str, Any]) -> dict[str, Any]:
-        cancel = threading.Event()
-        ask = self.seats[name].backend.ask
-        answers = ask(question, cancel) if AT_ONCE in question else self.ask(name, question, cancel)
-        try:
-            return dict(list(answers)[-1])
-        except BackendLost as loss:
-            raise UserError(f"{name} was lost: {loss}. It is started again; ask again") from None
+        worker = self.seats[name].worker
+        assert worker is not None
+        with _told_when_lost(name):
+            return worker.submit(work, question, kind=AT_ONCE).result()
 
     # --- where state is ---
 
@@ -103,9 +106,17 @@ class _OnBackend(RemoteRun):
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
         try:
             yield from super().__iter__()
-        except BackendLost as loss:
+        except WorkerLost as loss:
             steps = self.trace.rows("steps")
             raise UserError(lost_in_mid_run(self._name, str(loss), steps)) from None
+
+
+@contextmanager
+def _told_when_lost(name: str) -> Iterator[None]:
+    try:
+        yield
+    except WorkerLost as loss:
+        raise UserError(f"{name} was lost: {loss}. It is started again; ask again") from None
 
 
 def lost_in_mid_run(name: str, reason: str, steps: int) -> str:

@@ -1,7 +1,13 @@
-"""Units of work on many workers: processes, Ray or SLURM. The folder of results is the only state.
+"""Units of work on many workers, and the workers behind an app. The folder of results is a sweep's only state.
 
-Read ``work`` first (what a unit, a job and a worker are), then ``folder`` (where results go), then ``sweep`` (the loop
-that hands units out). Workers are backends (processes, Ray's actors) under a ``supervisor``, as the app's are, or a
-``slurm_array``, both behind the four calls of ``pool``. Nothing here knows what a unit does:
-``specviz.experiments.units`` says that.
+Read ``work`` first (a unit, a job, a worker), then ``folder`` (where results go), then ``sweep`` (the loop that hands
+units out). A worker is an executor with ``concurrent.futures``' interface (``executors``); a ``supervisor`` opens it,
+and opens it anew after a loss. Nothing here knows what a unit does: ``specviz.experiments.units`` says that.
 """
+
+from .kinds import register
+from .processes import PROCESSES
+from .ray_actors import RAY
+
+for kind in (PROCESSES, RAY):
+    register(kind)

@@ -3,7 +3,8 @@
 A finished unit is the file ``units/<key>.json`` with its rows, one of which something failed ``failed/<key>.json``; the
 files that belong to a unit (its traces) are written before it, so that a unit that is listed is whole. Each file is
 written under another name and renamed. To go on is to list: nothing else is remembered, and no time is compared.
-Several drivers and workers may write at once, since the same unit has the same names and the same contents.
+Several drivers and workers may write at once, since the same unit has the same names and the same contents. A driver
+marks a unit that it hands out (``begun/<key>.json``): the others leave that one to the last, and no mark forbids any.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from decoders.errors import UserError, reason_of
 from decoders.folders import write_bytes
 
-UNITS, FAILED, ABOUT = "units", "failed", "sweep.json"
+UNITS, FAILED, BEGUN, ABOUT = "units", "failed", "begun", "sweep.json"
 SCHEMA, UNIT_SCHEMA = "specsweep/1", "specunit/1"
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 KEY = re.compile(r"([0-9a-f]{64})\.json")
@@ -76,6 +77,17 @@ class ResultFolder:
         self.put(f"{FAILED if error else UNITS}/{key}.json", orjson.dumps(document, default=float))
         if not error:
             self.forget_failure(key)
+        with self._explain("written to"):
+            self._files.remove(f"{BEGUN}/{key}.json")
+
+    def begin(self, key: str, driver: str) -> bool:
+        """Mark a unit as begun; False where another driver's mark is on it. Raises FolderFault."""
+        name = f"{BEGUN}/{key}.json"
+        with self._explain("written to"):
+            self._files.create(name, driver.encode())
+        with contextlib.suppress(FileNotFoundError), self._explain("read"):
+            return self._files.read(name).decode() == driver
+        return True
 
     def forget_failure(self, key: str) -> None:
         """A unit of which something failed is to be done again. Raises FolderFault."""

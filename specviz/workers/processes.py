@@ -1,6 +1,5 @@
-"""Processes of this machine that end with the one that started them: their threads, their GPU, and their end in words.
-
-Not a ``ProcessPoolExecutor``: that breaks as a whole when one of its processes dies.
+"""Workers that are processes of this machine, and end with the one that started them; with GPUs, the visible ones are
+dealt out in turn.
 """
 
 from __future__ import annotations
@@ -10,46 +9,91 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import wait
-from typing import Any
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, wait
 
 from decoders.errors import UserError
+
+from .executors import LOOK_S, Call, Host, Hosting, Opener, WorkerExecutor
+from .kinds import WorkerKind
 
 CONTEXT = multiprocessing.get_context("spawn")  # a forked torch may hang, and a forked CUDA does not work
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # read when torch is imported
 STARTING = threading.Lock()  # the environment is one for all threads
-PATIENCE_S = 5.0  # for a process that was asked to end
+PATIENCE_S = 5.0  # for a process that says nothing more to end
 
 
-def start_process(name: str, threads: int, work: Callable[..., None], *args: Any) -> Any:
-    """A process that does ``work`` (a module's function, which begins with ``settle``); it ends with this one."""
-    process = CONTEXT.Process(target=work, args=args, name=name, daemon=True)
-    with STARTING, _threads(threads):
-        process.start()
-    return process
+class ProcessWorker(WorkerExecutor):
+    """A worker that is a process, with a pipe for its calls and messages."""
+
+    def __init__(self, name: str, number: int, hosting: Hosting) -> None:
+        super().__init__(name)
+        self._sending = threading.Lock()
+        self._link, far_end = CONTEXT.Pipe()
+        gpu = number if hosting.gpus else None
+        self._process = CONTEXT.Process(target=_serve, args=(far_end, hosting, gpu), name=name, daemon=True)
+        with STARTING, _threads(hosting.threads):
+            self._process.start()
+        far_end.close()
+        self._thread.start()
+
+    def _follow(self) -> str:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                self._hear(*self._link.recv())
+        if not wait([self._process.sentinel], PATIENCE_S):
+            self._process.kill()
+        while (code := self._process.exitcode) is None:  # another thread may be about to be told it
+            time.sleep(LOOK_S)
+        with self._sending:
+            self._link.close()
+        return end_in_words(code)
+
+    def _send(self, call: Call) -> None:
+        with self._sending, contextlib.suppress(OSError):  # it ended, which ``_follow`` tells
+            self._link.send(call)
+
+    def _end(self) -> None:
+        self._process.kill()
 
 
-def end(processes: Iterable[Any]) -> None:
-    """End processes that ``start_process`` gave, at once."""
-    processes = list(processes)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(PATIENCE_S)
-        if process.is_alive():
-            process.kill()
-            process.join()
-        process.close()
+class Processes(Opener):
+    """Opens processes of this machine."""
+
+    def open(self, name: str, number: int, hosting: Hosting) -> ProcessWorker:
+        return ProcessWorker(name, number, hosting)
 
 
-def settle(gpu: int | None = None) -> None:
-    """First action of a process that ``start_process`` started; with the number of a ``gpu`` it sees that one alone."""
+PROCESSES = WorkerKind(
+    "processes", "processes of this machine", lambda workers: Processes(), backends="local", is_here=True
+)
+
+
+def _serve(link: Connection, hosting: Hosting, gpu: int | None) -> None:
+    """A worker's process; with the number of a ``gpu`` it sees that one alone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the driver, who ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if gpu is not None:
         _see_one_gpu(gpu)
+    sending = threading.Lock()
+
+    def send(message: object) -> None:
+        with sending:
+            link.send(message)
+
+    host = Host(send)
+
+    def read() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                host.take(link.recv())
+        host.take(None)
+
+    threading.Thread(target=read, name="calls", daemon=True).start()
+    with contextlib.suppress(OSError):  # nobody listens any longer
+        host.serve(hosting)
 
 
 @contextlib.contextmanager

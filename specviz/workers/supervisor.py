@@ -1,34 +1,30 @@
-"""Opens backends, asks them, opens those again that were lost, and gives up those that cannot be opened.
-
-Each backend has a thread of its user's, which waits in ``prepare`` until it is open, and asks it.
-"""
+"""Opens workers, opens those anew that were lost, and gives up those that cannot be opened."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from decoders.errors import UserError
 
-from .backends import Backend, BackendLost, Hosting
-from .work import WorkerRefused
+from .executors import Hosting, Opener, WorkerExecutor, WorkerLost, WorkerRefused
 
 log = logging.getLogger(__name__)
 
-LOSSES = 3  # backends that a piece of work may cost, and times that one may fail to open in a row
-PAUSE_S = 0.5  # after a backend could not be opened; twice that after the next time
+LOSSES = 3  # workers that a piece of work may cost, and times that one may fail to open in a row
+PAUSE_S = 0.5  # after a worker could not be opened; twice that after the next time
 STARTING, FREE, BUSY, LOST_STATE, FAILED = "starting", "free", "busy", "lost", "failed"
 
 
 @dataclass
 class Seat:
-    """A backend as it stands: ``state``, and why it was ``LOST_STATE`` or ``FAILED``. ``times`` counts its openings."""
+    """A worker as it stands: ``state``, and why it was ``LOST_STATE`` or ``FAILED``. ``times`` counts its openings."""
 
-    backend: Backend
+    number: int
+    worker: WorkerExecutor | None = None
     state: str = STARTING
     reason: str = ""
     times: int = 0
@@ -36,101 +32,106 @@ class Seat:
 
     @property
     def is_open(self) -> bool:
-        return self.state in (FREE, BUSY)
+        return self.state in (FREE, BUSY) and self.worker is not None and not self.worker.loss.done()
 
 
 class Supervisor:
-    """Backends by their names. ``changed`` is called when one was lost (its name, and why), from any thread."""
+    """Workers by their names. ``changed`` is called when one was lost (its name, and why), from any thread."""
 
-    def __init__(self, backends: Sequence[Backend]) -> None:
-        self.seats = {backend.name: Seat(backend) for backend in backends}
+    def __init__(self, opener: Opener, names: Sequence[str]) -> None:
+        self.seats = {name: Seat(number) for number, name in enumerate(names)}
         self.changed: Callable[[str, str], None] = lambda name, reason: None
+        self._opener = opener
         self._hosting: Hosting | None = None
         self._begun, self._closing = threading.Event(), threading.Event()
-        self._lock = threading.RLock()
-        for seat in self.seats.values():
-            seat.backend.on_lost = lambda reason, seat=seat: self._lose(seat, reason)
+        self._opening, self._lock = threading.Lock(), threading.RLock()
 
     def begin(self, hosting: Hosting) -> None:
-        """Have the backends opened, by the threads that wait in ``prepare``."""
+        """Have the workers opened, by the threads that wait in ``prepare``."""
         self._hosting = hosting
         self._begun.set()
 
-    def close(self, threads: Sequence[threading.Thread] = ()) -> None:
-        """End all backends, and wait for the ``threads`` that open them."""
+    def close(self) -> None:
+        """End all workers, in the middle of their calls too."""
         self._closing.set()
         self._begun.set()
-        backends = [seat.backend for seat in self.seats.values()]
-        for backend in backends:
-            backend.close()
-        while any(thread.is_alive() for thread in threads):  # one may be about to open its backend
-            time.sleep(0.05)
-            for backend in backends:
-                backend.close()
-        for backend in backends:
-            backend.leave()
+        with self._opening:
+            workers = [seat.worker for seat in self.seats.values() if seat.worker is not None]
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.shutdown()
+        self._opener.close()
 
     @property
     def reason(self) -> str:
-        """Why nothing can be run, in a sentence; "" where a backend can, or will."""
+        """Why nothing can be run, in a sentence; "" where a worker can, or will."""
         states = list(self.seats.values())
         if any(seat.state != FAILED for seat in states):
             return ""
         return f"No backend could be started: {states[0].reason}."
 
     def prepare(self, name: str) -> bool:
-        """Open a backend unless it is open; waits for that. False where it is given up, or all are closed."""
+        """Open a worker unless it is open; waits for that. False where it is given up, or all are closed."""
         seat = self.seats[name]
+        self._begun.wait()
         while not self._closing.is_set():
             if seat.is_open:
                 return True
-            self._begun.wait()
-            if self._closing.is_set():
-                break
-            assert self._hosting is not None
             try:
-                seat.backend.open(self._hosting)
+                if (worker := self._open(seat, name)) is None:
+                    break
+                worker.ready.result()
             except (WorkerRefused, UserError) as refusal:
-                self._give_up(seat, str(refusal))
-                return False
-            except BackendLost as loss:
+                self._give_up(seat, name, str(refusal))
+                break
+            except WorkerLost as loss:
+                if self._closing.is_set():
+                    break
                 seat.failures += 1
                 log.warning("%s could not be started: %s", name, loss)
                 if seat.failures >= LOSSES:
-                    self._give_up(seat, str(loss))
-                    return False
+                    self._give_up(seat, name, str(loss))
+                    break
                 self._closing.wait(PAUSE_S * 2 ** (seat.failures - 1))
             else:
                 with self._lock:
                     seat.state, seat.reason, seat.failures = FREE, "", 0
                     seat.times += 1
-        if self._closing.is_set():  # it may have been opened while the others were closed
-            seat.backend.close()
+                worker.loss.add_done_callback(lambda loss, w=worker: self._on_loss(seat, w, loss.result()))
         return False
 
-    def ask(self, name: str, question: Mapping[str, Any], cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
-        """An open backend's answers as they come; it is ``BUSY`` meanwhile. Raises BackendLost, UserError."""
+    @contextmanager
+    def at_work(self, name: str) -> Iterator[WorkerExecutor]:
+        """An open worker, which is ``BUSY`` meanwhile."""
         seat = self.seats[name]
+        assert seat.worker is not None
         seat.state = BUSY
         try:
-            yield from seat.backend.ask(question, cancel)
-        except BackendLost as loss:
-            self._lose(seat, str(loss))
-            raise
+            yield seat.worker
         finally:
             with self._lock:
                 if seat.state == BUSY:
                     seat.state = FREE
 
-    def _give_up(self, seat: Seat, reason: str) -> None:
+    def _open(self, seat: Seat, name: str) -> WorkerExecutor | None:
+        """A new worker, not ready yet; None where all are closed."""
+        assert self._hosting is not None
+        with self._opening:
+            if not self._closing.is_set():
+                seat.worker = self._opener.open(name, seat.number, self._hosting)
+                return seat.worker
+        return None
+
+    def _give_up(self, seat: Seat, name: str, reason: str) -> None:
         if not self._closing.is_set():
-            log.error("%s is given up: %s", seat.backend.name, reason)
+            log.error("%s is given up: %s", name, reason)
         seat.state, seat.reason = FAILED, reason.rstrip(".")
 
-    def _lose(self, seat: Seat, reason: str) -> None:
+    def _on_loss(self, seat: Seat, worker: WorkerExecutor, reason: str) -> None:
         with self._lock:
-            if self._closing.is_set() or not seat.is_open:
+            if self._closing.is_set() or seat.worker is not worker:
                 return
             seat.state, seat.reason = LOST_STATE, reason
-        log.warning("%s was lost (%s) and is started again", seat.backend.name, reason)
-        self.changed(seat.backend.name, reason)
+        log.warning("%s was lost (%s) and is started again", worker.name, reason)
+        self.changed(worker.name, reason)

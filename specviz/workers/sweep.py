@@ -6,19 +6,22 @@ What is finished is in the results folder, and what was lost with a worker is ha
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Any
 
 from decoders.errors import UserError
 from specviz.words import plural
 
+from .executors import WorkerLost
 from .folder import ResultFolder
-from .pool import Cannot, Ready, WorkDone, WorkerLost, WorkerPool
-from .supervisor import BUSY, FREE, LOSSES, STARTING
-from .work import Unit
+from .supervisor import BUSY, FREE, LOSSES, STARTING, Supervisor
+from .work import Unit, Worker
 
 LOOK_S = 0.5  # between looks at whether the sweep was stopped
 
@@ -86,139 +89,149 @@ OnProgress = Callable[
 
 
 def sweep(
-    units: Sequence[Unit], pool: WorkerPool, folder: ResultFolder, *,
+    units: Sequence[Unit], pool: Supervisor, folder: ResultFolder, *,
     on_progress: OnProgress = lambda standing, key: None,
     cancel: threading.Event | None = None,
 ) -> Standing:  # fmt: skip
     """Do the units that are not finished. Units of the same key are one.
 
-    Where some are finished already, it begins at the end: of two drivers on one folder the second comes to meet the
-    first, and each skips what the other has finished.
+    Of several drivers on one folder each leaves what another has begun to the last, and skips what is finished.
 
     Raises UserError where the sweep cannot go on (the folder refuses, a worker is of another version); what is finished
     is kept. The workers are ended in any case, Ctrl+C included.
     """
-    keys = list(dict.fromkeys(unit.key for unit in units))
     by_key = {unit.key: unit for unit in units}
     finished_units, _ = folder.list_units()
-    finished_keys = [key for key in keys if key in finished_units]
-    open_keys = deque(key for key in keys if key not in finished_units)
-    if finished_keys:
-        open_keys.reverse()
-    standing = Standing(
-        len(keys), len(finished_keys), len(finished_keys), workers=[WorkerState(name) for name in pool.names]
-    )
+    open_keys = deque(key for key in by_key if key not in finished_units)
+    finished_count = len(by_key) - len(open_keys)
+    standing = Standing(len(by_key), finished_count, finished_count, workers=[WorkerState(name) for name in pool.seats])
     if not open_keys:
         return standing
-    loop = _Loop(by_key, open_keys, pool, folder, standing, on_progress)
-    try:
-        loop.start()
-        while loop.goes_on and not (cancel is not None and cancel.is_set()):
-            loop.turn()
-    finally:
-        pool.close()
+    with ThreadPoolExecutor(len(pool.seats)) as threads:
+        loop = _Loop(by_key, open_keys, pool, threads, folder, standing, on_progress)
+        try:
+            on_progress(standing, None)
+            while loop.goes_on and not (cancel is not None and cancel.is_set()):
+                loop.turn()
+        finally:
+            pool.close()
     return standing
 
 
 class _Loop:
-    """Who is at what, and what is left."""
+    """Who is at what, and what is left. A future waits for a worker that is opened, or for its unit."""
 
     def __init__(
         self,
         units: dict[str, Unit],
         open_keys: deque[str],
-        pool: WorkerPool,
+        pool: Supervisor,
+        threads: ThreadPoolExecutor,
         folder: ResultFolder,
         standing: Standing,
         on_progress: OnProgress,
     ) -> None:
-        self.units, self.open_keys, self.pool, self.folder = units, open_keys, pool, folder
+        self.units, self.open_keys, self.pool, self.threads, self.folder = units, open_keys, pool, threads, folder
         self.standing, self.on_progress = standing, on_progress
         self.states = {state.name: state for state in standing.workers}
-        self.at_work: dict[str, list[str]] = {name: [] for name in pool.names}
-        self.idle: deque[str] = deque()  # those that told Ready and were given nothing since
+        self.pending: dict[Future[Any], tuple[str, str]] = {}  # a worker, and its unit's key; "" while it is opened
+        self.idle: list[str] = []
+        self.driver = secrets.token_hex(8)
+        self.tail: set[str] = set()  # units that another driver has begun
         self.costs: Counter[str] = Counter()
         self.begun = False
+        for name in self.states:
+            self._prepare(name)
 
     @property
     def goes_on(self) -> bool:
-        return bool(self.open_keys) or any(self.at_work.values())
-
-    def start(self) -> None:
-        self.pool.start()
-        for name in self.states:
-            self._set_state(name, STARTING)
-        self.on_progress(self.standing, None)
+        return bool(self.open_keys) or any(key for _, key in self.pending.values())
 
     def turn(self) -> None:
-        """Hand out what can be, and hear what is told meanwhile."""
+        """Hand out what can be, and hear what is over."""
         while self.idle and self.open_keys:
-            self._hand_out(self.idle[0])
+            self._hand_out(self.idle.pop(0))
         if not self.goes_on:
             return
-        answers = self.pool.wait(LOOK_S)
-        for answer in answers:
-            match answer:
-                case Ready(name):
-                    if not self.begun:  # what starting takes is not the units' time
-                        self.begun, self.standing.started = True, time.monotonic()
-                    self._set_state(name, FREE)
-                    self.idle.append(name)
-                case WorkDone(name, outcome):
-                    if outcome.stops:
-                        raise UserError(outcome.stops)
-                    if outcome.key in self.at_work[name]:  # a unit may be told twice, and counts once
-                        self.at_work[name].remove(outcome.key)
-                        self.states[name].done += 1
-                        self.states[name].since = time.monotonic()
-                        self._over(outcome.key, outcome.error)
-                case WorkerLost(name, reason):
-                    self._on_loss(name, reason)
-                case Cannot(_, reason):
-                    raise UserError(reason)
-        if not answers:
+        over, _ = wait(self.pending, LOOK_S, FIRST_COMPLETED)
+        for future in over:
+            name, key = self.pending.pop(future)
+            if key:
+                self._on_answer(name, key, future)
+            elif future.result():
+                self._on_open(name)
+            else:
+                seat = self.pool.seats[name]
+                begun = f"no worker can begin: {name} ended {LOSSES} times before its first unit, "
+                raise UserError((begun if seat.failures >= LOSSES else "") + seat.reason)
+        if not over:
             self.on_progress(self.standing, None)
 
+    def _prepare(self, name: str) -> None:
+        """Have a worker opened."""
+        self.pending[self.threads.submit(self.pool.prepare, name)] = name, ""
+        self._set_state(name, STARTING)
+
+    def _on_open(self, name: str) -> None:
+        if not self.begun:  # what starting takes is not the units' time
+            self.begun, self.standing.started = True, time.monotonic()
+        self._set_state(name, FREE)
+        self.idle.append(name)
+
     def _hand_out(self, name: str) -> None:
-        """The next units to a worker, unless another driver has finished them."""
-        share: list[str] = []
-        limit = self.pool.concurrency(len(self.open_keys))
-        while self.open_keys and len(share) < limit:
-            key = self.open_keys.popleft()
-            if self.folder.has(key):
-                self._over(key)
+        """The next unit to a worker, unless another driver has finished or begun it."""
+        key = self.open_keys.popleft()
+        if self.folder.has(key):
+            self.idle.append(name)
+            self._over(key)
+            return
+        if key not in self.tail and not self.folder.begin(key, self.driver):
+            self.idle.append(name)
+            self.tail.add(key)
+            self.open_keys.append(key)
+            return
+        self.folder.forget_failure(key)
+        worker = self.pool.seats[name].worker
+        assert worker is not None
+        try:
+            future = worker.submit(Worker.do, self.units[key])
+        except WorkerLost:  # while it had nothing to do: the unit is not to blame
+            self.open_keys.appendleft(key)
+            self._on_loss(name)
+            return
+        self.pending[future] = name, key
+        self._set_state(name, BUSY)
+
+    def _on_answer(self, name: str, key: str, future: Future[Any]) -> None:
+        try:
+            outcome = future.result()
+        except WorkerLost as loss:
+            self.costs[key] += 1
+            if self.costs[key] < LOSSES:  # it is handed out again, before all others
+                self.open_keys.appendleft(key)
             else:
-                self.folder.forget_failure(key)
-                share.append(key)
-        if share:
-            self.idle.popleft()
-            self.at_work[name] = share
-            self._set_state(name, BUSY)
-            self.pool.give(name, [self.units[key] for key in share])
+                error = f"The worker was lost {LOSSES} times with this unit: {loss}."
+                self.folder.finish(key, [{"error": error}], error)
+                self._over(key, error)
+            self._on_loss(name)
+            return
+        if outcome.stops:
+            raise UserError(outcome.stops)
+        self.states[name].done += 1
+        self._set_state(name, FREE)
+        self.idle.append(name)
+        self._over(key, outcome.error)
+
+    def _on_loss(self, name: str) -> None:
+        self.states[name].losses += 1
+        self._prepare(name)
+        self.on_progress(self.standing, None)
 
     def _over(self, key: str, error: str = "") -> None:
         self.standing.done += 1
         if error:
             self.standing.failures[key] = error
         self.on_progress(self.standing, key)
-
-    def _on_loss(self, name: str, reason: str) -> None:
-        """Its units are handed out again, before all others; the first of them is the one that it was at."""
-        self.states[name].losses += 1
-        self._set_state(name, STARTING)
-        if name in self.idle:
-            self.idle.remove(name)
-        share, self.at_work[name] = self.at_work[name], []
-        if share:
-            first = share[0]
-            self.costs[first] += 1
-            if self.costs[first] >= LOSSES:
-                share = share[1:]
-                error = f"The worker was lost {LOSSES} times with this unit: {reason}."
-                self.folder.finish(first, [{"error": error}], error)
-                self._over(first, error)
-        self.open_keys.extendleft(reversed(share))
-        self.on_progress(self.standing, None)
 
     def _set_state(self, name: str, state: str) -> None:
         self.states[name].state, self.states[name].since = state, time.monotonic()

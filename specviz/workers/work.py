@@ -12,27 +12,12 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from specviz.words import sentence
 
+from .executors import WorkerRefused
 from .folder import FolderFault, ResultFolder, Row
-
-Model = TypeVar("Model")
-
-
-class WorkerRefused(Exception):
-    """A worker that must not work: it has another code, another model, or does not see the results folder."""
-
-
-def open_model(make: Callable[[], Model], subject: str) -> Model:
-    """Open by ``make``. Raises Refused whatever goes wrong: ``subject`` could not begin, and why."""
-    try:
-        return make()
-    except WorkerRefused:
-        raise
-    except Exception as problem:
-        raise WorkerRefused(f"{subject} could not begin: {sentence(problem)}") from problem
 
 
 @dataclass(frozen=True, slots=True)

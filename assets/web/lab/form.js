@@ -55,9 +55,6 @@ function numberField(key, label, usual, limits) {
 }
 /** @typedef {"count" | "max_new_tokens" | "repeats" | "training_steps" | "temperature" | "workers"} NumberKey */
 
-/** @type {Record<string, string>} */
-const KINDS = { processes: "processes of this machine", ray: "actors of Ray" };
-
 /** The verifiers that a method's drafts are judged by beside its own: a line each. */
 /** @type {(method: MethodCard) => Child} */
 function ruleChecks({ name: base, title }) {
@@ -84,10 +81,10 @@ function ruleChecks({ name: base, title }) {
 
 /** How many workers do it, each with a model of its own, and of which kind. */
 function workerFields() {
-  const kinds = catalog().workers;
+  const kinds = Object.entries(catalog().workers);
   if (!kinds.length) return [];
   const form = state();
-  const options = kinds.map((kind) => h("option", { value: kind }, KINDS[kind] ?? kind));
+  const options = kinds.map(([name, about]) => h("option", { value: name }, about));
   const select = bound(h("select.svp-select", { id: "svl-on" }, options), form, "on", check);
   const kind = h("div.svl-field.svl-kind.ui-above", h("label", { for: "svl-on" }, "which are"), select);
   kind.hidden = !form.workers;

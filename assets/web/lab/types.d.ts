@@ -41,8 +41,8 @@ interface LabCatalog {
   reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
   sets: Record<string, string>; samples: string[]; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
-  /** Kinds of workers that can be chosen; none on a shared server. */
-  workers: string[];
+  /** Kinds of workers that can be chosen, in words; none on a shared server. */
+  workers: Record<string, string>;
 }
 
 /** A run to open; ``word`` says more than its task. */

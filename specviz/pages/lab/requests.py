@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 from annotated_types import GroupedMetadata
@@ -21,11 +20,9 @@ from specviz.server.bodies import Body, SentFile, needs
 from specviz.server.desk import Desk
 from specviz.server.limits import Rules
 from specviz.server.store import UnknownTrace
-from specviz.workers.kinds import Workers
+from specviz.workers.kinds import KINDS, Workers
 
 MOST_WORKERS = 64
-PAGE_KINDS = {"processes": "", "ray": "ray"}  # and the package that each needs
-
 
 EMPTY = BeforeValidator(lambda value: None if value == "" else value)  # fields are sent as they are typed
 
@@ -113,23 +110,22 @@ class ExperimentRequest(Body):
     on: str = ""
 
 
-def worker_kinds(rules: Rules) -> list[str]:
-    """Kinds of workers that can be chosen here: none on a shared server, whose users share its one model."""
-    if rules.is_shared:
-        return []
-    return [kind for kind, module in PAGE_KINDS.items() if not module or find_spec(module) is not None]
+def worker_kinds(rules: Rules) -> dict[str, str]:
+    """Kinds of workers that can be chosen here, in words: none on a shared server, whose users share its one model."""
+    return {} if rules.is_shared else {kind.name: kind.about for kind in KINDS.values() if kind.is_installed}
 
 
 def workers_of(request: ExperimentRequest, rules: Rules) -> Workers | None:
     """The workers that are asked for; None: the app's own model does it. Raises UserError."""
     if request.workers is None and not request.on:
         return None
-    kinds, kind = worker_kinds(rules), request.on or "processes"
+    kinds = worker_kinds(rules)
     if not kinds:
         raise UserError("workers can be had on a server of one's own only: leave them out")
-    if kind not in kinds:
-        raise UserError(f"there are no workers of the kind {kind[:20]!r} here: choose one of {', '.join(kinds)}")
-    return Workers(request.workers or 1, kind)
+    workers = Workers(request.workers or 1, request.on or "processes")
+    if workers.on not in kinds:
+        raise UserError(f"there are no workers of the kind {workers.on!r} here: choose one of {', '.join(kinds)}")
+    return workers
 
 
 def experiment_of(request: ExperimentRequest, methods: Mapping[str, Any]) -> Experiment:
