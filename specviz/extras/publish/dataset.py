@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from decoders.errors import UserError, first_line
@@ -93,19 +94,15 @@ class Shard:
     def _add(self, run: str, trace: Trace, table: str, columns: Mapping[str, list[Any]]) -> None:
         rows, table_columns = trace.rows(table), columns_of(table, trace.run)
         own_columns = {column.name: column for column in TABLES.get(table, ())}
-        arrays: dict[str, pa.Array] = {"run": pa.array([run] * rows, pa.string())}
+        arrays: dict[str, pa.Array] = {"run": pa.repeat(run, rows)}
         for name, values in columns.items():
             if name in own_columns:
                 arrays[name] = pa.array(values, ARROW[own_columns[name].type])
             elif name in table_columns:
-                present_values = [(row, value) for row, value in enumerate(values) if value is not None]
-                part = {
-                    "run": [run] * len(present_values),
-                    "table": [table] * len(present_values),
-                    "key": [name[5:]] * len(present_values),
-                }
-                part |= {"row": [row for row, _ in present_values], "value": [value for _, value in present_values]}
-                self.parts[TERMS].append(pa.table(part, schema=_TERM))
+                numbers = pa.array(values, pa.float64())
+                present_rows = pa.array(np.flatnonzero(numbers.is_valid()), pa.int64())
+                keys = [pa.repeat(text, len(present_rows)) for text in (run, table, name.removeprefix("term:"))]
+                self.parts[TERMS].append(pa.table([*keys, present_rows, numbers.drop_null()], schema=_TERM))
             else:
                 extra_row = {"run": run, "table": table, "column": name, "values": json.dumps(values)}
                 self.parts[EXTRA_COLUMNS].append(pa.Table.from_pylist([extra_row], schema=_EXTRA_SCHEMA))
@@ -173,7 +170,9 @@ def _about(rows: Sequence[Mapping[str, Any]]) -> str:
         "`specviz pull` makes trace files of it again.",
         "", "| model | method | runs | tokens | steps | tokens per step |", "| --- | --- | --: | --: | --: | --: |",
     ]  # fmt: skip
-    for (model, method), part in sorted(group(((row["model"], row["method"]), row) for row in rows).items()):
+    for (model, method), part in sorted(
+        group(((row["model"] or "–", row["method"] or "–"), row) for row in rows).items()
+    ):
         tokens, steps = (sum(int(row[name] or 0) for row in part) for name in ("tokens", "steps"))
         rate = f"{tokens / steps:.2f}" if steps else ""
         lines.append(f"| {md(model)} | {md(method)} | {len(part)} | {tokens:,} | {steps:,} | {rate} |")
@@ -303,9 +302,8 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     size = 0
     for chunk in column.chunks:
         if pa.types.is_dictionary(chunk.type):
-            lengths = [len(text or "") for text in chunk.dictionary.to_pylist()]
-            counts = np.bincount(chunk.indices.drop_null().to_numpy(), minlength=len(lengths))
-            size += sum(length * int(count) for length, count in zip(lengths, counts, strict=True))
+            lengths = pc.call_function("binary_length", [chunk.dictionary])
+            size += lengths.take(chunk.indices).sum().as_py() or 0
         else:
             size += chunk.nbytes
     return size

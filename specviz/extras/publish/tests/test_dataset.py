@@ -95,6 +95,15 @@ def test_what_people_wrote_into_the_card_stays(tree: Trace, trace: Trace, tmp_pa
     assert "2 runs recorded" in text and "<script>" not in text and "[x](javascript" not in text
 
 
+def test_runs_whose_model_has_no_name_are_counted_in_the_card(tree: Trace, trace: Trace, tmp_path):
+    tree.run["id"], trace.run["id"] = "a", "b"
+    del tree.run["model"]["name"]
+    dataset.push(str(tmp_path / "set"), [tree, trace])
+    lines = (tmp_path / "set" / "README.md").read_text("utf-8").splitlines()
+    assert sum(line.startswith("| – |") for line in lines) == 1 and "2 runs recorded" in "\n".join(lines)
+    assert len(pull(str(tmp_path / "set"), tmp_path / "out")[0]) == 2
+
+
 def test_another_run_of_the_same_name_is_refused_and_nothing_is_written(tree: Trace, tmp_path):
     place = tmp_path / "set"
     dataset.push(str(place), [tree])
@@ -186,14 +195,15 @@ def test_a_shard_that_cannot_be_read_does_not_stop_the_others(tree: Trace, tmp_p
     assert problem.startswith(f"the runs of {first.name} were left out: data/runs/{first.name} cannot be read")
 
 
-def test_rows_that_unpack_to_more_than_is_allowed_are_refused_unread(tree: Trace, tmp_path):
+@pytest.mark.parametrize("text", ["0" * (1 << 20), "😀" * (1 << 18)])
+def test_rows_that_unpack_to_more_than_is_allowed_are_refused_unread(tree: Trace, tmp_path, text: str):
     """A text of a megabyte in 5,000 rows is 60 kB of Parquet."""
     place = tmp_path / "set"
     dataset.push(str(place), [tree])
     (place / "data" / "more").mkdir(exist_ok=True)
     (runs,) = (place / "data" / "runs").iterdir()
     rows = pa.table({"run": [tree.run["id"]] * 5000, "table": ["x"] * 5000, "column": ["y"] * 5000,
-                     "values": pa.DictionaryArray.from_arrays([0] * 5000, ["0" * (1 << 20)])})  # fmt: skip
+                     "values": pa.DictionaryArray.from_arrays([0] * 5000, [text])})  # fmt: skip
     pq.write_table(rows, place / "data" / "more" / runs.name)
     with pytest.raises(UserError, match=r"more/.* unpacks to 5,000 MiB, and 4,096 are allowed"):
         pull(str(place), tmp_path / "out")
