@@ -27,11 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import parser_of
+from specviz.extras.cluster.tests.ray_cluster import ray_cluster
 from specviz.workers.folder import UNITS, ResultFolder
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import SweepJob, Unit
-from tests.standin import ABOUT, Here, open_standin, ray_cluster, units
+from tests.standin import ABOUT, Here, open_standin, units
 from tests.work import counted_alone
 
 LATENCY_MS = 250  # of the stand-in's unit

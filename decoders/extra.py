@@ -67,6 +67,9 @@ class Extra:
     pages: tuple[Any, ...] = field(
         default=(), metadata={"about": "modules with a `Service`: a tab, and what is asked below `/api/NAME`"}
     )
+    workers: tuple[Any, ...] = field(
+        default=(), metadata={"about": "kinds of workers (`specviz.workers.kinds.WorkerKind`), or modules with `WORKERS`"}
+    )
     app: tuple[Any, ...] = field(
         default=(),
         metadata={

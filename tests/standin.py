@@ -13,8 +13,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,24 +93,6 @@ class Here(Supervisor, Opener):
     def close(self) -> None:
         if not self._closing.is_set():  # asked as the opener, too
             super().close()
-
-
-@contextmanager
-def ray_cluster(*cores: int) -> Iterator[Any]:
-    """A Ray cluster on this machine: a head and further nodes, each with so many cores."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    nodes: list[dict[str, Any]] = [{"object_store_memory": 80 << 20, "num_cpus": count} for count in cores]
-    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **nodes[0]})
-    try:
-        for node in nodes[1:]:
-            cluster.add_node(**node)
-        ray.init(address=cluster.address, log_to_driver=False)
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
 
 
 def _node() -> str:

@@ -293,7 +293,6 @@ def test_no_backend_outlives_the_app(tmp_path: Path, killed: bool) -> None:
 
 def test_backends_are_spelt_in_one_way() -> None:
     assert Workers.behind_app("local:2", threads=3).threads_each == 3
-    assert Workers.behind_app("ray:4").threads_each == 1
     for text in ("local", "local:0", "2", "slurm:2", "ray://host:10001", "local:9999"):
         with pytest.raises(UserError, match="names no backends: give local:N"):
             Workers.behind_app(text)

@@ -352,9 +352,8 @@ def test_the_bench_command_spreads(tmp_path: Path, capsys: pytest.CaptureFixture
     ("options", "words"),
     [
         (["--resume"], "--resume needs --results"),
-        (["--on", "processes", "--ray-address", "auto"], "and the workers are processes: leave one out"),
-        (["--on", "slurm"], "take ray on a SLURM allocation"),
-        (["--slurm", "partition=gpu"], "take ray on a SLURM allocation"),
+        (["--on", "slurm"], "several tasks on one results folder"),
+        (["--slurm", "partition=gpu"], "several tasks on one results folder"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -405,7 +404,7 @@ def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Tar
         trace = shown["points"][1]["runs"][0]["trace"]
         assert lab.bring(trace) and desk.store.get(trace).run["id"] == trace
         assert lab.folder.joinpath(key, UNITS).is_dir()
-        with pytest.raises(UserError, match="take ray on a SLURM allocation"):
+        with pytest.raises(UserError, match="several tasks on one results folder"):
             lab.start(asked.model_copy(update={"on": "slurm"}), "ada")
         desk.keep_to(Rules(public=True))
         assert lab.catalog()["workers"] == {}

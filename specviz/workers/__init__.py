@@ -5,9 +5,10 @@ units out). A worker is an executor with ``concurrent.futures``' interface (``ex
 and opens it anew after a loss. Nothing here knows what a unit does: ``specviz.experiments.units`` says that.
 """
 
+from decoders.extra import cards
+
 from .kinds import register
 from .processes import PROCESSES
-from .ray_actors import RAY
 
-for kind in (PROCESSES, RAY):
+for kind in (PROCESSES, *(kind for _, kind in cards("workers", "WORKERS"))):
     register(kind)

@@ -12,10 +12,11 @@ import pytest
 from decoders.errors import UserError
 from specviz.workers.folder import ResultFolder
 from specviz.workers.sweep import Standing
+from tests.standin import unit, units
+from tests.test_workers import names_of, work
+from tests.waiting import children, until_ended
 
-from .standin import ray_cluster, unit, units
-from .test_workers import names_of, work
-from .waiting import children, until_ended
+from .ray_cluster import ray_cluster
 
 pytest.importorskip("ray")
 

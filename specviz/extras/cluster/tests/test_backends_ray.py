@@ -10,11 +10,10 @@ import pytest
 
 from specviz.workers.kinds import Workers
 from specviz.workers.supervisor import FREE
-
-from .stubs import StubDesk
-from .test_backends import hold, over, pool_desk, pool_of, run
-from .test_workers import alive
-from .waiting import children, until, until_ended
+from tests.stubs import StubDesk
+from tests.test_backends import hold, over, pool_desk, pool_of, run
+from tests.test_workers import alive
+from tests.waiting import children, until, until_ended
 
 ray = pytest.importorskip("ray")
 

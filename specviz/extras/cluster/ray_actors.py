@@ -11,9 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from decoders.errors import UserError, first_line
-
-from .executors import Call, Host, Hosting, Message, Opener, WorkerExecutor
-from .kinds import WorkerKind, Workers
+from specviz.workers.executors import Call, Host, Hosting, Message, Opener, WorkerExecutor
+from specviz.workers.kinds import WorkerKind, Workers
 
 STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: what is large goes to a folder, not through it
 SERVE = "serve"  # the concurrency group of the thread that tells; another hears calls, in the order of their sending
@@ -125,7 +124,7 @@ def opener(workers: Workers) -> RayWorkers:
     return RayWorkers(workers.count * workers.threads_each, workers.address)
 
 
-RAY = WorkerKind(
+WORKERS = WorkerKind(
     "ray", "Ray's actors, of this machine or a cluster", opener, package="ray",
     address="of a Ray cluster: auto, host:6379 or ray://host:10001",
 )  # fmt: skip
