@@ -543,7 +543,7 @@ def test_in_a_space_the_app_is_public_and_read_only_until_a_model_is_named(monke
 
 def test_backends_that_make_no_sense_are_refused(capsys, tmp_path):
     assert "names no backends" in refusal(capsys, "app", "--backends", "two")
-    assert "goes with --backends ray:N" in refusal(capsys, "app", "--ray-address", "auto")
+    assert "goes with --backends KIND:N" in refusal(capsys, "app", "--ray-address", "auto")
     assert "add --model, too" in refusal(capsys, "app", "--backends", "local:2", "--trace", tmp_path / "a.spectrace")
 
 
