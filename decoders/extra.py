@@ -68,7 +68,8 @@ class Extra:
         default=(), metadata={"about": "modules with a `Service`: a tab, and what is asked below `/api/NAME`"}
     )
     workers: tuple[Any, ...] = field(
-        default=(), metadata={"about": "kinds of workers (`specviz.workers.kinds.WorkerKind`), or modules with `WORKERS`"}
+        default=(),
+        metadata={"about": "kinds of workers (`specviz.workers.kinds.WorkerKind`), or modules with `WORKERS`"},
     )
     app: tuple[Any, ...] = field(
         default=(),

@@ -34,7 +34,7 @@ def test_ray_is_a_kind_that_is_offered_where_slurm_was() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["app", "--ray-address", "auto"], "goes with --backends ray:N"),
+        (["app", "--ray-address", "auto"], "goes with --backends KIND:N"),
         (["bench", "--workers", "2", "--on", "processes", "--ray-address", "auto"], "processes: leave one out"),
     ],
 )
