@@ -38,7 +38,7 @@ def desk() -> StubDesk:
     return StubDesk(
         pause_s=0.03,
         gallery=(
-            recordings.with_title(recordings.earlier_run("2-docstring-pld"), "Refactor ratelimit.py"),
+            recordings.with_title(recordings.earlier_run("4-rename-variable-pld-h"), "Refactor ratelimit.py"),
             recordings.tree(), recordings.with_title(recordings.quote(), "Quoted answer"), recordings.nasty(),
             recordings.repeat(recordings.tree(), 30),
         ),
