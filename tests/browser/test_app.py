@@ -549,7 +549,7 @@ def test_the_editor_holds_the_prompt_of_the_run_shown_and_typed_text_comes_back(
     expect(context).not_to_have_value("")
     page.get_by_role("button", name="Your texts").click()
     page.get_by_role("menuitem", name="Mine!").click()
-    expect(instruction).to_have_value(re.compile("word for word.*Mine!"))
+    expect(instruction).to_have_value(re.compile("one paragraph.*Mine!"))
     expect(page.locator("#svf-method")).to_have_value(desk.store.get("gallery-0").run["method"]["name"])
 
 
