@@ -152,7 +152,8 @@ def test_acceptance_by_depth_against_the_obvious_loop(trace: Trace):
         if nodes["parent"][row] < 0:
             continue
         above, depth = start + nodes["parent"][row], nodes["depth"][row]
-        if nodes["status"][above] in ("root", "accepted") and (step, above) not in visited:
+        decided = nodes["status"][row] != "unreached"  # nothing is, behind a stop token
+        if decided and nodes["status"][above] in ("root", "accepted") and (step, above) not in visited:
             visited.add((step, above))
             reached[depth] += 1
         accepted[depth] += nodes["status"][row] == "accepted"

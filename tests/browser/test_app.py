@@ -37,7 +37,7 @@ def desk() -> StubDesk:
     return StubDesk(
         pause_s=0.03,
         gallery=(
-            recordings.with_title(recordings.earlier_run("2-docstring-pld"), "Refactor ratelimit.py"),
+            recordings.with_title(recordings.earlier_run("4-rename-variable-pld-h"), "Refactor ratelimit.py"),
             recordings.tree(), recordings.with_title(recordings.quote(), "Quoted answer"), recordings.nasty(),
             recordings.repeat(recordings.tree(), 30),
         ),
@@ -534,7 +534,7 @@ def test_the_editor_holds_the_prompt_of_the_run_shown_and_typed_text_comes_back(
     expect(context).not_to_have_value("")
     page.get_by_role("button", name="Your texts").click()
     page.get_by_role("menuitem", name="Mine!").click()
-    expect(instruction).to_have_value(re.compile("word for word.*Mine!"))
+    expect(instruction).to_have_value(re.compile("one paragraph.*Mine!"))
     expect(page.locator("#svf-method")).to_have_value(desk.store.get("gallery-0").run["method"]["name"])
 
 
