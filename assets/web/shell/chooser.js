@@ -100,7 +100,7 @@ function RunBar({ runs, methods }) {
     <${Held} class="svp-methods" of=${methods} />
     <${Parameters} /><${Versus} />
     <${Hint} is="button" type="button" class="ui-button svp-race" onClick=${() => emit("race")}
-      tip="Plain decoding against this run, in five seconds">▶ Race</${Hint}>
+      aria-label="Race" tip="Plain decoding against this run, in five seconds">▶ <span>Race</span></${Hint}>
     <${Shared} />`;
 }
 
