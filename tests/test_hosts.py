@@ -1,4 +1,6 @@
-"""Who is answered: the server's own names and its own page, over real sockets; and heads that do not come."""
+"""Requests that are answered: the server's own names and its own page, over real sockets; and heads that do not
+come.
+"""
 
 from __future__ import annotations
 

@@ -41,9 +41,9 @@ ADVERBS = frozenset(
     so still then there together too when where whether why yet""".split()  # noqa: SIM905
 )
 LARGEST_SHARE = 0.005  # of all bound names that may be none of a thing: fields of traces and of the public API
-OPENING = re.compile(r"(What|Where|How|Whether)\b")
+OPENING = re.compile(r"(What|Where|How|Whether|Which|Who|Whose|Why|When|Those)\b")
 CANDIDATE = re.compile(
-    rf"(def|class) _*(\w+ed|{'|'.join(IRREGULAR)})\b|\"\"\"(What|Where|How|Whether)\b", re.IGNORECASE
+    rf"(def|class) _*(\w+ed|{'|'.join(IRREGULAR)})\b|\"\"\"{OPENING.pattern}", re.IGNORECASE
 )
 WORDS = Path(__file__).with_name("words_left.txt")
 

@@ -209,7 +209,7 @@ PROBE = "import sys; {imports}; print(sorted({{*sys.modules, *(m.split('.')[0] f
 
 
 def loads(statement: str, banned: set[str], **environment: str) -> list[str]:
-    """Which of the banned packages a fresh interpreter has loaded after a statement."""
+    """The banned packages that a fresh interpreter has loaded after a statement."""
     code = PROBE.format(imports=statement, banned=banned)
     done = subprocess.run(
         [sys.executable, "-c", code],

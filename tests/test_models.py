@@ -1,4 +1,6 @@
-"""Which models are here: names, the default with and without SmolLM2's wheel, what was opened, whose runs are whose."""
+"""The models that are here: names, the default with and without SmolLM2's wheel, what was opened, whose runs are
+whose.
+"""
 
 from __future__ import annotations
 

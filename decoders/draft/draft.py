@@ -345,7 +345,7 @@ class Reading:
         return 0 if self.prefix is None else self.prefix[0].shape[2]
 
     def visibility(self, draft: Draft) -> Bool[np.ndarray, "rows prefixes"]:
-        """Which prefix tokens each row sees: nodes none."""
+        """The prefix tokens that each row sees: nodes none."""
         nodes = len(draft.tree)
         sees = np.zeros((nodes + len(draft.probes), self.prefixes), dtype=bool)
         for row, probe in enumerate(draft.probes, nodes):

@@ -83,7 +83,7 @@ class CompiledForwards(ABC):
         }
 
     def packs_at(self, rows: int) -> tuple[str, ...]:
-        """Whose packed weights are the faster ones for so many rows."""
+        """The owner of the packed weights that are the faster ones for so many rows."""
         linears = self.linears().items()
         return tuple(
             sorted(n for n, linear in linears if isinstance(linear, PackedLinear) and linear.packed_from <= rows)

@@ -81,7 +81,7 @@ class DraftConfig(ConfigJson):
         )  # fmt: skip
 
     def misfit(self, shape: ModelShape) -> str | None:
-        """Why a draft model of this shape cannot run on such a target, in a clause; None if it can."""
+        """The reason why a draft model of this shape cannot run on such a target, in a clause; None if it can."""
         if self.vocab != shape.vocab:
             return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
         return None

@@ -72,5 +72,5 @@ class CompiledEagle(CompiledForwards):
 
 
 def kind_of(rows: int, last_only: bool) -> str:
-    """Which forward takes so many rows."""
+    """The forward that takes so many rows."""
     return ROW if rows == 1 else TEXT if last_only else LEVEL

@@ -100,7 +100,7 @@ class Beside(ConfigJson):
             raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
     def misfit(self, shape: ModelShape) -> str | None:
-        """Why a network of this shape cannot run on such a target, in a clause; None if it can."""
+        """The reason why a network of this shape cannot run on such a target, in a clause; None if it can."""
         if self.target_hidden != shape.hidden:
             return f"it reads states of {self.target_hidden:,} numbers, and the model's have {shape.hidden:,}"
         if self.vocab != shape.vocab:

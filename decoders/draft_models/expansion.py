@@ -21,7 +21,7 @@ EXPANSIONS = ("none", "confidence", "fixed", "beam 4", "beam 8")
 
 
 def bin_of(confidence: float) -> int:
-    """Which tenth a confidence falls into; 1.0 counts to the last.
+    """The tenth that a confidence falls into; 1.0 counts to the last.
 
     >>> [bin_of(p) for p in (0.05, 0.3, 1.0)]
     [0, 3, 9]

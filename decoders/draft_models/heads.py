@@ -92,7 +92,7 @@ class HeadsConfig(ConfigJson):
             raise ValueError(f"a hidden_state_offset of {self.hidden_state_offset} is not possible: 0 or more layers")
 
     def misfit(self, shape: ModelShape) -> str | None:
-        """Why heads of this shape cannot run on such a target, in a clause; None if they can."""
+        """The reason why heads of this shape cannot run on such a target, in a clause; None if they can."""
         if self.hidden != shape.hidden:
             return f"its heads read states of {self.hidden} numbers, and the model's have {shape.hidden}"
         if self.vocab != shape.vocab:
@@ -102,7 +102,7 @@ class HeadsConfig(ConfigJson):
         return None
 
     def layer(self, shape: ModelShape) -> int:
-        """Which of the target's states the heads read, as ``Needs.layers`` counts them."""
+        """The target's states that the heads read, as ``Needs.layers`` counts them."""
         return shape.layers - self.hidden_state_offset
 
 

@@ -65,7 +65,7 @@ class MtpConfig(ConfigJson):
         return cls(shape.vocab, shape.hidden, (shape.layers,), layers, shape.family, settings, experts)
 
     def misfit(self, shape: ModelShape) -> str | None:
-        """Why layers of this shape cannot run on such a target, in a clause; None if they can."""
+        """The reason why layers of this shape cannot run on such a target, in a clause; None if they can."""
         if self.family != shape.family:
             return f"they are decoder layers of the family {self.family!r}, and the model is {shape.family!r}"
         if (self.hidden, self.vocab) != (shape.hidden, shape.vocab):

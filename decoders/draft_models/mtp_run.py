@@ -151,7 +151,7 @@ class MtpRun:
         return self.head.say(self.head.normalize(index, outputs[-sizes[-1] :])).float()
 
     def _sees(self) -> Bool[Tensor, "drafted drafted"]:
-        """Which of the draft's rows each of them sees: its ancestors and itself."""
+        """The rows of the draft that each of them sees: its ancestors and itself."""
         count = sum(map(len, self.drafted))
         sees = torch.eye(count, dtype=torch.bool, device=self.device)
         starts = np.cumsum([0, *map(len, self.drafted)])

@@ -197,7 +197,7 @@ def own_rotary(rows: int, like: Tensor, config: DraftConfig) -> tuple[Tensor, Te
 
 
 def block_mask(length: int, block: int = 5, device: Any = None) -> Bool[Tensor, "length length"]:
-    """Which of the target's keys a training query sees: those of earlier blocks; in the first block, those up to it.
+    """The target's keys that a training query sees: those of earlier blocks; in the first block, those up to it.
 
     Stands for the delay at decoding time, when no drafted token's keys are there yet (GLIDE §4.1, L = 5).
 

@@ -58,7 +58,7 @@ _verifier_places: dict[str, str] = {}
 
 
 class _Plugins:
-    """Those of this process: read once, when methods are first asked for."""
+    """This process's plug-ins: read once, when methods are first asked for."""
 
     def __init__(self) -> None:
         self.read, self.lock = False, threading.RLock()  # a plug-in may ask for methods while it is imported

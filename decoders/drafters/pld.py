@@ -127,11 +127,13 @@ class RankedCopier(Drafter):
         raise NotImplementedError
 
     def exclude(self, score: np.ndarray, follow: np.ndarray) -> np.ndarray | None:
-        """Why each candidate cannot win ("": it can), by its score and the tokens that follow it; None: all can."""
+        """The reason why each candidate cannot win ("": it can), by its score and the tokens that follow it; None:
+        all can.
+        """
         raise NotImplementedError
 
     def empty_reason(self, score: np.ndarray) -> str:
-        """Why there is no draft where all candidates are excluded."""
+        """The reason why there is no draft where all candidates are excluded."""
         raise NotImplementedError
 
     def propose(self, context: Context, budget: int) -> Draft:

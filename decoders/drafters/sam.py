@@ -64,7 +64,7 @@ class SamParams:
 
 
 def far_enough(ends: Int[np.ndarray, " places"], lengths: Int[np.ndarray, " places"], text: int, count: int) -> int:
-    """Which place is copied from (the released code's ``to_anc``): of the longest match, the first; while fewer than
+    """The place that is copied from (the released code's ``to_anc``): of the longest match, the first; while fewer than
     ``count`` tokens follow it, the first place of a shorter one.
 
     ``ends`` ascend; ``text`` tokens stand before the last one.

@@ -18,7 +18,7 @@ Choice = tuple[int | None, str | bytes | None, float | None]  # id, text, probab
 
 
 class ImportFault(ValueError):
-    """Why a file cannot be imported, in one sentence."""
+    """The reason why a file cannot be imported, in one sentence."""
 
 
 class NotALog(ImportFault):

@@ -30,7 +30,7 @@ class PartConfig(Protocol):
         ...
 
     def misfit(self, shape: ModelShape) -> str | None:
-        """Why a part of this shape cannot run on such a target, in a clause; None if it can."""
+        """The reason why a part of this shape cannot run on such a target, in a clause; None if it can."""
         ...
 
 

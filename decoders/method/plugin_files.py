@@ -1,4 +1,4 @@
-"""Which files are read as plug-ins, beside the installed packages (light: torch is not imported)."""
+"""The files that are read as plug-ins, beside the installed packages (light: torch is not imported)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Plugin:
 
 
 class Unusable(UserError):
-    """Why a plug-in was left out; the error behind it, if any, is the cause."""
+    """The reason why a plug-in was left out; the error behind it, if any, is the cause."""
 
 
 def sources() -> Iterator[PluginSource]:

@@ -54,7 +54,7 @@ class Chunk:
         self._fast_text, self._fast_places = text.data, places.data  # faster where single items are read
 
     def interval(self, string: list[int]) -> tuple[int, int]:
-        """Which of ``places`` have this string with a token behind it."""
+        """The ``places`` that have this string with a token behind it."""
         low = self._first([*string, 0])  # the separator is below every token
         return low, self._first([*string[:-1], string[-1] + 1], low)
 

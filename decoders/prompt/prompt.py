@@ -102,7 +102,7 @@ class Prompt:
 
     @property
     def turn(self) -> int:
-        """Which of its conversation's user turns this is, from 1."""
+        """The number of this user turn in its conversation, from 1."""
         return self.dialogue.turn if self.dialogue else 1
 
     @property

@@ -88,7 +88,7 @@ class PromptConfig(ConfigJson):
             )
 
     def misfit(self, shape: ModelShape) -> str | None:
-        """Why these prompt tokens cannot run on a target of this shape, in a sentence; None if they can."""
+        """The reason why these prompt tokens cannot run on a target of this shape, in a sentence; None if they can."""
         if self.exits > shape.layers:
             return f"{self.exits} exits are not possible: the model has {shape.layers} layers"
         if self.hidden != shape.hidden:
@@ -123,7 +123,7 @@ class PromptConfig(ConfigJson):
 
 
 def visibility(config: PromptConfig) -> Bool[np.ndarray, "rows rows"]:
-    """Which rows of a group see which; row i * n + j is vector j of prompt token i.
+    """Rows of a group that each row sees; row i * n + j is vector j of prompt token i.
 
     ensemble: vector j sees vector j of the same and of earlier tokens. decoder: all vectors of earlier tokens and
     those up to itself. encoder: all vectors of the same and of earlier tokens (appendix D.5).

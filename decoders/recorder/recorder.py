@@ -241,7 +241,7 @@ def watch(recorder: Recorder, call: Call, generator: Any, *_: Any, **__: Any) ->
 
 
 def cannot_record(model: Any) -> str | None:
-    """Why a model's generate() cannot be recorded; None where it can."""
+    """The reason why a model's generate() cannot be recorded; None where it can."""
     name = type(model).__name__
     if not callable(getattr(model, "_get_candidate_generator", None)) or not hasattr(model, "generation_config"):
         return f"{name} has no generate() of transformers: give a causal language model (AutoModelForCausalLM)"
@@ -253,7 +253,7 @@ def cannot_record(model: Any) -> str | None:
 
 
 def cannot_follow(config: Any, prompt_length: int | None) -> str | None:
-    """Why a call with this generation config cannot be recorded; None where it can."""
+    """The reason why a call with this generation config cannot be recorded; None where it can."""
     if config is not None and (config.num_beams or 1) > 1:
         return (
             f"num_beams={config.num_beams}: beam search writes several texts at once and goes back on their tokens, so "

@@ -28,7 +28,7 @@ def contenders_of(
     target: Target, methods: Mapping[str, Any], max_new_tokens: int, with_traces: bool, peers: Sequence[Peer] = (),
     sampling: Sampling | None = None, length: str = FIXED,
 ) -> list[Contender]:  # fmt: skip
-    """Who runs: each method, each traced (if asked for), and the peers."""
+    """The contenders: each method, each traced (if asked for), and the peers."""
     result = []
     for name, params in methods.items():
         lossless = find_method(name).lossless

@@ -54,7 +54,7 @@ Spot = tuple[object, int]  # a prompt's number and its user turn, from 1
 
 
 def spot(row: Row) -> Spot:
-    """Which prompt and turn a row is of."""
+    """The prompt and turn of a row."""
     return row.get("place"), int(float(row.get("turn") or 1))  # type: ignore[arg-type]
 
 

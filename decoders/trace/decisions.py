@@ -1,4 +1,4 @@
-"""Which drafted positions of a run were decided, and which stood (numpy only).
+"""Drafted positions of a run that were decided, and those that stood (numpy only).
 
 A drafted position is *decided* where everything before it stood: it stands too, or the target chose otherwise there.
 Siblings of a tree are one position. What is drafted behind the token that ended the run is not decided.
@@ -33,7 +33,7 @@ def knows_verdicts(trace: Trace) -> bool:
 
 
 def first_choices(trace: Trace) -> np.ndarray:
-    """Which rows of ``nodes`` hold the drafter's first choice after their parent, wherever they hang: bools [nodes].
+    """Rows of ``nodes`` that hold the drafter's first choice after their parent, wherever they hang: bools [nodes].
     Runs that did not record its ranks have them where no expansion is.
     """
     nodes = trace.tables["nodes"]
@@ -45,7 +45,7 @@ def first_choices(trace: Trace) -> np.ndarray:
 
 
 def draws(trace: Trace) -> np.ndarray:
-    """Which rows of ``nodes`` were drawn of the drafter's distribution, so that they stand with min(1, p/q) and not
+    """Rows of ``nodes`` that were drawn of the drafter's distribution, so that they stand with min(1, p/q) and not
     with q (Leviathan, §2.3): bools [nodes].
     """
     routes = trace.tables["steps"]["route"]

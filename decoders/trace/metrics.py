@@ -79,7 +79,7 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
 
 
 def doubts(values: Mapping[str, float | None]) -> dict[str, str]:
-    """Why values of ``compute`` cannot be right, by key: views mark those, and call none of them the best.
+    """The reason why values of ``compute`` cannot be right, by key: views mark those, and call none of them the best.
 
     >>> list(doubts({"speedup": 2.4, "tokens_per_step": 2.0})), doubts({"speedup": 1.9, "tokens_per_step": 2.0})
     (['speedup'], {})

@@ -109,7 +109,7 @@ def oracle(trace: Trace) -> Oracle | None:
 
 
 def unknown(trace: Trace) -> str:
-    """Why a run has no oracle, in a sentence; "" where it has one."""
+    """The reason why a run has no oracle, in a sentence; "" where it has one."""
     if not trace.tables["candidates"]["step"] and trace.run.get("complete"):
         return UNRANKED_NOTE
     return "" if trace.tables["steps"]["emitted"] and best_acceptance(trace).max() >= 0 else UNDECIDED_NOTE

@@ -210,7 +210,7 @@ def epoch_steps(source: TrainingSource) -> int:
 
 
 def soft_refusal(model: Any, config: DraftConfig) -> str | None:
-    """Why the target's distributions cannot be learnt, in one sentence; None if they can."""
+    """The reason why the target's distributions cannot be learnt, in one sentence; None if they can."""
     if not config.shared:
         return "learning the target's distributions needs its embedding and head: leave the width out"
     return ModelShape.of(model.config).unlike_llama("distributions cannot be learnt of", "they can of")

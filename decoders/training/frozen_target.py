@@ -24,7 +24,7 @@ PIECES = 1  # chunks of prompt rows whose attention is gone back through at a ti
 
 
 def refusal(shape: ModelShape) -> str | None:
-    """Why prompt tokens cannot be trained for this target, in one sentence; None if they can."""
+    """The reason why prompt tokens cannot be trained for this target, in one sentence; None if they can."""
     return shape.unlike_llama("prompt tokens cannot be trained for", "they can for")
 
 

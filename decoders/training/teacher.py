@@ -66,7 +66,7 @@ class Teacher(nn.Module):
 
 
 def window_mask(length: int, window: int | None, device: torch.device) -> Bool[Tensor, "rows seen"] | None:
-    """Which positions see which in a sliding window; None where plain causal attention will do."""
+    """Positions that each position sees in a sliding window; None where plain causal attention will do."""
     if window is None or length <= window:
         return None
     at = torch.arange(length, device=device)

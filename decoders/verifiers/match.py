@@ -65,7 +65,7 @@ class LossyVerifier(Verifier):
         return self._count_trials(draft, scored, 1)
 
     def passes(self, p: Float[Tensor, "rows vocab"]) -> Bool[Tensor, "rows vocab"] | None:
-        """Which tokens stand, p the target's probabilities at the run's temperature; None where that is not all that
+        """Tokens that stand, p the target's probabilities at the run's temperature; None where that is not all that
         the rule asks.
         """
         return None

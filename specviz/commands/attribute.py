@@ -243,7 +243,9 @@ def _score(args: argparse.Namespace) -> int:
 
 
 def _fitting(target: Target, gold: Sequence[QuotedAnswer], new: int) -> tuple[list[QuotedAnswer], str]:
-    """Those that leave room for their answer (or ``new`` tokens), and one sentence about the others ("" if none)."""
+    """The prompts that leave room for their answer (or ``new`` tokens), and one sentence about the others ("" if
+    none).
+    """
     from specviz.pages.attribution.scoring import fits
 
     fitting_gold = [example for example in gold if fits(target, example, new)]

@@ -168,7 +168,7 @@ def _check(args: argparse.Namespace) -> None:
 def _peers(
     args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: Sequence[Prompt]
 ) -> tuple[list[Peer], list[str]]:
-    """Who is measured beside these methods, and a sentence for each that cannot be."""
+    """The peers measured beside these methods, and a sentence for each that cannot be."""
     from decoders.model.engines.compiling import compiler
     from decoders.model.files.gguf import gguf_file
     from decoders.study.measure.llama_cpp import missing_llama_cpp

@@ -68,7 +68,7 @@ def add_model(
     parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, plugins: bool = True,
     weights: bool = False,
 ) -> None:  # fmt: skip
-    """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
+    """Options that say which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PATH_OR_ID", help=model)
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")

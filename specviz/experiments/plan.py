@@ -269,7 +269,7 @@ def steps_of(variants: Sequence[Variant]) -> str:
 
 
 def _missing(method: Any, line: Line, target: Any) -> str | None:
-    """Why a line cannot run on this target, in a sentence; one that names or trains its part lacks none."""
+    """The reason why a line cannot run on this target, in a sentence; one that names or trains its part lacks none."""
     if line.asks:
         return (
             f"it is a draft model of other people's: give it with --set {line.asks}=FOLDER (or a hub id) if it has the "

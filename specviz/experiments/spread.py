@@ -187,7 +187,7 @@ class _Book:
         return unit_rows
 
     def rows(self) -> list[Row]:
-        """Those of all units that are over."""
+        """The rows of all units that are over."""
         finished_keys, failed = self.folder.list_units()
         for key in finished_keys | failed:
             if key in self.places and self.places[key] not in self._rows:

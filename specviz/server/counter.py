@@ -25,7 +25,7 @@ class Counter:
         self.memory: dict[str, Any] = {}
 
     def reason(self) -> str:
-        """Why nothing can be run, in a sentence; "" where runs can be made."""
+        """The reason why nothing can be run, in a sentence; "" where runs can be made."""
         if self.loader.state in ("none", "failed"):
             return self.loader.text
         if self.loader.state == "loading":

@@ -97,7 +97,9 @@ class Guard:
         await self.app(scope, receive, self._page(send, request) if path == "/" and request.method == "GET" else send)
 
     def _elsewhere(self, request: Request) -> GuardRefusal | None:
-        """Why a request is not for this server, or not from its own page; a link to a page of it may be anywhere."""
+        """The reason why a request is not for this server, or not from its own page; a link to a page of it may be
+        anywhere.
+        """
         path, headers = request.scope["path"], request.headers
         if not path.startswith("/"):  # the absolute form, which names a host of its own
             return GuardRefusal(400, "What is asked for is a path, which begins with “/”.")
@@ -116,8 +118,8 @@ class Guard:
         return None
 
     def _admit(self, request: Request, writes: bool) -> str:
-        """Whose limits count for a request; its owner is in its scope from here on where no cookie names it. Raises
-        Refusal.
+        """The user whose limits count for a request; its owner is in its scope from here on where no cookie names it.
+        Raises Refusal.
         """
         path, headers = request.scope["path"], request.headers
         address = request.client.host if request.client else ""

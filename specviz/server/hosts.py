@@ -60,8 +60,8 @@ evil.com if that is its name.
         return cls(tuple(dict.fromkeys(names)), everywhere, (HUB,) if everywhere and space else ())
 
     def refusal(self, headers: Headers) -> str:
-        """Why a request is not for this server, in a sentence; "" where it is. What a proxy says the host was
-        (X-Forwarded-Host) counts as much: Gradio makes addresses of it.
+        """The reason why a request is not for this server, in a sentence; "" where it is. What a proxy says the host
+        was (X-Forwarded-Host) counts as much: Gradio makes addresses of it.
         """
         hosts = headers.getlist("host")
         if len(hosts) != 1:

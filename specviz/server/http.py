@@ -82,7 +82,9 @@ def problem(status: int, text: str, *, retry_s: int = 0) -> JSONResponse:
 
 
 def refusal(error: Exception) -> JSONResponse:
-    """Why something was not done: 404 for what is not there, 429 for what may be asked for again later, else 422."""
+    """The reason why something was not done: 404 for what is not there, 429 for what may be asked for again later,
+    else 422.
+    """
     retry_s = int(getattr(error, "retry_s", 0))
     if isinstance(error, AnyHTTPException):
         if isinstance(error.__cause__, RecursionError):  # a hundred thousand brackets deep

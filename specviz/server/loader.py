@@ -290,7 +290,7 @@ def describe(info: Mapping[str, Any]) -> str:
 
 
 def _reason(problem: BaseException) -> str:
-    """Why a model could not be loaded, in one sentence."""
+    """The reason why a model could not be loaded, in one sentence."""
     text = sentence(problem)
     if text.startswith("The device ran out of memory"):
         return "The memory was not enough to load it: choose a smaller model, or a smaller dtype (--dtype bfloat16)."

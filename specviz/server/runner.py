@@ -158,7 +158,7 @@ class Runner:
                 threading.Thread(target=self._work, args=(device, seat), name=f"runs on {seat}", daemon=True).start()
 
     def _seats(self, device: str) -> Sequence[str]:
-        """Who takes runs from a line: the device itself, or the backends."""
+        """The takers of runs from a line: the device itself, or the backends."""
         return list(self.pool.seats) if self.pool is not None and device == LINE else [device]
 
     def waiting(self) -> dict[str, int]:
@@ -172,7 +172,7 @@ class Runner:
             return self._jobs.get(key)
 
     def jobs_of_owner(self, keys: Sequence[str], owner: str) -> list[Job]:
-        """Those of the runs that wait or go on and are ``owner``'s."""
+        """The runs that wait or go on and are ``owner``'s."""
         with self._change:
             return [job for key in keys if (job := self._jobs.get(key)) is not None and job.owner == owner]
 

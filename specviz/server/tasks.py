@@ -54,7 +54,7 @@ class Tasks(Generic[T]):
             self.stop(task)
 
     def all(self) -> list[T]:
-        """Those that are kept, the oldest first."""
+        """The tasks that are kept, the oldest first."""
         with self._change:
             return list(self._tasks.values())
 

@@ -149,7 +149,8 @@ class Tries:
 
 
 class Users:
-    """Who may use a server, and who is signed in: ``sign_in`` gives a token for the cookie; only its hash is held here.
+    """The users of a server, and those who are signed in: ``sign_in`` gives a token for the cookie; only its hash is
+    held here.
 
     Sessions are written by hand: what Starlette's SessionMiddleware signs into a cookie stays good until it ends, and
     could be taken back neither by signing out nor by another password.

@@ -55,5 +55,5 @@ def note(text: str = "", *, error: bool = False) -> str:
 
 
 def owner(request: gr.Request | None) -> str:
-    """Whose runs are meant by one of Gradio's events."""
+    """The owner of the runs that one of Gradio's events is about."""
     return owner_of(request.request) if request is not None and request.request is not None else ""

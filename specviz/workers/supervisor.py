@@ -65,7 +65,7 @@ class Supervisor:
 
     @property
     def reason(self) -> str:
-        """Why nothing can be run, in a sentence; "" where a worker can, or will."""
+        """The reason why nothing can be run, in a sentence; "" where a worker can, or will."""
         states = list(self.seats.values())
         if any(seat.state != FAILED for seat in states):
             return ""

@@ -119,7 +119,7 @@ def sweep(
 
 
 class _Loop:
-    """Who is at what, and what is left. A future waits for a worker that is opened, or for its unit."""
+    """Each worker's unit, and the units that are left. A future waits for a worker that is opened, or for its unit."""
 
     def __init__(
         self,

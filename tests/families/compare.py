@@ -66,7 +66,7 @@ def open_case(case: Case) -> Target:
 
 
 def reason_of(error: UserError) -> str:
-    """Why a family is refused, without what is supported."""
+    """The reason why a family is refused, without what is supported."""
     return str(error).partition(" are refused: ")[2].partition(". Supported are ")[0] or str(error)
 
 

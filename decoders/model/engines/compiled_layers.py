@@ -24,7 +24,7 @@ MAKER = "decoders.model.engines.layer"
 
 
 def why_not(target: Any) -> str | None:
-    """Why a target's layers cannot be compiled, in one sentence; None where they can."""
+    """The reason why a target's layers cannot be compiled, in one sentence; None where they can."""
     shape, config = target.shape, target.config
     if target.device.type != "cpu" or target.dtype != torch.float32:
         return f"forwards are compiled on a CPU in float32: {target.name} runs eagerly"

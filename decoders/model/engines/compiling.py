@@ -183,7 +183,7 @@ class Workshop:
         return not self._urgent and self._busy is not None and self._busy()
 
     def why_not(self, parts: Iterable[CompiledPart]) -> str | None:
-        """Why one of these cannot be had, in one sentence; None where nothing failed."""
+        """The reason why one of these cannot be had, in one sentence; None where nothing failed."""
         return next((self.failed[part.package] for part in parts if part.package in self.failed), None)
 
     def _work(self) -> None:

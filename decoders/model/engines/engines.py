@@ -1,4 +1,4 @@
-"""Which engine runs a forward: stock code (eager), what is compiled, or CUDA graphs; all behind ``Engines.run``.
+"""The engine of a forward: stock code (eager), what is compiled, or CUDA graphs; all behind ``Engines.run``.
 
 ``auto`` takes what is compiled, and runs eagerly what is not. No step is ever run twice.
 """

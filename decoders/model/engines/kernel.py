@@ -105,7 +105,7 @@ class Kernels:
         return cache_folder() / FOLDER / f"kernel-{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
 
     def why_not(self) -> str | None:
-        """Why this machine has none and cannot compile them, in one sentence."""
+        """The reason why this machine has none and cannot compile them, in one sentence."""
         if sys.platform != "linux" or platform.machine() != "x86_64":
             return f"the kernels for rounded weights are for Linux on x86-64: {INSTEAD}"
         if missing := sorted(set(INSTRUCTIONS) - _instructions()):

@@ -28,7 +28,9 @@ MOST_ROWS = 128  # of a bucket; larger forwards run by stock code
 
 
 def why_not(model: Any, shape: Any) -> str | None:
-    """Why one call cannot compute the layers of a model on rounded weights, in one sentence; None where it can."""
+    """The reason why one call cannot compute the layers of a model on rounded weights, in one sentence; None where
+    it can.
+    """
     if reason := shape.unlike_llama("the kernels for rounded weights compute no attention of", "they do of"):
         return reason
     refusal = "the kernels for rounded weights compute no attention of this model: its layers differ from Llama's"

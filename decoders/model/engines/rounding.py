@@ -188,7 +188,7 @@ def round_weights(model: nn.Module, weights: str | None, name: str, use_kernels:
 
 
 def _unable(bits: int) -> str | None:
-    """Why the kernel for so many bits cannot be used; None where it computes what its weights say."""
+    """The reason why the kernel for so many bits cannot be used; None where it computes what its weights say."""
     generator = torch.Generator().manual_seed(0)
     weight, x = (torch.randn(size, 64, generator=generator) for size in (64, 5))
     try:

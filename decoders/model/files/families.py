@@ -1,4 +1,4 @@
-"""Which model families verify a tree rightly through stock code, which are refused, and what sets some apart.
+"""Model families that verify a tree rightly through stock code, those that are refused, and what sets some apart.
 
 Names are transformers' ``model_type``. All else that families differ in is in their configurations: ``shape`` reads it.
 """

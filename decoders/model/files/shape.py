@@ -117,7 +117,7 @@ class ModelShape:
         return tuple((layer, head) for layer in self.kv_layers for head in range(self.heads))
 
     def unlike_llama(self, impossible: str, possible: str) -> str | None:
-        """Why code written for Llama's layers cannot run this model, in one sentence; None if it can."""
+        """The reason why code written for Llama's layers cannot run this model, in one sentence; None if it can."""
         if self.family not in families.LLAMA_LIKE:
             *first, last = families.LLAMA_LIKE
             return f"{impossible} {self.family!r} models: {possible} {', '.join(first)} and {last}"

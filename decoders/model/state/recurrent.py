@@ -250,7 +250,7 @@ class RecurrentStates:
 
     @property
     def reads(self) -> Bool[np.ndarray, " rows"]:
-        """Which rows of the running forward are the prompt's."""
+        """The rows of the running forward that are the prompt's."""
         assert self.paths is not None
         return self.paths.positions < self.prompt
 

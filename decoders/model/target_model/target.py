@@ -143,7 +143,7 @@ class Target:
 
     @property
     def no_attention(self) -> str | None:
-        """Why attention rows of this model cannot be read, in one sentence; None where they can."""
+        """The reason why attention rows of this model cannot be read, in one sentence; None where they can."""
         if not self.observed.unread:
             return None
         return f"attention weights of {self.name} ({self.shape.family}) cannot be read: {self.observed.unread}"

@@ -299,7 +299,7 @@ def verbatim(trace: Trace, link: Link, source_map: _Source | None = None) -> boo
 
 
 def link_mask(copies: Collection[Link], length: int) -> np.ndarray:
-    """Which of ``length`` output tokens are linked to a passage of context or pool, and to which: its number
+    """Output tokens (of ``length``) that are linked to a passage of context or pool, each with its passage: its number
     ``[length]``, -2 where there is no link.
 
     >>> link_mask([Link(1, 3, 7, 9, 0, "context")], 4).tolist()

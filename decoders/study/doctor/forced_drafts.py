@@ -43,7 +43,7 @@ LOWEST_LOGPROB = -12.0  # the lowest log-probability that counts: one in 160,000
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Which states of the target a drafter is handed: ``layers`` maps the layer it asks for to the one it gets (as
+    """States of the target that a drafter is handed: ``layers`` maps the layer it asks for to the one it gets (as
     ``Needs.layers`` counts them), ``shift`` the position of each state to that of another; ``norm`` puts states through
     the target's last norm that were not, and takes the last one as it was before it. ``unread``: of the prompt only the
     last tokens (``UNREAD_LEFT``) are there for the drafter.

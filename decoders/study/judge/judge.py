@@ -143,7 +143,7 @@ def chosen_rules(
 
 
 def fault(trace: Trace) -> str:
-    """Why a run cannot be judged again, in a sentence; "" where it can."""
+    """The reason why a run cannot be judged again, in a sentence; "" where it can."""
     nodes = trace.tables["nodes"]
     if trace.run.get("forced"):
         return "its answer was given, so no rule decided on its drafts"

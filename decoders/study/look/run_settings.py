@@ -22,8 +22,8 @@ SHAPE = ("family", "layers", "heads", "hidden", "vocab")
 
 
 def other_model(target: Target, run: RunRecord, *, exact: bool = False) -> str | None:
-    """Why the loaded model does not serve for a run: another one made it. None where this one did, as far as the run's
-    record tells. ``exact`` wants it under the same name and in the same dtype too.
+    """The reason why the loaded model does not serve for a run: another one made it. None where this one did, as far as
+    the run's record tells. ``exact`` wants it under the same name and in the same dtype too.
     """
     model, info = run["model"], target.info
     if key := recorded_key(run):

@@ -1,4 +1,4 @@
-"""Which attention heads copy (PLD+, §4.2.1), counted over greedy outputs from queries and keys the engine keeps."""
+"""Attention heads that copy (PLD+, §4.2.1), counted over greedy outputs from queries and keys the engine keeps."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class PeerLost(UserError):
 
 
 def missing_llama_cpp() -> str | None:
-    """Why llama.cpp does not take part, in one sentence; None where its package is installed."""
+    """The reason why llama.cpp does not take part, in one sentence; None where its package is installed."""
     if importlib.util.find_spec("xllamacpp") is not None:
         return None
     return f"llama.cpp takes no part: xllamacpp is not installed ({INSTALL}, a wheel of 34 MB)"

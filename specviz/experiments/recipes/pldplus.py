@@ -85,7 +85,7 @@ def places(target: Target, method: str, params: Mapping[str, Any], prompt: Promp
 
 
 def looked_up_place(tokens: Sequence[int], positions: Sequence[int], longest: int = 3) -> int:
-    """Which of the positions of the last token PLD takes: the one with the most tokens before it like the text's last
+    """PLD's choice among the positions of the last token: the one with the most tokens before it like the text's last
     ones (at most ``longest``, itself included), of equals the earliest.
 
     >>> looked_up_place([5, 7, 1, 6, 7, 2, 6, 7], [1, 4])

@@ -216,7 +216,7 @@ class Tools:
     # --- how ---
 
     def _owner(self, ctx: Context) -> str:
-        """Whose runs are meant."""
+        """The owner of the runs that are meant."""
         request = ctx.request_context.request
         if not isinstance(request, Request) or not self.desk.rules.is_shared:
             return EVERYBODY

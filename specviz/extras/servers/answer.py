@@ -23,7 +23,7 @@ MOST_ANSWER = 4 << 20  # bytes
 
 
 class ServerFault(UserError):
-    """Why a server could not be asked, or did not finish, in one sentence."""
+    """The reason why a server could not be asked, or did not finish, in one sentence."""
 
 
 class HttpAnswer:

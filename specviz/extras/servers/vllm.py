@@ -180,7 +180,7 @@ def _class(module: str, name: str) -> Any:
 
 
 def differing(owner: Any, signatures: dict[str, str]) -> str | None:
-    """Why a class is not the known one, in one sentence; None where it is."""
+    """The reason why a class is not the known one, in one sentence; None where it is."""
     for name, parameters in signatures.items():
         inner = getattr(owner, name, None)
         signature = "no such method" if inner is None else ", ".join(inspect.signature(inner).parameters)

@@ -38,7 +38,7 @@ def chosen_signals(desk: Desk, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def unfit(desk: Desk, name: str, prompt: Prompt) -> str:
-    """Why a method cannot draft for this prompt on the loaded model; "" if it can."""
+    """The reason why a method cannot draft for this prompt on the loaded model; "" if it can."""
     target: Any = desk.target()
     method = desk.methods()[name]
     if missing := method.missing(target):

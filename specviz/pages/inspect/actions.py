@@ -58,7 +58,7 @@ class FormActions:
         ]
 
     def on_write(self, reference: references.Reference, *fields: Any) -> list[Any]:
-        """Whose the reference is that stands in the form now, and the note that says so."""
+        """The owner of the reference that stands in the form now, and the note that says so."""
         form = _form(fields)
         reference = references.claim(reference, form)
         return [reference, note(references.describe(reference, references.apply(reference, form)))]

@@ -1,4 +1,4 @@
-"""Whose reference stands in the prompt's form: an example's, or a run's, belongs to its prompt and goes with it."""
+"""The owner of the reference in the prompt's form: an example's, or a run's, belongs to its prompt and goes with it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def apply(reference: Reference, form: PromptForm) -> PromptForm:
 
 
 def describe(reference: Reference, form: PromptForm) -> str:
-    """Which reference a settled form has, in a sentence; "" where there never was one."""
+    """The reference of a settled form, in a sentence; "" where there never was one."""
     if form.reference.strip():
         return f"Quality is measured against {form.reference_of} reference (under More)."
     if reference.prompt and reference.text:

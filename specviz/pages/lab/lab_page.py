@@ -157,7 +157,7 @@ class Lab(Service):
         return place_of(key, self.folder, self.shipped) if is_id(key) else None
 
     def _owner(self, key: str) -> str:
-        """Whose results these are: on a server of one's own, those of earlier servers are everybody's."""
+        """The owner of these results: on a server of one's own, those of earlier servers are everybody's."""
         if key in self._owners or not self.desk.rules.is_shared:
             return self._owners.get(key, EVERYBODY)
         path = self.folder / key / OWNER

@@ -102,7 +102,7 @@ class Models(Service):
         return loader.info()
 
     def _forbidden(self, user: str) -> str:
-        """Why a user may not choose the model, in a sentence; "" where that is allowed."""
+        """The reason why a user may not choose the model, in a sentence; "" where that is allowed."""
         if self.desk.runner.pool is not None:
             return "The model of an app with backends is not exchanged: start it anew, with --model."
         if self.desk.rules.public:

@@ -89,7 +89,9 @@ class WhatIfs(Service):
         return {"reason": self.reason(key)}
 
     def reason(self, key: str) -> str:
-        """Why no step of a run can be drafted again here, in a sentence; "" where it can. Raises UnknownTrace."""
+        """The reason why no step of a run can be drafted again here, in a sentence; "" where it can. Raises
+        UnknownTrace.
+        """
         if is_id(key) and self.desk.runner.job(key) is not None:
             return GOES_ON
         target = self.desk.loader.target

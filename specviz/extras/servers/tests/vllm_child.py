@@ -174,7 +174,7 @@ def _clock(inner, total):
 
 
 def signatures():
-    """Why the plugin would wrap nothing, runner by runner; None where the signatures are the known ones."""
+    """The reason why the plugin would wrap nothing, runner by runner; None where the signatures are the known ones."""
     from .. import vllm as plugin
 
     owner, v2 = plugin._class(*plugin.V1), plugin._class(*plugin.V2)
