@@ -88,5 +88,5 @@ class DraftConfig(ConfigJson):
 
 
 def refusal(shape: ModelShape) -> str | None:
-    """Why GLIDE cannot read this target's cached keys, in one sentence; None if it can."""
+    """The reason why GLIDE cannot read this target's cached keys, in one sentence; None if it can."""
     return shape.unlike_llama("GLIDE cannot read the cached keys of", "it can those of")

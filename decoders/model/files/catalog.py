@@ -127,7 +127,9 @@ def toy_note(*, can_pick: bool = False) -> str:
 
 
 def missing_smollm2() -> str | None:
-    """Why SmolLM2 cannot be opened, and the command that brings it, in one sentence; None where it is there."""
+    """The reason why SmolLM2 cannot be opened, and the command that brings it, in one sentence; None where it is
+    there.
+    """
     try:
         version = importlib.metadata.version(WHEEL)
     except importlib.metadata.PackageNotFoundError:
