@@ -28,5 +28,7 @@ export const app = {
   session: async () => "",
   pages: {},
   shares: [],
+  tools: [],
+  entries: async () => {},
   figureOfRuns: () => "",
 };
