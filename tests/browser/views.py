@@ -22,7 +22,7 @@ CODE = "def area(width, height):\n    total = width * height\n    return total\n
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 NO_APP = "/api/status"  # an address of the app's site at which no app starts
 OPENED = "1-class-docstring-adapld"
-ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
+ACCEPTANCE = ("definitions", "calibration", "judges")
 TOOLS = {"batch": ".svb-methods", "trees": ".svp-trees .svp-question", "speedup": ".main-svg"}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 

@@ -29,6 +29,7 @@ export const app = {
   pages: {},
   shares: [],
   tools: [],
+  runViews: [],
   entries: async () => {},
   figureOfRuns: () => "",
 };

@@ -68,6 +68,9 @@ interface At { step?: number; pins?: number[] }
 /** What is looked at on the page Lab and not run: ``about`` says more than its title, ``order`` says where it stands. */
 interface LabTool { name: string; title: string; about: string; order: number; view: () => HTMLElement }
 
+/** A view of chosen runs' acceptance, on the page Runs. */
+interface RunView { name: string; title: string; order: number; draw: (place: HTMLElement) => unknown }
+
 interface App {
   /** null before the first run is drawn */
   inspector: Inspector | null;
@@ -102,6 +105,8 @@ interface App {
   shares: ((id: string) => Pick<InspectorActions, "figure" | "downloads">)[];
   /** what annexes add to the list of the page Lab */
   tools: LabTool[];
+  /** what annexes add to the views of runs' acceptance */
+  runViews: RunView[];
   /** fetches what annexes add to rooms, once */
   entries: () => Promise<void>;
   /** the address of a figure of several runs; "" without the annex that draws it */
