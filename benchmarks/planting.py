@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import parser_of
-from decoders.study.doctor.doctor import Report, examine
-from decoders.study.doctor.setup import drafting_of
-from tests.planting import FAULTS, examine_fault, finds, is_possible
+from specviz.extras.measure.doctor.doctor import Report, examine
+from specviz.extras.measure.doctor.setup import drafting_of
+from specviz.extras.measure.tests.planting import FAULTS, examine_fault, finds, is_possible
 
 HEALTHY = ("drafter", "glide", "medusa", "hydra", "eagle", "eagle3")
 

@@ -18,7 +18,6 @@ from decoders.study.judge import two_outputs as judging
 from decoders.study.judge.two_outputs import IDENTICAL, NOT_GREEDY, two_outputs
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.files import save
-from decoders.trace.load import Cell, Load
 from specviz.cli import main
 from specviz.experiments.results import Results
 from specviz.pages.acceptance import acceptance_page as service
@@ -98,29 +97,6 @@ def test_a_run_that_was_deleted_is_counted_no_more(client: TestClient, desk: Stu
 def test_bad_runs_are_refused(client: TestClient, sent: Any, status: int, sentence: str) -> None:
     answer = client.post("/api/acceptance/runs", json=sent)
     assert answer.status_code == status and sentence in answer.json()["error"]
-
-
-def test_other_servers_lengths_are_replayed_by_method(
-    client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent = {"ids": [trace.run["id"] for trace in RUNS]}
-    answer = client.post("/api/acceptance/lengths", json=sent).json()
-    assert sum(one["runs"] for one in answer["sets"]) == len(RUNS) and not answer["measured"]
-    policies = next(one["policies"] for one in answer["sets"] if one["policies"])
-    assert policies[0]["policy"] == "oracle" and policies[0]["regret"] == 0
-    model = RUNS[0].run["model"]["name"]
-    load = Load(model, {}, tuple(Cell(b, r, 64, 10.0, 9.0, 11.0) for b in (1, 2) for r in (1, 4)))
-    monkeypatch.setattr("decoders.study.measure.load.kept_load", lambda target: load)
-    monkeypatch.setattr(desk.loader, "target", object())
-    sets = client.post("/api/acceptance/lengths", json=sent).json()["sets"]
-    batches = sets[0]["batches"]
-    assert [one["batch"] for one in batches][:2] == [1, 2] and batches[-1]["measured"] is False
-    best = next(one["tiers"] for one in sets if one["tiers"])
-    assert 0 <= best["alpha"] <= 1 and best["cost"] > 0 and best["measured_to"] == 2
-    assert [row["batch"] for row in best["curve"]] == [row["batch"] for row in best["best"]] == [1, 2, 4, 8, 16, 32, 64]
-    assert best["curve"][0]["alpha"][0] == best["best"][0]["break_even_one"], "the table's are points of the curve"
-    assert "num_speculative_tokens_per_batch_size" in json.loads(best["vllm"]) and json.loads(best["sglang"])
-    assert client.post("/api/acceptance/lengths", json={"ids": []}).status_code == 422
 
 
 def test_the_calculator(client: TestClient) -> None:

@@ -34,7 +34,7 @@ OTHER = {  # the same word for another thing, by file
     "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/acceptance_page.py": {"plain", "rest"},
     "specviz/pages/acceptance/judging.py": {"rest"},
     "specviz/commands/run.py": {"plain"},
-    "specviz/commands/load.py": {"plain"},
+    "specviz/extras/measure/load_command.py": {"plain"},
     "specviz/experiments/experiment.py": {"adapld", "casd", "glide", "ppd", "eagle2", "eagle3"},  # papers
     "assets/web/compare/outputs.js": {"plain"},
 }  # fmt: skip

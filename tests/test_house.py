@@ -31,7 +31,7 @@ FLOORS = {
     "decoders": DECODERS,
     "specviz": SPECVIZ,
     "decoders.model": ("", "files", "state", "engines", "target_model"),
-    "decoders.study": ("", "look", "attribute", "measure", "judge", "doctor"),
+    "decoders.study": ("", "look", "attribute", "measure", "judge"),
 }
 LONGEST_FILE, LONGEST_FUNCTION = 450, 100  # lines
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,20 @@ def test_a_batchs_costs_are_of_the_load_that_was_measured(home: Path) -> None:
     costs = batch_costs(target, 4)
     assert (costs.ms(4), costs.ms(32)) == (41.0, 48.0) and batch_costs(target, 2).ms(2) == pytest.approx(10 * 2 + 1)
     assert costs.other_costs(3).ms(1) == 41.0
+
+
+def _load(ms, contexts=(64,)) -> Load:
+    sizes = product(contexts, (1, 2, 4, 8), (1, 2, 4, 8))
+    return Load("tiny-llama", {}, tuple(Cell(b, r, c, ms(b, r, c), 0.0, 0.0) for c, b, r in sizes), 1)
+
+
+def test_the_time_between_cells_is_on_a_line_and_beyond_on_the_last_slope() -> None:
+    load = _load(lambda b, r, c: 10 + b * r + c / 64, contexts=(64, 128))
+    assert load.ms(3, 2) == pytest.approx(17) and load.ms(3, 2, 96) == pytest.approx(17.5)
+    assert load.ms(16, 1) == pytest.approx(27) and load.ms(1, 32, 128) == pytest.approx(44)
+    assert Load.from_json(load.to_json()) == load
+    noisy = _load(lambda b, r, c: 10.0 - r)
+    assert noisy.ms(8) == noisy.ms(1), "more rows take no less time"
+    for data in ({}, {**load.to_json(), "cells": [[1, 1, 64, "x", 0, 0, None]]}, {**load.to_json(), "rounds": None}):
+        with pytest.raises(ValueError, match="load"):
+            Load.from_json(data)

@@ -108,7 +108,7 @@ FLOORS = (
     ("ui",),
     ("inspect",),
     ("shell",),
-    ("acceptance", "doctor", "trees"),
+    ("acceptance", "trees"),
     ("judges",),
     ("attribution", "compare", "lab", "lesson", "models", "runs", "whatif"),
     ("opening",),

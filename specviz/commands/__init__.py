@@ -23,8 +23,6 @@ GROUPS = {
         "lab": "run an experiment of a paper, or your own sweep",
         "acceptance": "acceptance of recorded runs, by every definition in use",
         "judge": "recorded drafts under every verifier: what each accepts, and what it changes",
-        "load": "drafting in batches: L(rows, batch, context), the best lengths, other policies",
-        "doctor": "why a head or draft model has little accepted",
     },
     "share": {
         "export": "write a trace as one HTML file, or its times for Perfetto",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.colors import sample_colorscale
 
 from decoders.folders import write_text
 
@@ -27,7 +26,7 @@ LAYOUT = {
 }
 
 
-def _figure(data: Any, title: str, height: int, x: Mapping[str, Any], y: Mapping[str, Any]) -> go.Figure:
+def draw_figure(data: Any, title: str, height: int, x: Mapping[str, Any], y: Mapping[str, Any]) -> go.Figure:
     """A figure with its axes; ``title`` may hold tags, so names in it are escaped before."""
     return go.Figure(data, {**LAYOUT, "title": title, "height": height, "xaxis": x, "yaxis": y})
 
@@ -43,7 +42,7 @@ def heads_chart(calibration: Mapping[str, Any]) -> go.Figure:
     title = f"Copying heads of {calibration['model']}: strongest on the token being copied ({total:,} tokens)"
     across = {"title": "head", "dtick": _tick(len(counts[0]) if counts else 1), "showgrid": False}
     down = {"title": "layer", "dtick": _tick(len(counts)), "autorange": "reversed", "showgrid": False}
-    return _figure(heat, plain(title), max(260, 90 + 26 * len(counts)), across, down)
+    return draw_figure(heat, plain(title), max(260, 90 + 26 * len(counts)), across, down)
 
 
 def layers_chart(calibration: Mapping[str, Any]) -> go.Figure:
@@ -58,7 +57,7 @@ def layers_chart(calibration: Mapping[str, Any]) -> go.Figure:
     )  # fmt: skip
     title = f"PLD+(h): tokens per step by hidden state (0 = embeddings), drafts of {calibration['draft_length']}"
     across = {"title": "hidden state", "dtick": _tick(len(steps))}
-    return _figure(bars, plain(title), 320, across, {"title": "tokens per step", "rangemode": "tozero", **GRID})
+    return draw_figure(bars, plain(title), 320, across, {"title": "tokens per step", "rangemode": "tozero", **GRID})
 
 
 def bench_chart(report: Mapping[str, Any]) -> go.Figure:
@@ -80,45 +79,7 @@ def bench_chart(report: Mapping[str, Any]) -> go.Figure:
     about = f"{model['name']}, {model['parameters'] / 1e6:,.0f} M parameters, {model['dtype']} on {model['device']}"
     title = f"Speedup against plain decoding on the same engine<br><sup>{plain(about)}; median and quartiles</sup>"
     across = {"title": "×", "rangemode": "tozero", **GRID}
-    return _figure(bars, title, 150 + 34 * len(rows), across, {"autorange": "reversed", "automargin": True})
-
-
-def load_charts(table: Mapping[str, Any]) -> list[go.Figure]:
-    """Of ``specviz load table``: the acceptance from which drafts pay, by length and batch size, and the best length.
-
-    Batch sizes beyond the measured ones are dotted, and hollow.
-    """
-    measured_batch, lines = table["measured_to"], []
-    for number, (batch, alphas) in enumerate(table["curve"].items()):
-        color = sample_colorscale("Cividis", number / max(1, len(table["curve"]) - 1))[0]
-        lines.append(
-            go.Scatter(
-                x=list(range(1, len(alphas) + 1)), y=alphas, name=f"batch {batch}", mode="lines+markers",
-                line={"color": color, "dash": "solid" if int(batch) <= measured_batch else "dot"},
-                hovertemplate=f"batch {batch}: %{{x}} tokens pay from %{{y:.0%}} on<extra></extra>",
-            )
-        )  # fmt: skip
-    lines.append(
-        go.Scatter(
-            x=[1, max(len(alphas) for alphas in table["curve"].values())], y=[table["acceptance"]] * 2, mode="lines",
-            name="α", line={"color": GREY, "dash": "dash", "width": 3}, hovertemplate="α = %{y:.0%}<extra></extra>",
-        )
-    )  # fmt: skip
-    about = plain(f"{table['model']}, c = {table['cost']:g}")
-    share = {"title": "α", "tickformat": ".0%", "range": [0, 1.02], **GRID}
-    even = _figure(lines, f"Break-even acceptance<br><sup>{about}</sup>", 420, {"title": "draft length"}, share)
-    tiers = table["tiers"]
-    best = go.Scatter(
-        x=[str(tier["batch"]) for tier in tiers], y=[tier["length"] for tier in tiers], mode="lines+markers",
-        customdata=[tier["speedup"] for tier in tiers], line={"color": BLUE, "shape": "hv"},
-        marker={
-            "size": 10, "symbol": ["circle" if tier["batch"] <= measured_batch else "circle-open" for tier in tiers]
-        },
-        hovertemplate="batch %{x}: %{y} tokens, %{customdata:.2f}×<extra></extra>",
-    )  # fmt: skip
-    title = f"Best draft length by batch size<br><sup>{about}, α = {table['acceptance']:g}</sup>"
-    down = {"title": "tokens", "rangemode": "tozero", "dtick": 1, **GRID}
-    return [even, _figure(best, title, 360, {"title": "batch size", "type": "category"}, down)]
+    return draw_figure(bars, title, 150 + 34 * len(rows), across, {"autorange": "reversed", "automargin": True})
 
 
 def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
@@ -160,7 +121,7 @@ def seen_chart(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
     """
     from decoders.study.measure.learning_curve import learning_curve
 
-    figure = _figure(
+    figure = draw_figure(
         [], "Acceptance of the first drafted token, held out, by tokens seen in training", 460,
         {"title": "tokens seen", "type": "log"}, {"title": "acceptance", "rangemode": "tozero"},
     )  # fmt: skip
@@ -194,7 +155,7 @@ def _curves(title: str, log: Sequence[Mapping[str, Any]], curves: Any, hover: st
         )
         for key, label, color, dash in curves
     ]  # fmt: skip
-    figure = _figure(lines, plain(title), 360, {"title": "step"}, {"rangemode": "tozero", **GRID})
+    figure = draw_figure(lines, plain(title), 360, {"title": "step"}, {"rangemode": "tozero", **GRID})
     return figure.update_layout(legend={"orientation": "h", "y": 1.12})
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from decoders import Prompt, load_target, record
 from decoders.folders import ASSETS
 from decoders.model.files.catalog import BUNDLED, model_place
-from decoders.study.doctor.controls import ControlOutcome
-from decoders.study.doctor.doctor import Finding, Report
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
 from tests.stubs import gallery_desk, serving
@@ -24,9 +22,8 @@ CODE = "def area(width, height):\n    total = width * height\n    return total\n
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 NO_APP = "/api/status"  # an address of the app's site at which no app starts
 OPENED = "1-class-docstring-adapld"
-ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
+ACCEPTANCE = ("definitions", "calibration", "judges")
 TOOLS = {"batch": ".svb-methods", "trees": ".svp-trees .svp-question", "speedup": ".main-svg"}
-CURVE = {"points": [[100_000, 0.2], [200_000, 0.25]], "doubling": 0.05, "low": -0.21, "high": 0.31}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
 
@@ -155,30 +152,6 @@ def answer_with(view: Callable[[Any], None], answers: Mapping[str, Any], status:
     return go
 
 
-def doctor_page(report: Report | None, drawn: str) -> Callable[[Any], None]:
-    """The doctor's page while a part is examined, or with its report."""
-    card = {
-        "id": "seen", "title": "EAGLE head (shipped)", "model": "specviz-demo", "total": 14, "done": 3, "error": "",
-        "state": "done" if report else "running", "words": "layer 4 of 6", "faults": 1,
-    }  # fmt: skip
-    catalog = {
-        "model": "specviz-demo", "reason": "", "sets": {"examples": "The examples"}, "examinations": [card, card],
-        "parts": [{"id": "shipped:eagle", "title": "EAGLE head", "kind": "eagle", "own": False, "curve": CURVE}],
-    }  # fmt: skip
-    answers = {"api/doctor": catalog, "api/doctor/of/seen": {**card, "report": report and report.to_json()}}
-    return answer_with(at("tab=lab&lab=doctor", drawn), answers)
-
-
-def doctor_report() -> Report:
-    """A report with a fault, a change that helps, and numbers below zero."""
-    rates = ([0.62, 0.4, 0.21], [0.62, 0.25, 0.05])
-    base = ControlOutcome("as it is", "nothing", 1.9, *rates, 0.0, 0.0)
-    better = ControlOutcome("hidden states of layer 4", "of 6", 2.4, *rates, 0.51, 9.3)
-    fault = Finding("fault", "hidden states of another layer", "+0.51 nats at 240 places (z 9.3)", "layer 4 of 6",
-                    "train the part on layer 4, or name the layer that it was trained on", 0.51)  # fmt: skip
-    return Report("specviz-demo", "EAGLE head", 12, 240, 1.0, base, 0.58, 0.03, [better], [fault], ["text: no chat"])
-
-
 def load_model(page: Any) -> None:
     """The model picker while another model is being loaded."""
     status = page.request.get(f"{page.evaluate('location.origin')}/api/status").json()
@@ -260,9 +233,6 @@ VIEWS: dict[str, Callable[[Any], None]] = {
         at("tab=lab&lab=draft-length", ".svp-lab .main-svg"), "summary:has-text('under every verifier')",
         ".svl-judges .svd-judges",
     ),
-    "lab, doctor": at("tab=lab&lab=doctor", ".svp-doctor[data-ready] .svdr-form"),
-    "lab, doctor at work": doctor_page(None, ".svdr-progress"),
-    "lab, doctor's report": doctor_page(doctor_report(), ".svdr-finding"),
     "runs": at("tab=runs", ".svp-grid"),
     **{f"runs, {view}": acceptance(view) for view in ACCEPTANCE},
     "runs, difference": open_of_two("Difference", ".svr-gains"),

@@ -6,7 +6,6 @@ import { aboutRule, cardOf, joined, parted, rulesOf } from "specviz/shell/verifi
 
 import { Model, POOL, groups, precision } from "specviz/base/model.js";
 import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
-import { share } from "specviz/doctor/curve.js";
 import { numbers } from "specviz/base/terms.js";
 import { Pieces, characters, glyphs, inLine, safe } from "specviz/base/text.js";
 
@@ -20,7 +19,6 @@ test("numbers as people read them", () => {
   assert.equal(format(1234.5), "1,235");
   assert.equal(format("text"), "text");
   assert.deepEqual([1, 0.93, 0.004, 0.0005, 0, null].map(probability), ["1.0", ".93", ".004", "<.001", "<.001", "–"]);
-  assert.deepEqual([0.25, -0.21, 1].map(share), [".25", "−.21", "1.00"]);
   assert.deepEqual([1, 0.9534, null].map(thousandths), ["1.000", ".953", "–"]);
   assert.deepEqual(
     [plural(1, "token"), plural(1200, "token"), plural(2, "copy", "copies")],

@@ -3,16 +3,12 @@
 import { h, must } from "specviz/base/dom.js";
 import { charts, layout as common } from "specviz/base/plotly.js";
 
-export const VIEWS = {
-  definitions: "Definitions", calibration: "Calibration", lengths: "Draft lengths", judges: "Other judges",
-};
-
 export const page = {
   /** @type {HTMLElement} */
   box: h("div"),
   /** @type {AcceptanceAnswer | null} */
   data: null,
-  /** @type {keyof typeof VIEWS} */
+  /** The name of a ``RunView``. */
   view: "definitions",
   /** @type {AcceptanceSet[]} */
   sets: [],

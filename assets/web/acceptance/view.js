@@ -3,23 +3,23 @@
 import { drawCalibration } from "specviz/acceptance/calibration.js";
 import { drawDefinitions } from "specviz/acceptance/definitions.js";
 import { drawJudges } from "specviz/acceptance/judges.js";
-import { drawLengths } from "specviz/acceptance/lengths.js";
-import { VIEWS, page } from "specviz/acceptance/state.js";
+import { page } from "specviz/acceptance/state.js";
 import { h } from "specviz/base/dom.js";
 import { getJson, postJson, sentFile, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { setAddress } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";
 
-/** @typedef {keyof typeof VIEWS} View */
-
-const DRAWN = { definitions: drawDefinitions, calibration: drawCalibration, lengths: drawLengths, judges: drawJudges };
-const names = /** @type {View[]} */ (Object.keys(VIEWS));
-const tabs = h(
-  "div.svd-views.ui-seg",
-  { role: "group", "aria-label": "What is shown of the runs" },
-  names.map((name) => h("button", { "data-view": name, onclick: () => choose(name) }, VIEWS[name])),
-);
+/** The core's views. @type {RunView[]} */
+const VIEWS = [
+  { name: "definitions", title: "Definitions", order: 10, draw: drawDefinitions },
+  { name: "calibration", title: "Calibration", order: 20, draw: drawCalibration },
+  { name: "judges", title: "Other judges", order: 40, draw: drawJudges },
+];
+const views = () => [...VIEWS, ...app.runViews].sort((a, b) => a.order - b.order);
+/** @param {string} name */
+const viewOf = (name) => views().find((view) => view.name === name) ?? VIEWS[0];
+const tabs = h("div.svd-views.ui-seg", { role: "group", "aria-label": "What is shown of the runs" });
 const body = h("div.svd-body.ui-stack");
 const split = h("input", { type: "checkbox", onchange: splitSets });
 const file = h("input", { type: "file", multiple: true, "aria-label": "Servers' files", onchange: addFiles });
@@ -28,7 +28,7 @@ const more = h("div.svd-more.ui-row.ui-soft",
   h("label", "Add a server's answer or log ", file));
 let counting = false;
 
-/** Another view of the same runs. @param {View} view */
+/** Another view of the same runs. @param {string} view */
 function choose(view) {
   if (app.tab === "runs") setAddress({ acceptance: view });
   draw(view);
@@ -50,14 +50,14 @@ function recount(change) {
   return count(page.ids, page.view);
 }
 
-/** @param {View} view */
+/** @param {string} view */
 function draw(view) {
   page.view = view;
   page.drawn++;
   for (const button of tabs.querySelectorAll("button"))
     button.setAttribute("aria-pressed", String(button.dataset.view === view));
   if (counting) return; // drawn when the answer is there
-  if (page.sets.length) DRAWN[view](body);
+  if (page.sets.length) viewOf(view).draw(body);
   else body.replaceChildren(h("p.ui-soft", { role: "status" }, page.forced ? GIVEN : NOTHING));
   page.box.dataset.ready = view;
 }
@@ -74,6 +74,10 @@ export async function drawAcceptance(box, ids, view) {
   split.checked = false;
   file.value = "";
   box.replaceChildren(tabs, more, body);
+  await app.entries();
+  tabs.replaceChildren(
+    ...views().map(({ name, title }) => h("button", { "data-view": name, onclick: () => choose(name) }, title)),
+  );
   return count(ids, view);
 }
 
@@ -84,7 +88,7 @@ async function count(ids, view) {
   page.drawn++;
   counting = true;
   Object.assign(page, { sets: [], forced: 0, charted: [], ids });
-  page.view = names.find((name) => name === view) ?? "definitions";
+  page.view = viewOf(view).name;
   const { files, by } = page;
   const ask = async () => {
     page.data ??= await getJson("api/acceptance");

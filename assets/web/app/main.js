@@ -59,13 +59,24 @@ on("inspector", async (inspector) => {
 on("models", async (opener) => (await import("specviz/models/page.js")).open(opener));
 on("race", async () => (await import("specviz/opening/opening.js")).play());
 
+/** The modules of the page with such a name. @param {RegExp} file */
+function named(file) {
+  const { imports } = JSON.parse(must(document.querySelector("script[type=importmap]")).textContent || "{}");
+  return Object.keys(imports).filter((name) => file.test(name));
+}
+
+async function fetchEntries() {
+  for (const name of named(/^specviz\/\w+\/entry\.js$/)) await import(name).catch(console.error);
+}
+/** @type {Promise<void> | null} */
+let entries = null;
+app.entries = () => (entries ??= fetchEntries());
+
 /** Fetches what annexes add to rooms (``entry.js``), then the other pages' modules one after another while nothing else
  * is to be done, so that a tab opens at once.
  */
 async function fetchPages() {
-  const { imports } = JSON.parse(must(document.querySelector("script[type=importmap]")).textContent || "{}");
-  const named = (/** @type {RegExp} */ file) => Object.keys(imports).filter((name) => file.test(name));
-  for (const name of named(/^specviz\/\w+\/entry\.js$/)) await import(name);
+  await app.entries();
   for (const name of named(/^specviz\/\w+\/page\.js$/)) {
     await new Promise((idle) => (window.requestIdleCallback ?? setTimeout)(idle));
     await import(name).catch(() => {}); // told where the tab is opened

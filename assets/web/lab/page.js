@@ -6,20 +6,31 @@ import { getJson, sentence, within } from "specviz/base/json.js";
 import { when } from "specviz/base/numbers.js";
 import * as batch from "specviz/lab/batch.js";
 import { onTheme } from "specviz/base/plotly.js";
-import { doctorView } from "specviz/doctor/view.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
 import {
-  BATCH, OWN, SHORT, TOOLS, address, catalog, lab, note, parts, recipe, refresh, restore,
+  BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore,
 } from "specviz/lab/state.js";
 import { speedupView } from "specviz/lab/speedup.js";
 import { app } from "specviz/shell/state.js";
 import { treesView } from "specviz/trees/view.js";
 
 /** @type {Record<string, string>} */
-const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts", ...TOOLS };
-/** What draws a tool, when it is first looked at. @type {Record<string, () => HTMLElement>} */
-const VIEWS = { doctor: doctorView, trees: treesView, speedup: speedupView };
+const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts" };
+/** The core's tools. @type {LabTool[]} */
+const TOOLS = [
+  {
+    name: "trees", title: "Trees of prompt tokens", order: 20, view: treesView,
+    about: "PPD's trees of every state: which size pays on this machine",
+  },
+  {
+    name: "speedup", title: "Speedup of a draft length", order: 30, view: speedupView,
+    about: "What a draft of K tokens is expected to gain",
+  },
+];
+const tools = () => [...TOOLS, ...app.tools].sort((a, b) => a.order - b.order);
+/** @param {string} name */
+const toolOf = (name) => tools().find((tool) => tool.name === name);
 /** @type {Map<string, HTMLElement>} */
 const drawnTools = new Map();
 const side = h("details.svl-side", parts.chosen, parts.list);
@@ -32,6 +43,7 @@ function items() {
     h(
       "button.svp-bare.svl-item",
       {
+        class: tag ? null : "svl-own",
         "data-name": name,
         "aria-current": name === lab.choice ? "true" : null,
         onclick: () => choose(name),
@@ -64,9 +76,7 @@ function items() {
     h("h2.svp-unseen", "Experiments"),
     item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
     item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
-    item("doctor", "", TOOLS.doctor, "Why a head or draft model has little accepted"),
-    item("trees", "", TOOLS.trees, "PPD's trees of every state: which size pays on this machine"),
-    item("speedup", "", TOOLS.speedup, "What a draft of K tokens is expected to gain"),
+    ...tools().map(({ name, title, about }) => item(name, "", title, about)),
     ...(earlier.length ? [h("details.svl-earlier.ui-fold", { open }, h("summary", count), earlier)] : []),
     ...groups.flat(2),
   ];
@@ -105,7 +115,8 @@ function drawSide() {
   stopAt(current);
   if (inside) current.focus({ preventScroll: true }); // what was pressed has been drawn again
   const asked = recipe();
-  parts.chosen.textContent = asked ? `${SHORT[asked.paper]} ${asked.figure}: ${asked.title}` : NAMES[lab.choice];
+  parts.chosen.textContent = asked ? `${SHORT[asked.paper]} ${asked.figure}: ${asked.title}`
+    : toolOf(lab.choice)?.title ?? NAMES[lab.choice];
 }
 
 /** On a small screen what was chosen stands below the list. */
@@ -117,7 +128,7 @@ function fold() {
 function choose(name) {
   lab.choice = name;
   clearTimeout(lab.check); // an estimate of what was chosen before
-  if (name in TOOLS) {
+  if (toolOf(name)) {
     show("");
     fold();
     return draw();
@@ -155,11 +166,11 @@ async function reopen({ id, name }) {
 function draw() {
   drawSide();
   const name = lab.choice;
-  const tool = name in TOOLS;
+  const tool = toolOf(name);
   parts.tool.hidden = !tool;
-  parts.setup.hidden = parts.results.hidden = tool;
+  parts.setup.hidden = parts.results.hidden = !!tool;
   if (tool) {
-    const view = drawnTools.get(name) ?? VIEWS[name]();
+    const view = drawnTools.get(name) ?? tool.view();
     drawnTools.set(name, view);
     parts.tool.replaceChildren(view);
   } else drawMain();
@@ -173,7 +184,7 @@ async function begin(asked) {
   const { results, recorded } = catalog();
   if (!name && !results.length && recorded.length) return reopen(recorded[0]); // nothing was run yet: one that was
   if (!name) return choose(first);
-  if ([OWN, BATCH, ...Object.keys(TOOLS)].includes(name) || recipe(name)) return choose(name);
+  if (name in NAMES || toolOf(name) || recipe(name)) return choose(name);
   try {
     reopen((await resultsOf(name)).about);
   } catch (problem) {
@@ -187,6 +198,7 @@ export async function mount({ element }) {
   app.pages.lab = lab;
   const box = place(element, "lab");
   box.replaceChildren(h("p.svp-empty", "Looking for experiments …"));
+  await app.entries();
   await within(box, refresh);
   if (!lab.catalog) return;
   side.open = innerWidth >= 900;

@@ -10,11 +10,6 @@ import { cardOf } from "specviz/shell/verifiers.js";
 
 export const OWN = "own";
 export const BATCH = "batch";
-/** What is looked at and not run, in place of an experiment. @type {Record<string, string>} */
-export const TOOLS = {
-  doctor: "Drafter doctor", trees: "Trees of prompt tokens", speedup: "Speedup of a draft length",
-};
-
 /** @type {Record<string, string>} */
 export const SHORT = {
   pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD", glide: "GLIDE", ppd: "PPD", eagle2: "EAGLE-2", eagle3: "EAGLE-3",

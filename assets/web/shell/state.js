@@ -28,5 +28,8 @@ export const app = {
   session: async () => "",
   pages: {},
   shares: [],
+  tools: [],
+  runViews: [],
+  entries: async () => {},
   figureOfRuns: () => "",
 };

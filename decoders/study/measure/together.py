@@ -95,7 +95,7 @@ def decode_together(
 
 def batch_costs(target: Target, runs: int) -> RowCosts:
     """L by all rows of a forward that ``runs`` share: of the load that was measured of this model here, for every batch
-    up to the largest (``specviz load measure``); else of one run with as many rows.
+    up to the largest; else of one run with as many rows.
     """
     load = kept_load(target)
     if load is None or runs > load.batches[-1]:

@@ -25,7 +25,7 @@ from specviz.words import sentence
 
 from . import judging
 from .judging import Judging, RunJudgement, pool_runs, steps_document
-from .sets import SetCounts, counts_of_log, lengths_by_method, pooled_by_method
+from .sets import SetCounts, counts_of_log, pooled_by_method
 
 MAX_SUMS = 2000  # runs whose sums are kept
 MOST_FILES = 20  # of servers, in one request
@@ -95,23 +95,10 @@ class AcceptancePage(Service):
         Runs of given answers are left out: ``forced`` is how many. Raises Refusal where neither is chosen, or a file
         has nothing to count; UnknownTrace for a run that is not there.
         """
-        ids = request.ids if request.files else _require_runs(request.ids, "pool them by method")
+        ids = request.ids if request.files else require_runs(request.ids, "pool them by method")
         run_counts = [self._count(key, request.by) for key in dict.fromkeys(ids)]
         run_counts += [run for file in request.files for run in _counts_of_file(file, request.by)]
         return {"sets": pooled_by_method(run_counts), "forced": sum(run.forced for run in run_counts)}
-
-    @post("lengths")
-    def lengths(self, ids: Ids) -> dict[str, Any]:
-        """Of runs that are over, by method: other servers' draft lengths replayed, and the method in batches, where
-        this machine's load was measured for the model in use. Errors as of ``runs``.
-        """
-        run_ids = _require_runs(ids, "pool them by method")
-        from decoders.study.measure.load import kept_load
-
-        target = self.desk.loader.target
-        load = None if target is None else kept_load(target)
-        sets = lengths_by_method(map(self.desk.trace, run_ids), load)
-        return {"sets": sets, "measured": load is not None}
 
     @post("judge")
     def judge(self, ids: Ids) -> dict[str, Any]:
@@ -120,7 +107,7 @@ class AcceptancePage(Service):
 
         Raises Refusal where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
         """
-        answer = self._pool(_require_runs(ids, "judge their drafts together"), self.desk.trace, self.desk.has)
+        answer = self._pool(require_runs(ids, "judge their drafts together"), self.desk.trace, self.desk.has)
         if answer["state"] == "ready" and not answer["runs"]:
             raise Refusal("runs", " ".join(answer["faults"]))
         return answer
@@ -235,7 +222,7 @@ def _counts_of_file(file: SentFile, by: str) -> list[SetCounts]:
         raise Refusal("file", sentence(problem)) from None
 
 
-def _require_runs(ids: Iterable[str], purpose: str) -> list[str]:
+def require_runs(ids: Iterable[str], purpose: str) -> list[str]:
     """Runs that were chosen, each once. Raises Refusal where there is none."""
     if not (keys := [*dict.fromkeys(ids)]):
         raise Refusal("runs", f"No run is chosen: choose one, or several to {purpose}.")

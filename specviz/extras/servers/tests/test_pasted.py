@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from decoders.importers import ImportFault, ImportResult, open_log
-from decoders.study.doctor.server import ServerNumbers
 from decoders.trace.acceptance import Acceptance, AcceptanceSums
 from decoders.trace.trace import Trace
 from specviz.cli import main
@@ -183,12 +182,6 @@ def test_a_step_dump_has_every_draft_and_the_drafters_choices():
     assert trace.output_ids == [7, 9] and trace.tables["targets"]["prob"] == [0.9, 0.5, 0.4]
     broken = "\n".join(map(json.dumps, (other, {"n_draft": 1, "n_accept": 3}, {"n_draft": "x", "n_accept": 1})))
     assert "2 lines like step lines were not read" in open_log(broken.encode()).notes
-
-
-@pytest.mark.parametrize(("name", "length"), [("vllm_bench.txt", 2.8), ("vllm_metrics.prom", 2.5), ("mlc.json", 1.7)])
-def test_the_doctor_takes_every_servers_length(name: str, length: float):
-    numbers = ServerNumbers.read((SERVERS / name).read_bytes(), name)
-    assert numbers.length == pytest.approx(length) and numbers.by_position
 
 
 # --- names ---

@@ -6,13 +6,13 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import write_json, write_text
+from specviz.commands import common, options
 from specviz.words import plural
-
-from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Target
-    from decoders.study.doctor.doctor import Report
+
+    from .doctor.doctor import Report
 
 DESCRIPTION = (
     "Find out why a head or draft model has little accepted: it drafts along the target's own answers, as it is and "
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.html, args.out)
     server = None
     if args.server is not None:
-        from decoders.study.doctor.server import ServerNumbers
+        from .doctor.server import ServerNumbers
 
         server = ServerNumbers.read(common.read_log(args.server), args.server.name)
     records = common.prompt_records(args)
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         write_json(args.out, data)
     if args.html:
-        from specviz.views.doctor_page import doctor_page
+        from .doctor.report_page import doctor_page
 
         write_text(args.html, doctor_page(data))
     if args.json:
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _examine(args: argparse.Namespace, target: Target, records: Any, server: Any) -> tuple[Report, str]:
-    from decoders.study.doctor.doctor import examine
-    from decoders.study.doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
+    from .doctor.doctor import examine
+    from .doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 
     drafting = drafting_of(target, args.part)
     prompts, kept_records, note = common.fitting(target, records, args.max_new_tokens + 64)

@@ -13,10 +13,11 @@ from torch import Tensor
 from decoders.model.target_model.target import Target
 from decoders.parts import find_part, part_weights, read_part, save_part
 from decoders.prompt.prompt import Prompt
-from decoders.study.doctor.doctor import Report, examine
-from decoders.study.doctor.forced_drafts import Drafting
-from decoders.study.doctor.server import ServerNumbers
-from decoders.study.doctor.setup import drafting_of
+
+from ..doctor.doctor import Report, examine
+from ..doctor.forced_drafts import Drafting
+from ..doctor.server import ServerNumbers
+from ..doctor.setup import drafting_of
 
 Weights = dict[str, Tensor]
 Change = Callable[[Target, Any, Weights], tuple[Any, Weights]]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .trace import Trace
+from decoders.trace.trace import Trace
 
 FROM_CONFIDENCE = "needs the drafter's probabilities, and drafts that are chains"
 SGLANG_TIERS = {1: (1, 3, 5, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}  # SGLang's default file: batch → lengths

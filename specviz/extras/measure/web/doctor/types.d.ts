@@ -1,11 +1,11 @@
-/* What ``api/doctor`` answers (specviz/pages/doctor/service.py). Global. */
+/* What ``api/doctor`` answers (page.py of the doctor). Global. */
 
 /** Acceptance by tokens seen, and what a doubling of them brings (decoders/study/measure/learning_curve.py). */
 interface LearningCurve { points: [number, number][]; doubling: number; low: number; high: number }
 interface DoctorPart { id: string; title: string; kind: string; own: boolean; curve: LearningCurve | null }
 /** A cause with its number, the control that isolates it, and the sentence that says what to change. */
 interface DoctorFinding { level: string; cause: string; number: string; control: string; advice: string; gain: number }
-/** A control's outcome (``decoders.study.doctor.controls.ControlOutcome``). */
+/** A control's outcome (``specviz.extras.measure.doctor.controls.ControlOutcome``). */
 interface DoctorControl {
   cause: string; change: string; length: number; conditional: number[]; by_position: number[]; gain: number; z: number;
   unit: string; places: number; tried: number;

@@ -1,4 +1,4 @@
-/* The Lab's view of the drafter doctor: which part, on which prompts; how far it is; findings, positions, controls. */
+/* The Lab's tool "Drafter doctor": which part, on which prompts; how far it is; findings, positions, controls. */
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
@@ -120,7 +120,7 @@ function Form({ of }) {
 function Progress({ one }) {
   const text = one.state === "queued" ? "Waits for its turn."
     : one.total ? `${one.done} of ${one.total}: ${one.words}` : "The target reads the prompts; runs go first.";
-  return html`<div class="svdr-progress">
+  return html`<div class="svdr-progress svp-part">
     <b>${one.title}</b>
     <progress max=${one.total || 1} value=${one.done} aria-label="Examining" />
     <span role="status">${text}</span>
@@ -152,7 +152,7 @@ function Doctor() {
   const none = `${of.model} has no part that drafts by itself: train one (specviz train), or add a published head ` +
     "(specviz parts add).";
   return html`
-    <section class="svdr-setup">
+    <section class="svdr-setup svp-part">
       <header class="svp-asked">
         <p class="ui-soft">Drafter doctor</p>
         <h2>Why does it accept so little?</h2>
@@ -169,7 +169,7 @@ function Doctor() {
 
 /** The view in a place of its own: nothing is looked for before it is first shown. @returns {HTMLElement} */
 export function doctorView() {
-  const box = h("div.svp-doctor");
+  const box = h("div.svp-doctor.svp-tool");
   render(html`<${Doctor} />`, box);
   load().then(() => (box.dataset.ready = "true"));
   on("model", load);

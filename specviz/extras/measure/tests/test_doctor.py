@@ -20,27 +20,28 @@ from decoders.model.target_model.target import Target
 from decoders.names import QUICK
 from decoders.parts import load_part
 from decoders.prompt.files import PromptRecord
-from decoders.study.doctor.controls import ControlOutcome, controls
-from decoders.study.doctor.doctor import FAULT, Finding, Report, _record, examine, verdict
-from decoders.study.doctor.forced_drafts import Drafting, PlacedDrafts, ReadText, drafts
-from decoders.study.doctor.server import ServerNumbers, compare
-from decoders.study.doctor.setup import drafting_of, forms_of
-from decoders.study.doctor.wirings import rewire, rewirings
 from specviz.cli import main
-from specviz.pages.doctor import examination
+from specviz.extras.servers.tests.test_pasted import SERVERS
 from specviz.server.backend_host import Holder
 from specviz.server.http import COOKIE
 from specviz.server.limits import Rules
 from specviz.views import examples
-from specviz.views.doctor_page import doctor_page
+from tests import recordings
+from tests.command import refusal
+from tests.drafts import save_tiny_part
+from tests.models import prompt_ids
+from tests.stubs import StubDesk, client_of
+from tests.waiting import WAIT_S, until, until_over
 
-from . import recordings
-from .command import refusal
-from .drafts import save_tiny_part
-from .models import prompt_ids
+from ..doctor import examination
+from ..doctor.controls import ControlOutcome, controls
+from ..doctor.doctor import FAULT, Finding, Report, _record, examine, verdict
+from ..doctor.forced_drafts import Drafting, PlacedDrafts, ReadText, drafts
+from ..doctor.report_page import doctor_page
+from ..doctor.server import ServerNumbers, compare
+from ..doctor.setup import drafting_of, forms_of
+from ..doctor.wirings import rewire, rewirings
 from .planting import FAULTS, examine_fault, finds, is_possible
-from .stubs import StubDesk, client_of
-from .waiting import WAIT_S, until, until_over
 
 pytestmark = pytest.mark.usefixtures("home")
 METHODS = {
@@ -187,6 +188,12 @@ def test_a_servers_log_is_read() -> None:
         ServerNumbers.read(b"nothing here", "x.log")
 
 
+@pytest.mark.parametrize(("name", "length"), [("vllm_bench.txt", 2.8), ("vllm_metrics.prom", 2.5), ("mlc.json", 1.7)])
+def test_the_doctor_takes_every_servers_length(name: str, length: float):
+    numbers = ServerNumbers.read((SERVERS / name).read_bytes(), name)
+    assert numbers.length == pytest.approx(length) and numbers.by_position
+
+
 def test_prompts_are_written_in_other_forms(target: Target) -> None:
     tokenizer = target.tokenizer
     records = [PromptRecord("a", turns=("Who was it?",)), PromptRecord("b", text="Say it")]
@@ -226,7 +233,7 @@ def test_the_report_is_a_page_of_text() -> None:
 def test_the_command_examines_and_fails_in_ci(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE_SHARE", -1.0)  # a fault in any part
+    monkeypatch.setattr("specviz.extras.measure.doctor.doctor.OUTSIDE_SHARE", -1.0)  # a fault in any part
     more = ["--model", "bundled", "--part", "medusa", "--limit", "2", "--places", "6", "--max-new-tokens", "16"]
     page, data = tmp_path / "report.html", tmp_path / "report.json"
     assert main(["doctor", *more, "--html", str(page), "--out", str(data)]) == 1
@@ -299,7 +306,7 @@ def test_the_page_lists_parts_and_refuses_what_will_not_do(client: Any, monkeypa
     client.desk.rules = Rules(public=True)
     assert begin(client).status_code == 403 and "own" in client.get("/api/doctor").json()["reason"]
     stages = iter([])
-    monkeypatch.setattr("specviz.pages.doctor.examination._begin", lambda *_: stages)
+    monkeypatch.setattr("specviz.extras.measure.doctor.examination._begin", lambda *_: stages)
     holder = Holder(client.desk.loader.target)
     with pytest.raises(UserError, match="the model was exchanged, or its backend lost"):
         examination.advance(holder, {"key": "a"})

@@ -11,12 +11,14 @@ import transformers as hf
 
 from decoders import Prompt, UserError, record, save
 from decoders.model.target_model.target import Target
-from decoders.study.measure import load as study
-from decoders.study.measure import load_check
-from decoders.study.measure.load import kept_load, measure_load, save_load, unique_experts
-from decoders.trace.load import (
-    Cell,
-    Load,
+from decoders.study.measure.load import kept_load, save_load
+from decoders.trace.load import Cell, Load
+from specviz.cli import main
+from tests.command import refusal
+from tests.models import BASE, prompt_ids, tiny_target
+
+from ..load import load_check, step_times
+from ..load.batches import (
     at_batches,
     break_even,
     break_even_curve,
@@ -25,7 +27,7 @@ from decoders.trace.load import (
     speedup_at,
     tiers,
 )
-from decoders.trace.policies import (
+from ..load.policies import (
     Costs,
     Estimator,
     FixedLength,
@@ -39,10 +41,7 @@ from decoders.trace.policies import (
     oracle_ms,
     replay,
 )
-from specviz.cli import main
-
-from .command import refusal
-from .models import BASE, prompt_ids, tiny_target
+from ..load.step_times import measure_load, unique_experts
 
 NEW = 24
 
@@ -90,18 +89,6 @@ def test_sizes_that_no_forward_has_are_refused(sizes, words) -> None:
         measure_load(tiny_target(), *sizes)
 
 
-def test_the_time_between_cells_is_on_a_line_and_beyond_on_the_last_slope() -> None:
-    load = load_of(lambda b, r, c: 10 + b * r + c / 64, contexts=(64, 128))
-    assert load.ms(3, 2) == pytest.approx(17) and load.ms(3, 2, 96) == pytest.approx(17.5)
-    assert load.ms(16, 1) == pytest.approx(27) and load.ms(1, 32, 128) == pytest.approx(44)
-    assert Load.from_json(load.to_json()) == load
-    noisy = load_of(lambda b, r, c: 10.0 - r)
-    assert noisy.ms(8) == noisy.ms(1), "more rows take no less time"
-    for data in ({}, {**load.to_json(), "cells": [[1, 1, 64, "x", 0, 0, None]]}, {**load.to_json(), "rounds": None}):
-        with pytest.raises(ValueError, match="load"):
-            Load.from_json(data)
-
-
 def test_break_even_is_where_drafts_are_no_slower_than_none() -> None:
     load = load_of(lambda b, r, c: 10 + b * (r - 1))
     for batch, length in product((1, 4), (1, 4)):
@@ -111,7 +98,7 @@ def test_break_even_is_where_drafts_are_no_slower_than_none() -> None:
 
 
 def test_the_curve_of_break_even_rises_with_the_batch_and_is_drawn() -> None:
-    from specviz.views.charts import load_charts
+    from ..load.charts import load_charts
 
     load = load_of(lambda b, r, c: 10 + 0.3 * b * r, batches=(1, 8))
     curve = break_even_curve(load, 0.05, max_length=3, batches=(1, 8, 64))
@@ -153,9 +140,9 @@ def test_a_run_in_a_batch_is_its_steps_at_the_batchs_times() -> None:
 def test_real_batches_are_held_against_the_model_measured_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     target, prompt, order = tiny_target(), Prompt.from_ids(prompt_ids(1) * 3), list[str]()
     runs = {name: record(target, prompt, name, max_new_tokens=8) for name in ("plain", "pld")}
-    together, step = load_check.decode_together, study._step
+    together, step = load_check.decode_together, step_times._step
     monkeypatch.setattr(load_check, "decode_together", lambda *a, **k: order.append("batch") or together(*a, **k))
-    monkeypatch.setattr(study, "_step", lambda *a: order.append("step") or step(*a))
+    monkeypatch.setattr(step_times, "_step", lambda *a: order.append("step") or step(*a))
     made = load_check.check_load(target, prompt, runs, batches=(2,), rows=(1, 8), repeats=2)
     assert [(one.method, one.batch) for one in made] == [("plain", 2), ("pld", 2)]
     assert order == ["step"] * 8 + ["batch"] * 2 + ["step"] * 4 + ["batch"] * 2, "the first round is not timed"

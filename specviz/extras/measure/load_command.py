@@ -12,9 +12,8 @@ from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.folders import write_text
 from decoders.names import BASELINE, QUICK
+from specviz.commands import common, options
 from specviz.words import decimals, plural
-
-from . import common, options
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -85,7 +84,9 @@ def add_list(parser: argparse.ArgumentParser, name: str, usual: str, help: str) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.study.measure.load import measure_load, save_load
+    from decoders.study.measure.load import save_load
+
+    from .load.step_times import measure_load
 
     target = common.open_target(args)
     with common.progress_bar("measuring") as progress:
@@ -113,7 +114,7 @@ def _load_of(target: Target) -> Load:
 
 
 def run_table(args: argparse.Namespace) -> int:
-    from decoders.trace import load as model
+    from .load import batches as model
 
     common.check_writable(args.vllm, args.sglang, args.html)
     target = common.open_target(args)
@@ -129,7 +130,9 @@ def run_table(args: argparse.Namespace) -> int:
         "curve": model.break_even_curve(load, args.cost, max_length=args.most, batches=args.batches),
     }  # fmt: skip
     if args.html:
-        from specviz.views.charts import load_charts, write_page
+        from specviz.views.charts import write_page
+
+        from .load.charts import load_charts
 
         write_page(args.html, "specviz load", load_charts(data))
     if args.json:
@@ -152,7 +155,8 @@ def _share(value: float | None) -> str:
 
 def run_at(args: argparse.Namespace) -> int:
     from decoders import load as opened
-    from decoders.trace.load import at_batches
+
+    from .load.batches import at_batches
 
     target = common.open_target(args)
     load = _load_of(target)
@@ -181,7 +185,8 @@ def run_at(args: argparse.Namespace) -> int:
 
 def run_check(args: argparse.Namespace) -> int:
     from decoders import find_method, record
-    from decoders.study.measure.load_check import check_load
+
+    from .load.load_check import check_load
 
     method = find_method(str(options.one_method(args, QUICK)))
     params = make_params(method.params, options.sets_of(args.set, [method.name])[method.name])
@@ -212,8 +217,9 @@ def run_check(args: argparse.Namespace) -> int:
 
 def run_policies(args: argparse.Namespace) -> int:
     from decoders import load as opened
-    from decoders.trace.policies import compare, costs_of, offers_of
     from decoders.trace.speedup import RowTimes
+
+    from .load.policies import compare, costs_of, offers_of
 
     runs = []
     for path in args.traces:

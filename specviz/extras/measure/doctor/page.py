@@ -18,14 +18,14 @@ from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing
 from specviz.server.http import Owner, attachment, problem
 from specviz.server.tasks import Task, Tasks
-from specviz.views.doctor_page import doctor_page
 from specviz.views.examples import SAMPLES
 
 from . import examination
+from .report_page import doctor_page
 
 if TYPE_CHECKING:
-    from decoders.study.doctor.server import ServerNumbers
-    from decoders.study.doctor.setup import Place
+    from .server import ServerNumbers
+    from .setup import Place
 
 PROMPT_SETS = ("examples", "demo", "turns", *SAMPLES)  # prompt sets
 MOST_WAITING = 3
@@ -177,7 +177,7 @@ def _check_room(going: Sequence[Examination]) -> None:
 
 def _parts(target: Any) -> dict[str, Place]:
     """Parts of a target by what the page calls them: no folder is named to it."""
-    from decoders.study.doctor.setup import parts_of
+    from .setup import parts_of
 
     return {f"{'own' if place.own else 'shipped'}:{place.kind}": place for place in parts_of(target)}
 
@@ -195,7 +195,7 @@ def _curve(place: Place) -> dict[str, Any] | None:
 
 
 def _server(file: SentFile) -> ServerNumbers:
-    from decoders.study.doctor.server import ServerNumbers
+    from .server import ServerNumbers
 
     if len(file.text) > MAX_LOG:
         raise UserError(f"this log has {len(file.text):,} characters and at most {MAX_LOG:,} are read: shorten it")

@@ -48,9 +48,9 @@ def _under_way(holder: Holder) -> dict[str, Generator[Any, None, Any]]:
 
 
 def _begin(holder: Holder, request: Mapping[str, Any]) -> Generator[Any, None, Any]:
-    from decoders.study.doctor.doctor import examination
-    from decoders.study.doctor.server import ServerNumbers
-    from decoders.study.doctor.setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
+    from .doctor import examination
+    from .server import ServerNumbers
+    from .setup import drafting_of, forms_of, is_rounded, prompts_of, skip_reasons
 
     target, new, raw = holder.target, request["max_new_tokens"], request["raw"]
     records = [_record(record) for record in request["records"]]

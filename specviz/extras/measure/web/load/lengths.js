@@ -121,7 +121,7 @@ export async function drawLengths(place) {
   const wanted = drawing();
   place.replaceChildren(h("p.svp-empty", "Replaying …"));
   /** @type {LengthsAnswer | undefined} */
-  const answer = await within(place, () => postJson("api/acceptance/lengths", { ids }), wanted);
+  const answer = await within(place, () => postJson("api/lengths/runs", { ids }), wanted);
   if (!answer) return;
   place.replaceChildren(
     h(

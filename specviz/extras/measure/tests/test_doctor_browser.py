@@ -11,12 +11,13 @@ import pytest
 
 from decoders.model.target_model.target import Target
 from decoders.parts import DESCRIPTION
-from specviz.pages.doctor import examination
 from tests import recordings
 from tests.drafts import save_tiny_part
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
 from tests.waiting import WAIT_S, becomes, expect, fits
+
+from ..doctor import examination
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def ends(line: Any) -> list[list[float]]:
 def test_a_part_is_examined_stopped_and_its_report_saved(
     page: Any, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoders.study.doctor.doctor.OUTSIDE_SHARE", -1.0)  # a fault in any part
+    monkeypatch.setattr("specviz.extras.measure.doctor.doctor.OUTSIDE_SHARE", -1.0)  # a fault in any part
     prompts = tmp_path / "mine.jsonl"
     prompts.write_text('{"turns": ["Who was <b>it</b>?"]}\n{"turns": ["Where was it?"]}\n', encoding="utf-8")
     gate, real = threading.Event(), examination.advance

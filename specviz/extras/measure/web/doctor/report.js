@@ -60,7 +60,7 @@ export function Report({ id, report }) {
   const { part, model, findings, base, beta, temperature, outside, texts, places, controls, skipped } = report;
   const { state, verdict } = report;
   const address = `api/doctor/of/${encodeURIComponent(id)}/report`;
-  return html`<section class="svdr-report" aria-label="Report">
+  return html`<section class="svdr-report svp-part" aria-label="Report">
     <div class="svdr-head ui-row">
       <h3>${part} beside ${model}</h3>
       <span class="svdr-state" data-state=${state} role="status">

@@ -12,11 +12,12 @@ import numpy as np
 from decoders.model.target_model.target import Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
-from decoders.trace.load import Load, at_batches
+from decoders.study.measure.together import decode_together
+from decoders.trace.load import Load
 from decoders.trace.trace import Trace
 
-from .load import ROWS, StepTimes, check_sizes
-from .together import decode_together
+from .batches import at_batches
+from .step_times import ROWS, StepTimes, check_sizes
 
 
 @dataclass(frozen=True, slots=True)
