@@ -104,7 +104,7 @@ def looked_at() -> Iterator[int]:
 
 
 def faults_of(view: Callable[[Any], None], page: Any, port: int, axe: str) -> list[str]:
-    """Why a view cannot be read by all, in both themes and every size."""
+    """The reason why a view cannot be read by all, in both themes and every size."""
     page.goto(f"http://127.0.0.1:{port}{NO_APP}")
     view(page)
     page.evaluate(axe)
