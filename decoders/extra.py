@@ -71,6 +71,14 @@ class Extra:
         default=(),
         metadata={"about": "kinds of workers (`specviz.workers.kinds.WorkerKind`), or modules with `WORKERS`"},
     )
+    peers: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "about": "module → the program that `specviz bench --peers` measures beside generate(), in words; "
+            "the module has `PAIRS` (method, peer, name of their ratio) and `peers_of(setup)`, which returns peers and "
+            "a sentence for each that cannot take part"
+        },
+    )
     app: tuple[Any, ...] = field(
         default=(),
         metadata={

@@ -31,6 +31,8 @@ def section(name: str, extra: Extra) -> str:
     for hook in ("methods", "verifiers", "importers", "pages"):
         if parts := [str(part).rpartition(".")[2] for part in getattr(extra, hook)]:
             lines.append(f"- {hook}: {', '.join(parts)}")
+    if extra.peers:
+        lines.append(f"- peers: {', '.join(extra.peers.values())}")
     for variable, about in extra.settings.items():
         lines.append(f"- `{variable}`: {about}")
     if extra.uses:

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from decoders.drafters import select_method
 from decoders.model.target_model.target import Session, Target
 from decoders.study.judge.divergences import first_difference
 from decoders.study.judge.tool_calls import calls_in, changed_share
-from decoders.study.measure.peers import GENERATE, LOOKUP, Peer, peers_of
+from decoders.study.measure.peers import GENERATE, Peer
 from decoders.study.measure.stock import Generation, StockModel
 from decoders.sweep.bench import (
     SpeedSpread,
@@ -50,7 +51,6 @@ SAMPLES = [
     sample("pld", 0, 3.0, decode_s=1.0, draft_ms=1.0, verify_ms=50.0),
     sample("pld traced", 0, 3.3, decode_s=1.25),
     sample(GENERATE, 0, 8.0, decode_s=3.0, decoded=9, steps=None, accepted=None),
-    sample(LOOKUP, 0, 6.0, decode_s=2.0, decoded=8, steps=None, accepted=None),
     sample("plain", 1, 2.0, decode_s=1.0, steps=10, accepted=0),
     sample("pld", 1, 2.0, decode_s=1.0, draft_ms=3.0, verify_ms=150.0, steps=2, accepted=8, identical=False),
     sample("pld traced", 1, 2.0, decode_s=1.0),
@@ -86,10 +86,9 @@ def test_named_ratios():
     found = {r.name: r for r in ratios_of(SAMPLES)}
     assert list(found) == [
         "plain ÷ generate()", "plain ÷ generate(), end to end",
-        "pld ÷ prompt lookup", "pld ÷ prompt lookup, end to end",
         "pld: tracing on ÷ off", "pld: tracing on ÷ off, end to end",
     ]  # fmt: skip
-    assert found["pld ÷ prompt lookup"].value.median == pytest.approx(10 / 4)
+    assert found["plain ÷ generate()"].value.median == pytest.approx(5 / 3)
     off, on = 10.0, (8 + 10) / 2  # medians of tokens/s
     assert tracing(SAMPLES, "pld").median == pytest.approx(off / on)
     assert ratios_of(SAMPLES[:1]) == []
@@ -125,12 +124,13 @@ def test_a_benchmark_end_to_end(monkeypatch):
     stock.time_run = lambda *a, **k: order.append(k) or inner(*a, **k)
     methods = {"pld": {"k": "4", "max_ngram": 2}}
     monkeypatch.setattr("decoders.sweep.ledger.MAX_RETRIES", 0)  # whatever else the machine does
+    lookup = Peer("looked up", partial(stock.time_run, prompt_lookup_num_tokens=4))
     report = bench(
-        target, PROMPTS, methods, max_new_tokens=8, repeats=2, peers=peers_of(target, stock, methods),
+        target, PROMPTS, methods, max_new_tokens=8, repeats=2, peers=[Peer(GENERATE, stock.time_run), lookup],
         progress=lambda done, total: seen.append((done, total)),
     )  # fmt: skip
     names = [row.name for row in report.rows]
-    assert names == ["plain", "plain traced", "pld", "pld traced", GENERATE, LOOKUP]
+    assert names == ["plain", "plain traced", "pld", "pld traced", GENERATE, lookup.name]
     assert seen[-1] == (30, 30) and len(report.samples) == 24  # the warm-up does not count
     assert all(row.differing == 0 for row in report.rows)
     assert {k.get("prompt_lookup_num_tokens") for k in order} == {None, 4}
@@ -140,7 +140,7 @@ def test_a_benchmark_end_to_end(monkeypatch):
     assert data["settings"]["methods"]["pld"]["k"] == 4 and data["model"]["name"] == "tiny-llama"
     assert data["rows"][2]["draft_share"] > 0 and data["rows"][0]["tokens_per_step"] == 1
     figure = bench_chart(data)
-    assert list(figure.data[0].y) == ["plain", "pld", GENERATE, LOOKUP]
+    assert list(figure.data[0].y) == ["plain", "pld", GENERATE, lookup.name]
 
 
 def test_what_was_disturbed_is_measured_again_with_its_partners():
@@ -164,13 +164,13 @@ def test_what_was_disturbed_is_measured_again_with_its_partners():
             max_new_tokens=4,
             repeats=2,
             with_traces=False,
-            peers=[Peer(LOOKUP, generate)],
+            peers=[Peer(GENERATE, generate)],
         )
     assert [prompt for _, prompt in order] == [0, 0, 1, 0, 1, 0, 0]  # warm-up, two rounds, prompt 0 once more
     again = {s.name for s in report.samples if s.round >= 2}
-    assert again == {"plain", "pld", LOOKUP} and {s.prompt for s in report.samples if s.round >= 2} == {0}
-    assert report.settings["repeated"] == 6 and report.settings["disturbed"] == 0
-    assert find_disturbed([s for s in report.samples if s.round < 2]) == {0: {LOOKUP}}
+    assert again == {"plain", GENERATE} and {s.prompt for s in report.samples if s.round >= 2} == {0}
+    assert report.settings["repeated"] == 4 and report.settings["disturbed"] == 0
+    assert find_disturbed([s for s in report.samples if s.round < 2]) == {0: {GENERATE}}
     steady = [replace(s, decode_s=1.0, decoded=4) for s in report.samples]
     assert find_disturbed(steady) == {}
 

@@ -29,12 +29,10 @@ OTHER = {  # the same word for another thing, by file
     "decoders/draft_models/mtp_published.py": FORMATS, "decoders/draft_models/functional.py": {"eagle"},  # a network
     "decoders/engine/rows.py": {"plain"}, "decoders/importers/request_trace.py": {"plain"},  # table, kind, outcome
     "decoders/study/judge/judge.py": {"rest"},  # of the mass that a trace does not hold
-    "decoders/study/measure/peers.py": {"plain", "pld", "pld+h", "sps"},  # which program of others does the same
     "specviz/views/frames.py": {"plain"},  # the table
     "specviz/pages/compare/outcome.py": {"plain"}, "specviz/pages/acceptance/acceptance_page.py": {"plain", "rest"},
     "specviz/pages/acceptance/judging.py": {"rest"},
     "specviz/commands/run.py": {"plain"},
-    "specviz/extras/measure/load_command.py": {"plain"},
     "specviz/experiments/experiment.py": {"adapld", "casd", "glide", "ppd", "eagle2", "eagle3"},  # papers
     "assets/web/compare/outputs.js": {"plain"},
 }  # fmt: skip

@@ -23,7 +23,6 @@ from decoders.drafters.sps import offer_drafter
 from decoders.engine.decoding import Decoding
 from decoders.model.target_model.target import Target
 from decoders.study.look.whatif import ReadRun
-from decoders.study.measure.peers import assistant_of
 from decoders.verifiers.sampling import Chooser
 
 from .chance import p_value
@@ -286,7 +285,5 @@ def test_what_cannot_be_is_refused(strangers, home):
     with pytest.raises(UserError, match="its vocabulary has"):
         other = save_model(home / "smaller", follower(tokenizer_of(OURS), {}), tokenizer_of(OURS))
         generate(bare, prompt, "sps", {"drafter": other}, max_new_tokens=4)
-    with pytest.raises(UserError, match="peers are compared with drafters of the target's own"):
-        assistant_of(target, {"drafter": place})
     offer_drafter(target, place)  # for runs that name none, as the app does
     assert generate(target, prompt, "sps", max_new_tokens=4) == generate(target, prompt, max_new_tokens=4)

@@ -77,8 +77,8 @@ class RowCosts:
 
     @classmethod
     def of(cls, target: Target) -> RowCosts:
-        """Of a target as its engine runs now: what ``specviz load measure`` or ``specviz tree latency`` kept of this
-        machine, else a short measurement, kept with the target.
+        """Of a target as its engine runs now: what was measured and kept of this machine,
+        else a short measurement, kept with the target.
         """
         sizes = static_sizes(target)
         curves: dict[Any, Curve] = target.companions.setdefault("row costs", {})

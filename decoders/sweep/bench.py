@@ -24,8 +24,7 @@ from decoders.errors import UserError
 from decoders.model.target_model.load import versions
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.study.measure.llama_cpp import PeerLost
-from decoders.study.measure.peers import PEER_PAIRS, Peer
+from decoders.study.measure.peers import Peer, PeerLost, peer_pairs
 from decoders.verifiers.sampling import Sampling
 
 from .contenders import contenders_of
@@ -237,7 +236,7 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     """The ratios readers ask for, as far as their two sides took part."""
     decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
     ratios: list[tuple[str, SpeedSpread | None, str]] = []
-    for method, peer, label in PEER_PAIRS:
+    for method, peer, label in peer_pairs():
         ratios.append((label, pair(samples, method, peer), decoding))
         ratios.append((f"{label}, end to end", pair(samples, method, peer, end_to_end=True), whole))
     for name in sorted({s.name.removesuffix(TRACED_SUFFIX) for s in samples if s.name.endswith(TRACED_SUFFIX)}):

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from decoders.study.judge.divergences import divergence
-from decoders.study.measure.peers import PEER_PAIRS
+from decoders.study.measure.peers import peer_pairs
 
 from .plan import PLAIN, TRACED_SUFFIX, Contender, Failure, Measurement, Outcome, Row, Sample, Turn, alternate, execute
 from .timing import MAX_RETRIES, find_disturbed
@@ -145,5 +145,5 @@ class Ledger:
 def _with_peers(names: set[str]) -> set[str]:
     """Contenders, and those that their numbers are formed with."""
     lines = {name.removesuffix(TRACED_SUFFIX) for name in names}
-    pairs = [{method, peer} for method, peer, _ in PEER_PAIRS] + [{line, line + TRACED_SUFFIX} for line in lines]
+    pairs = [{method, peer} for method, peer, _ in peer_pairs()] + [{line, line + TRACED_SUFFIX} for line in lines]
     return {PLAIN, *names}.union(*(pair for pair in pairs if pair & names))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.draft.settings import Lengths, Sampling
+from decoders.extra import extras
 from decoders.folders import write_json, write_text
 from specviz.words import column, column_texts, decimals, plural
 
@@ -42,7 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_settings(parser, Sampling, "temperature", temperature=drawing_note)
     options.add_settings(parser, Lengths)
     options.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
-    options.flag(parser, "--peers", "also what you could use instead: transformers' generate(), llama.cpp")
+    programs = ["transformers' generate()", *(words for extra in extras().values() for words in extra.peers.values())]
+    options.flag(parser, "--peers", f"also what you could use instead: {', '.join(programs)}")
     options.flag(parser, "--no-trace", "do not measure what recording costs")
     table = parser.add_argument_group("tables, as in the papers")
     table.add_argument(
@@ -97,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     if over_workers.worker_count(args):
         return _over_workers(args, target, methods, prompts, kept_records, [note, *missing.values()])
     peers, no_peer = _peers(args, target, methods, prompts) if args.peers else ([], [])
-    ledger, results, folder = _ledger(args, target, methods, prompts, kept_records)
+    ledger, results, folder = _ledger(args, target, methods, prompts, kept_records, [peer.name for peer in peers])
     start_s = time.perf_counter()
     with common.progress_bar("measuring") as progress:
         report = bench(
@@ -169,22 +171,11 @@ def _peers(
     args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: Sequence[Prompt]
 ) -> tuple[list[Peer], list[str]]:
     """The peers measured beside these methods, and a sentence for each that cannot be."""
-    from decoders.model.engines.compiling import compiler
-    from decoders.model.files.gguf import gguf_file
-    from decoders.study.measure.llama_cpp import missing_llama_cpp
-    from decoders.study.measure.peers import peers_of
+    from decoders.study.measure.peers import PeerSetup, peers_of
 
-    peer_notes, length, gguf = [], 0, gguf_file(Path(common.model_source(args)))
-    if compiler() is None:
-        peer_notes.append("generate() with a static cache takes no part: no C++ compiler was found to compile it with")
-    else:
-        length = max(len(prompt.tokens) for prompt in prompts) + args.max_new_tokens
-        common.say("generate() with a static cache is compiled in the warm-up, which may take minutes", error=True)
-    if gguf is not None and (reason := missing_llama_cpp()):
-        peer_notes.append(reason)
-        gguf = None
-    stock = common.stock_model(args, target)
-    return peers_of(target, stock, methods, compiled_length=length, gguf=gguf), peer_notes
+    longest = max(len(prompt.tokens) for prompt in prompts) + args.max_new_tokens
+    stock, source = common.stock_model(args, target), Path(common.model_source(args))
+    return peers_of(PeerSetup(target, stock, source, methods, longest))
 
 
 def batch_of(
@@ -227,13 +218,13 @@ def _over_workers(
 
 
 def _ledger(
-    args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: list[Prompt], ids: list[Any]
+    args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: list[Prompt], ids: list[Any],
+    peer_names: Sequence[str],
 ) -> tuple[Ledger, Results, Path | None]:
     """The rows of a benchmark as results of the Lab: one per method, prompt and round; with ``--save`` the folder where
     they are kept, with the trace of every method's first run of a prompt.
     """
     from decoders import find_method, save
-    from decoders.study.measure.peers import NAMES
     from decoders.sweep.ledger import Ledger
     from decoders.sweep.plan import PLAIN
     from specviz.experiments import batch
@@ -252,7 +243,7 @@ def _ledger(
         if folder:
             save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")
 
-    names = {name: name for name in (PLAIN, *methods, *NAMES)}
+    names = {name: name for name in (PLAIN, *methods, *peer_names)}
     recorder, sampling = batch.filed_with(keep), Sampling(args.temperature)
     return Ledger(target, cases, names, lossy, recorder, sampling=sampling, rows=results.rows), results, folder
 

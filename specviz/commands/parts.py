@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     shrink = actions.add_parser(
         "shrink", help="store a trained part in int8, or smaller", description="Store a part's matrices in int8, with "
         "a scale per row: half of half precision's bytes; or in six or four bits, with one per 64 weights. It is "
-        "computed with as before; what it drafts may differ by a little, so compare with `specviz verify` or `doctor`."
+        "computed with as before; what it drafts may differ by a little, so compare with `specviz verify`."
     )  # fmt: skip
     shrink.add_argument("--bits", type=int, choices=(8, 6, 4), default=8, help="of a weight: 8 (default), 6 or 4")
     shrink.add_argument("folder", nargs="+", type=Path, metavar="FOLDER", help="a part's folder (it holds part.json)")

@@ -1,44 +1,26 @@
-"""Alternatives to this engine: transformers' generate() in its ways, and llama.cpp."""
+"""Peers: other ways to the same text, measured beside methods. generate() is the core's, annexes bring others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-
-from decoders.draft_models.draft_run import DraftRun
-from decoders.draft_models.drafter_export import causal_lm
-from decoders.draft_models.network import DraftModel
-from decoders.draft_models.part_files import PartSource
-from decoders.drafters import select_method
-from decoders.drafters.sps import LanguageModelRun
 from decoders.errors import UserError
-
-from .llama_cpp import LlamaCpp
-from .stock import Generation, StockModel
+from decoders.extra import entries_of
+from decoders.names import BASELINE
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
 
-GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
-ASSISTED_PEER, STATIC = "generate() assisted", "generate() static cache, compiled"
-LLAMA_CPP, LLAMA_NGRAM = "llama.cpp", "llama.cpp n-gram"
-NAMES = (GENERATE, LOOKUP, ASSISTED_PEER, STATIC, LLAMA_CPP, LLAMA_NGRAM)
-PEER_PAIRS = (  # our method, its peer, and what their ratio is called
-    ("plain", GENERATE, "plain ÷ generate()"),
-    ("pld", LOOKUP, "pld ÷ prompt lookup"),
-    ("sps", ASSISTED_PEER, "sps ÷ assisted generation"),
-    ("plain", STATIC, "plain ÷ compiled generate()"),
-    ("plain", LLAMA_CPP, "plain ÷ llama.cpp"),
-    ("pld", LLAMA_NGRAM, "pld ÷ llama.cpp n-gram"),
-    ("pld+h", LLAMA_CPP, "pld+h ÷ llama.cpp"),
-    ("pld+h", LLAMA_NGRAM, "pld+h ÷ llama.cpp n-gram"),
-)
+    from .stock import Generation, StockModel
+
+GENERATE = "generate()"
+
+
+class PeerLost(UserError):
+    """A peer that takes no more part: why, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,94 +34,30 @@ class Peer:
     lossless: bool = True
 
 
-def peers_of(
-    target: Target, stock: StockModel, methods: Mapping[str, Any], *, compiled_length: int = 0,
-    gguf: Path | None = None,
-) -> list[Peer]:  # fmt: skip
-    """The peers of these methods (name → parameters): generate(); prompt lookup beside ``pld``; assisted generation
-    with the same draft model beside ``sps``; with ``compiled_length``, generate() compiled over a static cache of so
-    many tokens; with ``gguf``, llama.cpp on that file, plain and with its n-gram drafting.
+@dataclass(frozen=True, slots=True)
+class PeerSetup:
+    """A benchmark as peers see it: the target, transformers' own copy of it and its ``source``, the methods with their
+    parameters, and the tokens of the longest prompt with its output.
     """
-    peers = [Peer(GENERATE, stock.time_run)]
-    if "pld" in methods:
-        _, params = select_method("pld", methods["pld"])
-        lookup_options = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
-        peers.append(Peer(LOOKUP, partial(stock.time_run, **lookup_options)))
-    if "sps" in methods:
-        peers.append(Peer(ASSISTED_PEER, partial(stock.time_run, assistant=assistant_of(target, methods["sps"]))))
-    if compiled_length:
-        static = {"cache_implementation": "static", "max_cache_len": compiled_length, "compile_config": _compiling()}
-        peers.append(Peer(STATIC, partial(stock.time_run, **static)))
-    if gguf is not None:
-        for name, drafts in ((LLAMA_CPP, False), (LLAMA_NGRAM, True)):
-            peers.append(Peer(name, LlamaCpp(gguf, target.context_length, drafts).time_run, lossless=False))
-    return peers
+
+    target: Target
+    stock: StockModel
+    source: Path
+    methods: Mapping[str, Any]
+    longest: int
 
 
-def _compiling() -> Any:
-    """torch.compile as generate() does it by itself on a GPU, on the CPU too."""
-    from transformers import CompileConfig
-
-    config = CompileConfig(mode="default")
-    config._compile_all_devices = True  # type: ignore[assignment]
-    return config
-
-
-# --- assisted generation
+def peers_of(setup: PeerSetup) -> tuple[list[Peer], list[str]]:
+    """generate(), then the peers of annexes; and a sentence for each that cannot take part."""
+    peers, notes = [Peer(GENERATE, setup.stock.time_run)], list[str]()
+    for _, module in entries_of("peers"):
+        others, reasons = module.peers_of(setup)
+        peers += others
+        notes += reasons
+    return peers, notes
 
 
-def assistant_of(target: Target, params: Any) -> Any:
-    """The draft model of ``sps`` with these parameters as transformers' assistant, which drafts as many tokens."""
-    method, params = select_method("sps", params)
-    drafter: Any = method.build(target, params)
-    run = drafter.run
-    if isinstance(run, LanguageModelRun):
-        from decoders.model.target_model.load import load_network
-
-        if run.words is not None:
-            raise UserError(
-                f"{run.drafter.name} has another tokenizer than {target.name}: peers are compared with drafters of the "
-                "target's own"
-            )
-        dtype = str(target.dtype).removeprefix("torch.")
-        source = str(run.drafter.config._name_or_path)
-        model, _, _ = load_network(source, dtype=dtype, device=str(target.device), attention=None)
-    else:
-        assert isinstance(run, DraftRun)
-        model = as_llama(run.model, target)
-    config = model.generation_config
-    config.num_assistant_tokens = params.gamma
-    config.num_assistant_tokens_schedule = "constant" if params.schedule == "fixed" else "heuristic_transient"
-    config.assistant_confidence_threshold = 0.0
-    return model.eval().requires_grad_(False)
-
-
-class SpreadHead(nn.Module):
-    """A head whose logits are of some tokens, spread over the whole vocabulary: the others are never likely."""
-
-    def __init__(self, draft: DraftModel) -> None:
-        super().__init__()
-        object.__setattr__(self, "draft", draft)
-        self.weight = nn.Parameter(draft.head.weight, requires_grad=False)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        draft: Any = self.draft
-        return draft.full_logits(torch.nn.functional.linear(hidden, self.weight))
-
-
-def as_llama(draft: DraftModel, target: Target) -> Any:
-    """A vanilla drafter as the Llama that it is, on the same weights."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    assert not draft.config.kv_layers, "a draft model that looks into the target's cache is no Llama"
-    checkpoint = causal_lm(PartSource("", draft.config, draft.state_dict(), target, ""))
-    ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
-    config = LlamaConfig.from_dict({**checkpoint.config, "tie_word_embeddings": False, **ends})
-    config._attn_implementation = "sdpa"
-    with torch.device("meta"):
-        model: Any = LlamaForCausalLM(config)
-    model.lm_head = SpreadHead(draft)
-    model.load_state_dict({**checkpoint.weights, "lm_head.weight": draft.head.weight}, assign=True)
-    rotary = type(model.model.rotary_emb)(config=config)
-    model.model.rotary_emb = rotary.to(draft.norm.weight.device)
-    return model
+def peer_pairs() -> list[tuple[str, str, str]]:
+    """A method of ours, its peer, and what their ratio is called."""
+    pairs = [(BASELINE, GENERATE, f"{BASELINE} ÷ {GENERATE}")]
+    return pairs + [pair for _, module in entries_of("peers") for pair in module.PAIRS]

@@ -178,7 +178,7 @@ def run_at(args: argparse.Namespace) -> int:
          decimals(entry["plain_tokens_per_s"], 1), f"{decimals(entry['speedup'], 2)}×")
         for entry in entries
     ]  # fmt: skip
-    common.show_table(("run", "batch", "tokens/s", "plain", "expected speedup"), rows, right=1)
+    common.show_table(("run", "batch", "tokens/s", BASELINE, "expected speedup"), rows, right=1)
     common.say(f"{MODEL}; *: beyond the measured batches, on their last slope")
     return 0
 

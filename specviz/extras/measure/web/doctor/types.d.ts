@@ -1,4 +1,4 @@
-/* What ``api/doctor`` answers (page.py of the doctor). Global. */
+/* What ``api/doctor`` answers (../../doctor/doctor_page.py). Global. */
 
 /** Acceptance by tokens seen, and what a doubling of them brings (decoders/study/measure/learning_curve.py). */
 interface LearningCurve { points: [number, number][]; doubling: number; low: number; high: number }

@@ -1,4 +1,4 @@
-/* The answer of ``api/lengths`` (load/page.py). Global. */
+/* The answer of ``api/lengths`` (../../load/lengths_page.py). Global. */
 
 /** A server's policy on runs: ``Replay``; null where ``why`` says that it cannot be replayed. */
 interface PolicyReplay {

@@ -20,16 +20,12 @@ from typing import Any
 import torch
 
 from decoders.errors import UserError
-
-from .stock import Generation
+from decoders.study.measure.peers import PeerLost
+from decoders.study.measure.stock import Generation
 
 START_S, ANSWER_S, TOKEN_S = 120.0, 60.0, 2.0  # most seconds to load; for an answer, and more for each of its tokens
 NGRAM = ("NGRAM_SIMPLE", {"size_n": 2, "size_m": 10})  # matches two tokens, drafts ten
 INSTALL = 'pip install "specviz-drafts[llama-cpp]"'
-
-
-class PeerLost(UserError):
-    """A peer that takes no more part: why, in one sentence."""
 
 
 def missing_llama_cpp() -> str | None:

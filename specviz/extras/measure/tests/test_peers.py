@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from decoders import Prompt, UserError, generate
+from decoders import Prompt, UserError, generate, methods
 from decoders.drafters import select_method
 from decoders.model.target_model.target import Target
 from decoders.parts import load_part
-from decoders.study.measure import llama_cpp, peers
-from decoders.study.measure.llama_cpp import LlamaCpp, PeerLost
-from decoders.study.measure.peers import (
-    ASSISTED_PEER,
-    GENERATE,
+from decoders.study.measure.peers import GENERATE, Peer, PeerLost, PeerSetup, peer_pairs, peers_of
+from decoders.study.measure.stock import StockModel
+from decoders.sweep.bench import bench
+from specviz.cli import main
+from specviz.extras.measure.peers import alternatives as ways
+from specviz.extras.measure.peers import llama_cpp
+from specviz.extras.measure.peers.alternatives import (
+    ASSISTED,
     LLAMA_CPP,
     LLAMA_NGRAM,
     LOOKUP,
     STATIC,
-    Peer,
+    alternatives,
     as_llama,
-    peers_of,
 )
-from decoders.study.measure.stock import StockModel
-from decoders.sweep.bench import bench
-
-from .drafts import save_tiny_part
-from .models import network, prompt_ids, save_model, session_behind, tiny_target
+from specviz.extras.measure.peers.llama_cpp import LlamaCpp
+from tests.drafts import save_tiny_part
+from tests.models import network, prompt_ids, save_model, session_behind, tiny_target
+from tests.test_universal import strangers  # noqa: F401
 
 torch.set_num_threads(1)
 TOKENS = prompt_ids(1, 40, 12)
@@ -49,12 +51,29 @@ def plain(target: Target) -> list[int]:
     return generate(target, Prompt.from_ids(TOKENS), max_new_tokens=NEW)
 
 
-def test_each_method_has_its_peer(target: Target) -> None:
-    stock = StockModel(network())
-    assert [peer.name for peer in peers_of(target, stock, {"pld+h": None})] == [GENERATE]
-    found = peers_of(target, stock, {"pld": None, "sps": {"gamma": 3}})
-    assert [peer.name for peer in found] == [GENERATE, LOOKUP, ASSISTED_PEER]
-    for peer in found:
+def test_each_method_has_its_peer(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways.compiling, "compiler", lambda: None)
+    setup = PeerSetup(target, StockModel(network()), Path("x"), {"pld+h": None}, 60)
+    found, notes = peers_of(setup)
+    assert [peer.name for peer in found] == [GENERATE] and "no C++ compiler was found" in notes[0]
+    found, _ = peers_of(replace(setup, methods={"pld": None, "sps": {"gamma": 3}}))
+    assert [peer.name for peer in found] == [GENERATE, LOOKUP, ASSISTED]
+    monkeypatch.setattr(ways.compiling, "compiler", lambda: "c++")
+    found, notes = peers_of(setup)
+    assert [peer.name for peer in found] == [GENERATE, STATIC] and notes == []
+
+
+def test_the_ratios_of_peers_stand_behind_that_of_generate() -> None:
+    labels = [label for _, _, label in peer_pairs()]
+    assert labels == [
+        "plain ÷ generate()", "pld ÷ prompt lookup", "sps ÷ assisted generation", "plain ÷ compiled generate()",
+        "plain ÷ llama.cpp", "pld ÷ llama.cpp n-gram", "pld+h ÷ llama.cpp", "pld+h ÷ llama.cpp n-gram",
+    ]  # fmt: skip
+    assert {name for name, _, _ in peer_pairs()} <= set(methods())
+
+
+def test_looked_up_drafts_give_the_tokens_of_plain_decoding(target: Target) -> None:
+    for peer in alternatives(target, StockModel(network()), {"pld": None, "sps": {"gamma": 3}}):
         made = peer.generate(TOKENS, NEW, ())
         assert made.tokens == plain(target) and peer.lossless
         assert 0 < made.first_s < made.seconds and 1 <= made.first_tokens <= 11
@@ -75,12 +94,12 @@ def test_a_vanilla_drafter_is_the_llama_that_it_is_said_to_be(target: Target) ->
 
 
 def test_the_assistant_drafts_as_many_tokens_as_sps(target: Target, tmp_path: Path) -> None:
-    fixed = peers.assistant_of(target, {"gamma": 7}).generation_config
+    fixed = ways.assistant_of(target, {"gamma": 7}).generation_config
     assert (fixed.num_assistant_tokens, fixed.num_assistant_tokens_schedule) == (7, "constant")
-    heuristic = peers.assistant_of(target, {"schedule": "heuristic"}).generation_config
+    heuristic = ways.assistant_of(target, {"schedule": "heuristic"}).generation_config
     assert heuristic.num_assistant_tokens_schedule == "heuristic_transient"
     assert heuristic.assistant_confidence_threshold == 0
-    other = peers.assistant_of(target, {"drafter": save_model(tmp_path / "small", seed=2)})
+    other = ways.assistant_of(target, {"drafter": save_model(tmp_path / "small", seed=2)})
     assert torch.equal(other.lm_head.weight, network(seed=2).lm_head.weight)
     made = StockModel(network()).time_run(TOKENS, NEW, (), assistant=other)
     assert made.tokens == plain(target)
@@ -96,7 +115,7 @@ def test_a_compiled_cache_is_asked_for_and_its_hooks_are_gone(target: Target, mo
         return lambda **inputs: (hooks.append(len(stock.model._forward_hooks)), stock.model(**inputs))[1]
 
     monkeypatch.setattr(stock.model, "get_compiled_call", compiled_call)
-    (_, peer) = peers_of(target, stock, {}, compiled_length=100)
+    (peer,) = alternatives(target, stock, {}, compiled_length=100)
     made = peer.generate(TOKENS, NEW, ())
     assert peer.name == STATIC and made.tokens == plain(target) and made.first_tokens == 1
     assert len(hooks) == NEW and hooks[0] == 2 and not any(hooks[1:])
@@ -118,7 +137,7 @@ class Answers:
 def test_llama_cpp_is_greedy_and_stops_where_it_should(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llama_cpp, "missing_llama_cpp", lambda: None)
     monkeypatch.setattr(llama_cpp, "LlamaServer", Answers)
-    *_, plain_peer, peer = peers_of(target, StockModel(network()), {}, gguf=Path("a.gguf"))
+    plain_peer, peer = alternatives(target, StockModel(network()), {}, gguf=Path("a.gguf"))
     assert [plain_peer.name, peer.name] == [LLAMA_CPP, LLAMA_NGRAM] and not peer.lossless
     made = peer.generate([5, 6], 4, ())
     assert made.tokens == [6, 7, 8, 9] and (made.first_s, made.seconds) == (0.02, pytest.approx(0.05))
@@ -151,3 +170,27 @@ def test_a_peer_that_crashes_leaves_and_the_others_go_on(target: Target) -> None
     rows = {row.name: row.tokens for row in report.rows}
     assert rows["plain"] >= 12 and rows[LLAMA_CPP] == 4
     assert report.settings["lost"] == {LLAMA_CPP: "llama.cpp takes no part: its process ended with signal 11"}
+
+
+def test_a_drafter_of_another_tokenizer_is_no_assistant(strangers: Any) -> None:
+    stranger, place = strangers
+    with pytest.raises(UserError, match="peers are compared with drafters of the target's own"):
+        ways.assistant_of(stranger, {"drafter": place})
+
+
+@pytest.mark.slow("a benchmark by its command")
+def test_the_command_measures_peers(
+    capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ways.compiling, "compiler", lambda: None)  # compiling takes minutes
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"id": 0, "turns": ["the old lamp and the old lamp"]}\n', "utf-8")
+    args = ["--model", model, "--prompts", str(prompts), "--methods", "pld", "--max-new-tokens", "6", "--repeats", "1"]
+    assert main(["bench", *args, "--peers"]) == 0
+    printed = capsys.readouterr().out
+    for words in ("plain ÷ generate()", "pld ÷ prompt lookup", "generate() prompt lookup", "no C++ compiler was found"):
+        assert words in printed
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    assert "also what you could use instead: transformers' generate(), llama.cpp" in words
