@@ -36,13 +36,13 @@ from specviz.views.doctor_page import doctor_page
 
 from . import recordings
 from .command import refusal
-from .drafts import save_tiny_part
+from .drafts import needs_kinds, save_tiny_part
 from .models import prompt_ids
 from .planting import FAULTS, examine_fault, finds, is_possible
 from .stubs import StubDesk, client_of
 from .waiting import WAIT_S, until, until_over
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = [pytest.mark.usefixtures("home"), needs_kinds("medusa", "eagle", "dflash")]
 METHODS = {
     "dflash": ("dflash", {}), "dspark": ("dspark", {}), "dflash2": ("dflash2", {}), "mtp": ("mtp", {}),
     "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),
