@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
-from decoders.draft_models.block_network import BlockConfig, BlockNetwork
-from decoders.draft_models.eagle_head import EagleConfig, EagleHead
-from decoders.draft_models.heads import HeadsConfig, ParallelHeads
-from decoders.draft_models.mtp_head import MtpConfig, MtpHead
 from decoders.draft_models.network import DraftConfig, DraftModel
-from decoders.drafters import select_method
+from decoders.drafters import methods, select_method
+from decoders.method.part import kinds
 from decoders.model.target_model.target import Target
 from decoders.parts import Part, own_place, save_part
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
@@ -22,8 +23,10 @@ from decoders.training.drafter import draft_for
 
 from .models import save_model, session_behind
 
+ROOT = Path(__file__).resolve().parent.parent
 
-def _random(made: Any, target: Target, seed: int, *, vectors: bool = True) -> Any:
+
+def random_weights(made: Any, target: Target, seed: int, *, vectors: bool = True) -> Any:
     """``made`` with random weights that matter, sharing the target's embedding and head. Without ``vectors``, its
     norms and biases stay.
     """
@@ -43,7 +46,7 @@ def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **o
     """A random draft model whose glimpse matters; same seed, same weights."""
     config = DraftConfig.of(target.shape, glimpse=kind == "glide", layers=layers, **options)
     model = draft_for(target.model, config, seed) if target.shape.family == "qwen3" else DraftModel(config, seed)
-    return _random(model, target, seed, vectors=False)
+    return random_weights(model, target, seed, vectors=False)
 
 
 def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:
@@ -58,45 +61,49 @@ def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int
     return made.requires_grad_(False).to(target.dtype)
 
 
-def tiny_heads(target: Target, kind: str, *, seed: int = 3, **options: Any) -> ParallelHeads:
-    """Random heads whose blocks matter; same seed, same weights."""
-    config = HeadsConfig.of(target.shape, **{"grounded": kind == "hydra", **options})
-    return _random(ParallelHeads(config, seed), target, seed)
+@dataclass(frozen=True)
+class PartFacts:
+    """A kind of part: methods that draft with it, and parameters of the first one; options of a part; and changes of
+    its configuration that no longer fit the target, with the reason that is given.
+    """
+
+    methods: tuple[str, ...]
+    settings: tuple[dict[str, Any], ...] = ({},)
+    options: dict[str, Any] = field(default_factory=dict)
+    damages: tuple[tuple[dict[str, Any], str], ...] = ()
+    command: str = "train {kind}"  # that makes one
+    rules: tuple[dict[str, Any], ...] = ({},)  # by which a sampled run has plain decoding's own draws
 
 
-def tiny_eagle(target: Target, kind: str, *, seed: int = 3, **options: Any) -> EagleHead:
-    """A random EAGLE head; same seed, same weights."""
-    config = EagleConfig.of(target.shape, third=kind == "eagle3", **options)
-    return _random(EagleHead(config), target, seed, vectors=False)
+def methods_here(*names: str) -> list[str]:
+    """Those of these methods that are there: others are of annexes that were deleted."""
+    return [name for name in names if name in methods()]
 
 
-def tiny_mtp(target: Target, kind: str, *, seed: int = 3, **options: Any) -> MtpHead:
-    """Random MTP layers; same seed, same weights."""
-    return _random(MtpHead(MtpConfig.of(target.shape, target.config, **options)), target, seed, vectors=False)
+@cache
+def annex_parts() -> list[Any]:
+    """Modules of annexes' tests with ``TINY`` (kind → function that makes a random part) and ``FACTS`` of kinds."""
+    files = sorted(ROOT.glob("specviz/extras/*/tests/tiny_parts.py"))
+    return [import_module(".".join(file.relative_to(ROOT).with_suffix("").parts)) for file in files]
 
 
-BLOCKS: dict[str, dict[str, Any]] = {
-    "dflash": {}, "dspark": {"markov_rank": 8, "confidence": True, "confidence_markov": True, "anchor": True},
-    "dflash2": {"conv_taps": 2, "conv_group": 16, "selector_rank": 8, "selector_top_k": 5},
-}  # fmt: skip
+def tiny_part(target: Target, kind: str, **options: Any) -> Any:
+    """The network of a part of random weights."""
+    made = {"ppd": lambda target, kind, **options: tiny_prompts(target, **options)}
+    for module in annex_parts():
+        made |= module.TINY
+    return made.get(kind, tiny_draft)(target, kind, **options)
 
 
-def tiny_block(target: Target, kind: str, *, seed: int = 3, **options: Any) -> BlockNetwork:
-    """A random block drafter; same seed, same weights."""
-    config = BlockConfig.of(target.shape, **{"layers": 2, "block": 5, **BLOCKS[kind], **options})
-    return _random(BlockNetwork(config), target, seed, vectors=False)
-
-
-TINY: dict[str, Any] = {
-    "ppd": lambda target, kind, **options: tiny_prompts(target, **options), "medusa": tiny_heads, "hydra": tiny_heads,
-    "eagle": tiny_eagle, "eagle3": tiny_eagle, "mtp": tiny_mtp,
-    **dict.fromkeys(BLOCKS, tiny_block),
-}  # fmt: skip
+def needs_kinds(*kinds_needed: str) -> pytest.MarkDecorator:
+    """Skips where parts of a kind are unknown: the annex that brings it was deleted."""
+    missing = sorted(set(kinds_needed) - set(kinds()))
+    return pytest.mark.skipif(bool(missing), reason=f"no method here drafts with {', '.join(missing)}")
 
 
 def save_tiny_part(target: Target, kind: str, folder: Path | None = None, **options: Any) -> Path:
     """A part of random weights for this target; without a folder, where methods find it (set SPECVIZ_HOME first)."""
-    model = TINY.get(kind, tiny_draft)(target, kind, **options)
+    model = tiny_part(target, kind, **options)
     part = Part(kind, target.key, target.name, model.config, {"steps": 0})
     return save_part(part, model.state_dict(), folder or own_place(kind, target.key), dtype=torch.float32)
 

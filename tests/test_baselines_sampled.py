@@ -13,13 +13,14 @@ import pytest
 
 from decoders import Prompt, Sampling, generate, record
 from decoders.engine.decoding import Decoding
+from decoders.method.part import kinds
 from decoders.prompt.prompt import Pool
 from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 
 from .chance import first_tokens, p_value
-from .drafts import save_tiny_part
+from .drafts import methods_here, save_tiny_part
 from .models import prompt_ids
 from .tiers import matrix
 
@@ -44,7 +45,10 @@ def prompt(target: Any) -> Prompt:
 
 
 OTHERWISE: list[tuple[str, dict[str, Any]]] = [
-    *(("sam", {"fallback": name, "len_threshold": 2}) for name in ("recycling", "eagle2", "adapld", "none")),
+    *(
+        ("sam", {"fallback": name, "len_threshold": 2})
+        for name in ("recycling", *methods_here("eagle2"), "adapld", "none")
+    ),
     ("suffix", {}), ("suffix", {"tree": True, "factor": 2.0}), ("logitspec", {}),
     ("lookahead", {}), ("lookahead", {"prompt": True, "n": 3, "w": 4}), ("lookahead", {"n": 2, "g": 0}),
 ]  # fmt: skip
@@ -55,7 +59,8 @@ OTHERWISE: list[tuple[str, dict[str, Any]]] = [
 def test_output_is_plain_decodings(
     target: Any, home: Path, method: str, params: dict[str, Any], sampling: Sampling | None
 ) -> None:
-    save_tiny_part(target, "eagle")
+    if "eagle" in kinds():
+        save_tiny_part(target, "eagle")
     prompt = Prompt.from_ids(prompt_ids(3))
     plain = generate(target, prompt, sampling=sampling, max_new_tokens=LONGER)
     assert generate(target, prompt, method, params, sampling=sampling, max_new_tokens=LONGER) == plain

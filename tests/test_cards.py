@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from decoders import Prompt, drafters, find_method, generate, load_target, methods, record
-from decoders.method import part
-from specviz import cli
-
-from .training import save_model
+from decoders import methods
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = frozenset(name for name, method in methods().items() if not method.null)
 OWN = (  # where methods are made, named as defaults, or chosen to repeat a paper
     "decoders/drafters/", "decoders/names.py", "assets/web/base/methods.js", "specviz/experiments/recipes/",
+    "specviz/extras/",
 )  # fmt: skip
-FORMATS = {"eagle", "eagle3", "medusa", "hydra", "mtp", "dflash", "dspark", "dflash2"}  # what checkpoints of others are
 OTHER = {  # the same word for another thing, by file
-    "decoders/draft_models/eagle_published.py": FORMATS, "decoders/draft_models/heads_published.py": FORMATS,
-    "decoders/draft_models/published.py": FORMATS, "decoders/draft_models/block_published.py": FORMATS,
-    "decoders/draft_models/published_fields.py": FORMATS, "decoders/draft_models/eagle_export.py": FORMATS,
-    "decoders/draft_models/mtp_published.py": FORMATS, "decoders/draft_models/functional.py": {"eagle"},  # a network
     "decoders/engine/rows.py": {"plain"}, "decoders/importers/request_trace.py": {"plain"},  # table, kind, outcome
     "decoders/study/judge/judge.py": {"rest"},  # of the mass that a trace does not hold
     "specviz/views/frames.py": {"plain"},  # the table
@@ -101,24 +92,3 @@ def test_what_is_excepted_is_there():
         assert words & {name for _, name in names((ROOT / path).read_text("utf-8"))}, path
 
 
-def test_a_method_with_a_trained_part_is_one_file(tmp_path, home, monkeypatch, capsys, text):
-    """The recipe of docs/add-a-method.md, followed: trained by its command, found, recorded, lossless."""
-    page = (ROOT / "docs" / "add-a-method.md").read_text("utf-8").partition("## A method with a trained part")[2]
-    file = tmp_path / "my_heads.py"
-    file.write_text(page.partition("```python\n")[2].partition("```")[0], "utf-8")
-    monkeypatch.setattr(drafters, "_methods", dict(drafters._methods))
-    monkeypatch.setattr(drafters, "_places", {})
-    monkeypatch.setattr(part, "_kinds", dict(part._kinds))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    drafters.add_plugin(file)
-    model = save_model(tmp_path / "model")
-    asked = ["my-heads", "--model", str(model), "--data", str(text), "--out", str(tmp_path / "out"), "--heads", "2"]
-    target = load_target(model)
-    assert "make one with `specviz train my-heads`" in str(find_method("mine").missing(target))
-    assert cli.main(["train", *asked, "--steps", "2", "--batch-tokens", "600", "--positions", "100"]) == 0
-    assert "is where methods find it" in capsys.readouterr().out
-    prompt = Prompt.from_ids([5, 6, 7, 8])
-    trace = record(target, prompt, "mine", max_new_tokens=8)
-    assert trace.output_ids == generate(target, prompt, max_new_tokens=8)
-    assert trace.run["part"]["kind"] == "my-heads" and len(trace.run["part"]["fingerprint"]) == 24
-    assert sum(trace.tables["steps"]["drafted"]) > 0

@@ -15,14 +15,12 @@ from safetensors.torch import load_file, save_file
 from decoders import Prompt, UserError, generate, load, load_target, record
 from decoders.model.files.headers import tensor_sizes
 from decoders.model.target_model.size import size_of
-from decoders.parts import load_part
 from decoders.prompt.files import read_prompts
 from decoders.study.measure.stock import StockModel
 from decoders.trace.tables import TraceError
 from specviz.cli import main
 
 from .drafts import save_tiny_part
-from .eagle_oracle import LLAMA, publish, tensors
 from .models import GROUPED, network, prompt_ids, save_model, tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -139,17 +137,6 @@ def test_verify_compares_with_a_reference_that_can_attend_as_the_model_does(
     assert "generate()" in shown and "ok: every output is identical" in shown
 
 
-@pytest.mark.parametrize("third", [True, False])
-def test_a_head_whose_config_is_a_copy_of_the_targets_is_read(third: bool, tmp_path: Path) -> None:
-    target = tiny_target()
-    config = {**LLAMA, "num_hidden_layers": target.shape.layers, "layer_types": ["full_attention"] * 3}
-    place = publish(tmp_path / "head", config, tensors(third))
-    kind = "eagle3" if third else "eagle"
-    assert load_part(target, kind, place).config.layers == 1
-    with pytest.raises(UserError, match="says num_hidden_layers = 7, and its tensors have 1"):
-        load_part(target, kind, publish(tmp_path / "other", {**LLAMA, "num_hidden_layers": 7}, tensors(third)))
-
-
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"  # noqa: E501
 
 
@@ -186,25 +173,13 @@ def test_other_files_that_are_git_lfs_pointers_are_told_so(read: Any, tmp_path: 
         read(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "pytorch_model.bin"])
-def test_a_published_head_that_is_a_git_lfs_pointer_is_told_so(name: str, tmp_path: Path) -> None:
-    place = Path(publish(tmp_path / "head", LLAMA, tensors(True)))
-    for file in place.glob("*.safetensors"):
-        file.unlink()
-    write_pointer(place / name)
-    if name == "config.json":
-        save_file({"a": torch.zeros(1)}, place / "model.safetensors")
-    with pytest.raises(UserError, match=f"{name} is a Git LFS pointer"):
-        load_part(tiny_target(), "eagle3", place)
-
-
 @pytest.mark.parametrize("name", ["part.json", "part.safetensors"])
 def test_a_trained_part_that_is_a_git_lfs_pointer_is_told_so(name: str, tmp_path: Path) -> None:
     target = tiny_target()
-    folder = save_tiny_part(target, "medusa", tmp_path / "part")
+    folder = save_tiny_part(target, "glide", tmp_path / "part")
     write_pointer(folder / name)
     with pytest.raises(UserError, match=f"{name} is a Git LFS pointer"):
-        generate(target, Prompt.from_ids(prompt_ids(1)), "medusa", {"part": str(folder)}, max_new_tokens=2)
+        generate(target, Prompt.from_ids(prompt_ids(1)), "glide", {"part": str(folder)}, max_new_tokens=2)
 
 
 SETTINGS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from decoders.trace.speedup import RowTimes, expected_speedup, expected_tokens, 
 from decoders.trace.trace import Trace
 
 from . import recordings
-from .drafts import save_tiny_part
+from .drafts import needs_kinds, save_tiny_part
 from .models import prompt_ids, tiny_target
 from .work import lines
 
@@ -188,7 +188,10 @@ def test_the_gallerys_confidences_are_found(name, key, outcome):
     assert not any(one.key == "term:overlap" for one in signals([trace]))  # that is the target's
 
 
-@pytest.mark.parametrize(("kind", "name"), [("medusa", "medusa"), ("hydra", "hydra"), ("eagle", "eagle2")])
+@pytest.mark.parametrize(("kind", "name"), [
+    pytest.param(kind, name, marks=needs_kinds(kind))
+    for kind, name in (("medusa", "medusa"), ("hydra", "hydra"), ("eagle", "eagle2"))
+])  # fmt: skip
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.usefixtures("home")
 def test_confidence_is_held_against_first_choices_alone(kind, name, temperature):

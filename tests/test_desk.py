@@ -12,7 +12,7 @@ import pytest
 from specviz.server import desk as desks
 from specviz.server.forms import PromptForm, Refusal
 
-from .drafts import save_tiny_part
+from .drafts import needs_kinds, save_tiny_part
 from .models import prompt_ids, tiny_target
 from .stubs import METHODS, StubDesk, StubTarget, at_work, start_desk
 from .waiting import WAIT_S
@@ -95,6 +95,7 @@ def test_what_is_compared_with_plain_decoding(
     assert given["compare"] is compared
 
 
+@needs_kinds("medusa")
 def test_a_trained_part_says_how_it_was_trained_in_the_catalog_and_in_its_runs(home: Path) -> None:
     """From the part's own record: tokens, seconds, and how often its first guess is right on held-out text."""
     from decoders import Prompt, drafters, record

@@ -19,14 +19,14 @@ from decoders.method.part import kinds
 from decoders.model.state.transfer import fetch, rows_of, send, stretches
 from decoders.model.target_model.target import Target
 
-from .drafts import save_tiny_part
+from .drafts import methods_here, save_tiny_part
 from .models import network, prompt_ids, save_model, session_behind, tiny_target, tiny_tokenizer
 from .simulation import simulate
 from .tiers import matrix
 from .whatifs import whatif
 
 NEW = 9
-FIRST = ("plain", "pld+h", "adapld", "glide", "medusa")
+FIRST = tuple(methods_here("plain", "pld+h", "adapld", "glide", "medusa"))
 DRAWN = Sampling(temperature=0.9, seed=4)
 # copies of a step, at most: the verify step's own, and one each for the draft. What is sent is not waited for.
 COPIES = {

@@ -13,18 +13,16 @@ import torch
 
 from decoders import Prompt, generate, record
 from decoders.draft.needs import Needs
-from decoders.draft_models.compiled_draft import MAKER, CompiledDraft
+from decoders.draft_models.compiled_draft import CompiledDraft
 from decoders.draft_models.config import DraftConfig
 from decoders.draft_models.draft_run import DraftRun, target_rotary
-from decoders.draft_models.eagle_compiled import CompiledEagle
-from decoders.draft_models.eagle_run import EagleRun
-from decoders.draft_models.functional import ROW, TEXT, ForwardShape, TensorForward
+from decoders.draft_models.functional import ROW, TEXT, DraftRows, ForwardShape, TensorForward
 from decoders.drafters import sps
 from decoders.drafters.sps import LanguageModelRun
 from decoders.model.engines import compiling, engines
 from decoders.model.engines.engines import Engines
 
-from .drafts import save_tiny_part, tiny_draft, tiny_eagle
+from .drafts import save_tiny_part, tiny_draft
 from .models import prompt_ids, session_behind, tiny_target
 from .test_static import interpret, interpret_unchecked
 from .tiers import matrix
@@ -32,12 +30,17 @@ from .tiers import matrix
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
+MAKER = CompiledDraft.maker
+ROWS: dict[str, tuple[Any, type[torch.nn.Module]]] = {MAKER: (DraftConfig, DraftRows)}  # by maker; annexes add theirs
+
+
 class Interpreter:
     """A compiled part that is not compiled."""
 
     def __init__(self, part: compiling.CompiledPart) -> None:
-        shape, self.calls = ForwardShape.from_json(json.loads(part.shape)), 0
-        self.forward = TensorForward(shape)
+        config, rows = ROWS[part.maker]
+        shape, self.calls = ForwardShape.from_json(json.loads(part.shape), config), 0
+        self.forward = TensorForward(shape, rows)
         self.first, self.weights = len(self.forward.inner.example(shape)[0]), len(self.forward.sizes)
 
     def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -52,7 +55,7 @@ def openings(monkeypatch, home) -> dict[compiling.CompiledPart, Interpreter]:
     parts: dict[compiling.CompiledPart, Interpreter] = {}
 
     def note_opening(part: compiling.CompiledPart) -> Interpreter | None:
-        return parts.setdefault(part, Interpreter(part)) if part.maker == MAKER else None
+        return parts.setdefault(part, Interpreter(part)) if part.maker in ROWS else None
 
     monkeypatch.setattr(compiling.WORKSHOP, "open", note_opening)
     monkeypatch.setattr(Engines, "complete", lambda self: True)
@@ -100,51 +103,8 @@ def test_a_draft_vocabulary_is_spread_over_the_whole(openings):
     torch.testing.assert_close(ours.extend([7], [-1]), stock.extend([7], [-1]), atol=1e-4, rtol=1e-4)
 
 
-HEADS = [
-    ("eagle", {"scaled": True}), ("eagle", {"draft_vocab": 100, "layers": 2}), ("eagle3", {"draft_vocab": 100}),
-    ("eagle3", {"norm_output": True, "fc_norm": True}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind, options", HEADS)
-@torch.inference_mode()
-def test_levels_of_a_head_are_those_of_stock_code(kind, options, openings):
-    """Behind any text, which is caught up with by several rows and by one; and nothing behind the rows is read."""
-    target = tiny_target("llama")
-    head = tiny_eagle(target, kind, **options)
-    if head.config.scaled:
-        head.center.normal_(0, 3, generator=torch.Generator().manual_seed(1))
-        head.spread.fill_(1.5)
-    target.engines = interpret(target)
-    compiled = CompiledEagle.of(target, head)
-    assert compiled is not None
-    stock, ours = EagleRun(head), EagleRun(head, compiled)
-    for length in (20, 24, 25, 33):
-        context = context_of(target, prompt_ids(4, 40)[:length], head.config.features)
-        said = [[run.read(context)[None]] for run in (stock, ours)]
-        ours.cache.store[..., ours.base :, :] = float("nan")
-        for level in (([5, 6, 7], [0, 0, 0]), ([8, 9], [0, 2]), ([3], [1])):
-            for run, logits in zip((stock, ours), said, strict=True):
-                logits.append(run.extend(*map(torch.tensor, level)))
-        for one, other in zip(*said, strict=True):
-            torch.testing.assert_close(other.softmax(-1), one.softmax(-1), atol=1e-5, rtol=0)
-        torch.testing.assert_close(ours.states_of([0, 2, 6]), stock.states_of([0, 2, 6]), atol=1e-4, rtol=1e-4)
-        ours.cache.store.nan_to_num_()
-    calls = {json.loads(part.shape)["kind"]: made.calls for part, made in openings.items()}
-    assert calls["level"] >= 8 and calls["text"] >= 2 and calls["row"] >= 5
-
-
-@pytest.mark.parametrize(
-    "method, kind",
-    matrix(
-        [
-            ("glide", "glide"), ("eagle2", "eagle"), ("glide+cape", "glide"), ("sps", "drafter"), ("eagle", "eagle"),
-            ("eagle3", "eagle3"),
-        ],
-        2, "the other methods",
-    ),
-)  # fmt: skip
-def test_methods_draft_the_same_and_stay_lossless(method, kind, openings, tmp_path):
+def check_drafts(method, kind, openings):
+    """The same drafts through compiled parts, and plain decoding's output."""
     target = tiny_target("llama")
     save_tiny_part(target, kind)
     prompt = Prompt.from_ids(prompt_ids(3, 40))
@@ -155,6 +115,13 @@ def test_methods_draft_the_same_and_stay_lossless(method, kind, openings, tmp_pa
     assert ours.output_ids == stock.output_ids == generate(target, prompt, max_new_tokens=30)
     for table, column in (("nodes", "token"), ("nodes", "parent"), ("steps", "accepted")):
         assert ours.tables[table][column] == stock.tables[table][column]
+
+
+@pytest.mark.parametrize(
+    "method, kind", matrix([("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter")], 1, "the other methods")
+)
+def test_methods_draft_the_same_and_stay_lossless(method, kind, openings, tmp_path):
+    check_drafts(method, kind, openings)
 
 
 def test_trees_of_drafts_run_through_stock_code(openings):
@@ -247,7 +214,8 @@ def test_a_compiled_forward_takes_any_number_of_rows():
     made = compiling.CompiledPart.of(MAKER, shape.to_json())
     workshop.make([made])
     assert workshop.wait([made]), workshop.failed
-    part, step, generator = workshop.open_parts[made.package], TensorForward(shape), torch.Generator().manual_seed(1)
+    part, step = workshop.open_parts[made.package], TensorForward(shape, DraftRows)
+    generator = torch.Generator().manual_seed(1)
     weights = [torch.randn(size, generator=generator) * 0.1 for size in step.sizes.values()]
     for rows, keys in ((2, 9), (6, 40), (17, 90)):
         mask, theirs = torch.zeros(rows, keys), torch.zeros(rows, keys - rows)

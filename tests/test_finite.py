@@ -13,6 +13,7 @@ from decoders import Prompt, Sampling, UserError, generate, load_target, methods
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
 from decoders.engine.recording import Run
+from decoders.method.part import kinds
 from decoders.model.target_model.target import Target
 from decoders.study.measure.together import decode_together
 from decoders.verifiers.block import BlockVerifier
@@ -134,7 +135,7 @@ def test_verify_does_not_say_ok_of_a_model_that_is_broken_for_some_inputs(tmp_pa
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("kind", ["drafter", "glide", "medusa", "eagle", "dspark", "ppd"])
+@pytest.mark.parametrize("kind", sorted({"drafter", "glide", "medusa", "eagle", "dspark", "ppd"} & kinds().keys()))
 def test_a_part_with_weights_that_are_no_numbers_is_not_opened(kind: str) -> None:
     target = tiny_target()
     file = save_tiny_part(target, kind) / "part.safetensors"

@@ -20,6 +20,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Decoding
 from decoders.errors import TooLarge
+from decoders.method.part import kinds
 from decoders.model.files.shape import ModelShape
 from decoders.model.state import recurrent, room
 from decoders.model.state.recurrent import LayerState, Paths
@@ -36,7 +37,7 @@ from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 
 from .chance import first_tokens, p_value
-from .drafts import save_tiny_part
+from .drafts import methods_here, save_tiny_part
 from .families.cases import cases
 from .families.compare import IDENTICAL, compare, network, open_case
 from .models import prompt_ids, save_model, session_behind, tiny_tokenizer
@@ -254,9 +255,9 @@ def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, home: Path)
     """Heads, prompt tokens and draft models of random weights; the last one may be a hybrid itself."""
     target, prompt = open_case(HYBRIDS[family]), Prompt.from_ids(prompt_ids(3, 40))
     expected = StockModel(network(HYBRIDS[family])).generate(prompt.tokens, 14, ())
-    for kind in ("medusa", "hydra", "eagle", "eagle3", "ppd", "drafter"):
+    for kind in {"medusa", "hydra", "eagle", "eagle3", "ppd", "drafter"} & kinds().keys():
         save_tiny_part(target, kind)
-    for method in ("medusa", "hydra", "eagle", "eagle2", "eagle3", "ppd", "sps"):
+    for method in methods_here("medusa", "hydra", "eagle", "eagle2", "eagle3", "ppd", "sps"):
         assert generate(target, prompt, method, max_new_tokens=14) == expected, method
     drafts: dict[str, Any] = {"medusa": {}}
     for seed in (1, 7):  # the target's own weights, so that drafts are accepted, and others
@@ -273,7 +274,7 @@ def test_every_part_drafts_for_a_hybrid(family: str, tmp_path: Path, home: Path)
 def test_a_head_of_a_model_without_states_is_refused_on_one_with_them(tmp_path: Path) -> None:
     """Of the same width and vocabulary, so that nothing but the model it was trained for tells it apart."""
     target, other = open_case(HYBRIDS["lfm2"]), Target(network(OTHER), tiny_tokenizer(), "of-attention")
-    for kind in ("eagle3", "dflash", "medusa"):
+    for kind in {"eagle3", "dflash", "medusa", "glide"} & kinds().keys():
         folder = save_tiny_part(other, kind, tmp_path / kind)
         with pytest.raises(UserError, match="of-attention.*lfm2|lfm2.*of-attention"):
             load_part(target, kind, folder)

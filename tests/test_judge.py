@@ -20,6 +20,7 @@ from specviz.cli import main
 from specviz.server.store import summary
 
 from .command import refusal
+from .drafts import methods_here
 from .recordings import chain
 
 TEXT = "Say it twice: the old lamp. the old"
@@ -71,7 +72,7 @@ def test_the_recorded_rule_gives_the_recorded_verdict():
         assert settled >= trace.rows("steps") - trace.tables["steps"]["drafted"].count(0)  # all p and q settle all
     for step in judge_steps(run()):
         assert not step.rules["ratio"].open
-    for method in ("sps", "eagle2", "pld+h"):
+    for method in methods_here("sps", "eagle2", "pld+h"):
         for step in judge_steps(run(method, 0.0)):
             assert step.rules["match"].status == step.status and step.rules["block"].expected == (step.accepted,) * 2
             relaxed = step.rules["relaxed"]
@@ -96,7 +97,7 @@ def test_nothing_behind_a_stop_token_is_accepted():
 
 def test_a_rank_that_is_recorded_is_kept():
     """Unrecorded tokens are placed so that each child has its rank, and the first choices stay the first."""
-    for trace in (run(), run("eagle2", 0.0), run("pld+h", 1.0)):
+    for trace in (run(), *(run(name, 0.0) for name in methods_here("eagle2")), run("pld+h", 1.0)):
         for at in rebuilt(trace):
             assert not at.missing
             for wide in (False, True):

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -42,6 +42,7 @@ from specviz.experiments import (
     recipes,
 )
 from specviz.experiments import run_experiment as run
+from specviz.experiments.experiment import methods_by_name
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.free import free
 from specviz.experiments.grids import grids
@@ -63,7 +64,7 @@ from specviz.workers.sweep import Standing
 from . import recordings
 from .command import refusal, specviz
 from .disk import refusing
-from .drafts import save_tiny_part
+from .drafts import needs_kinds, save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk, app_of, at_work
 from .waiting import WAIT_S, until, until_over
@@ -563,7 +564,7 @@ def test_prompt_tokens_are_trained_for_an_experiment(
             plan(target, replace(PARTS, axes=(axis,)), made_cases())
 
 
-RANKS_OF = {"guess_ranks": ([0, 0, 4, 12], [1, 5]), "head_ranks": ([1, 9], [20, 20])}  # by distance
+RANKS_OF = {"guess_ranks": ([0, 0, 4, 12], [1, 5]), "heads": ([1, 9], [20, 20])}  # by distance
 
 
 @pytest.fixture
@@ -578,8 +579,14 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
 
         return rank
 
-    for name in RANKS_OF:
-        monkeypatch.setattr(f"decoders.study.measure.guess_acceptance.{name}", instead(name))
+    monkeypatch.setattr("decoders.study.measure.guess_acceptance.guess_ranks", instead("guess_ranks"))
+    entries = methods_by_name()
+    changed = {}
+    for name, method in entries.items():
+        if method.part is not None and method.part.kind.ranks is not None:
+            kind = replace(method.part.kind, ranks=instead("heads"))
+            changed[name] = replace(method, part=replace(cast(Any, method.part), kind=kind))
+    monkeypatch.setattr("specviz.experiments.guesses.methods_by_name", lambda: {**entries, **changed})
     return asked
 
 
@@ -592,6 +599,7 @@ def test_guesses_are_counted_by_distance_and_number(target: Any, tmp_path: Path,
     assert ranks == [("guess_ranks", 66, 60)]
 
 
+@needs_kinds("medusa")
 def test_heads_are_counted_beside_prompt_tokens(target: Any, tmp_path: Path, ranks: Any) -> None:
     folders = {kind: str(save_tiny_part(target, kind, tmp_path / kind)) for kind in ("ppd", "medusa")}
     recipe = replace(find_recipe("ppd-fig6"), max_new_tokens=6)
@@ -602,7 +610,7 @@ def test_heads_are_counted_beside_prompt_tokens(target: Any, tmp_path: Path, ran
     assert [shares["PPD", k] for k in ("2", "10")] == [[0.5, 0.5], [0.75, 1]]
     assert [shares["Medusa", k] for k in ("2", "10")] == [[0.5, 0], [1, 0]]
     assert len(shares) == 20 and len(charts(results)) >= 2
-    assert ranks == [("head_ranks", 66, 60), ("guess_ranks", 66, 60)]
+    assert ranks == [("heads", 66, 60), ("guess_ranks", 66, 60)]
 
 
 def test_what_prompt_tokens_add_is_counted(target: Any) -> None:

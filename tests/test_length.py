@@ -27,7 +27,7 @@ from decoders.model.target_model.target import Session
 from decoders.trace.reliability import outcomes, pool_runs, signals
 from decoders.verifiers.match import judged
 
-from .drafts import save_tiny_part
+from .drafts import methods_here, needs_kinds, save_tiny_part
 from .models import prompt_ids, save_model, tiny_target
 from .tiers import matrix
 
@@ -35,8 +35,8 @@ pytestmark = pytest.mark.usefixtures("home")
 NEW = 40
 STEEP = Curve((1, 9), (10.0, 50.0), "a test")  # a row more costs half a plain step
 PARTS = {"glide": "glide", "medusa": "medusa", "eagle": "eagle", "eagle2": "eagle", "ppd": "ppd", "hydra": "hydra"}
-METHODS = ["pld+h", "adapld", "recycling", "lookahead", "eagle2", "ppd", "glide"]
-OTHERS = ["pld", "pld+a", "sam", "suffix", "logitspec", "llma", "medusa", "hydra", "eagle"]
+METHODS = methods_here("pld+h", "adapld", "recycling", "lookahead", "eagle2", "ppd", "glide")
+OTHERS = methods_here("pld", "pld+a", "sam", "suffix", "logitspec", "llma", "medusa", "hydra", "eagle")
 
 
 class Timeless(AutoLength):
@@ -148,6 +148,7 @@ def test_what_is_left_out_is_recorded_with_expected_and_real_gain(tmp_path) -> N
     assert load(tmp_path / "run.spectrace").tables["pruned"] == pruned
 
 
+@needs_kinds("eagle")
 def test_a_heads_own_list_of_what_it_left_out_stands_behind(tmp_path) -> None:
     target = tiny_target()
     save_tiny_part(target, "eagle")

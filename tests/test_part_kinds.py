@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +14,26 @@ from decoders import Prompt, Sampling, UserError, find_method, generate
 from decoders.method.part import kinds
 from decoders.parts import load_part, read_part
 
-from .drafts import TINY, save_tiny_part, tiny_draft
+from .drafts import PartFacts, annex_parts, save_tiny_part, tiny_part
 from .models import prompt_ids, tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
 PROMPT = Prompt.from_ids(prompt_ids(3))
 NEW = 20
-MATCH = ({"rule": "match"},)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of part: methods that draft with it, and parameters of the first one; options of a part; and changes of
-    its configuration that no longer fit the target, with the reason that is given.
-    """
-
-    methods: tuple[str, ...]
-    settings: tuple[dict[str, Any], ...] = ({},)
-    options: dict[str, Any] = field(default_factory=dict)
-    damages: tuple[tuple[dict[str, Any], str], ...] = ()
-    command: str = "train {kind}"  # that makes one
-    rules: tuple[dict[str, Any], ...] = ({},)  # by which a sampled run has plain decoding's own draws
 
 
 KINDS = {
-    "drafter": Kind(("sps",), rules=()),
-    "glide": Kind(("glide", "glide+cape"), options={"layers": 2}, rules=()),
-    "medusa": Kind(
-        ("medusa",), ({}, {"tree": "chain"}, {"top_k": 3, "heads": 2}), {"draft_vocab": 60},
-        (({"hidden": 32}, "states of 32 numbers"), ({"vocab": 100}, "drafts for 100 tokens"),
-         ({"heads": 99}, "99 heads"), ({"mixed": True}, "only heads that read the drafted tokens")),
-    ),
-    "hydra": Kind(("hydra",), ({}, {"tree": "chain"}, {"top_k": 3, "heads": 2}), {"draft_vocab": 60}),
-    "eagle": Kind(("eagle", "eagle2"), rules=MATCH),
-    "eagle3": Kind(("eagle3",), options={"draft_vocab": 40}, rules=MATCH),
-    "dflash": Kind(("dflash",), rules=MATCH), "dspark": Kind(("dspark",), rules=MATCH, command="parts add"),
-    "dflash2": Kind(("dflash2",), rules=MATCH, command="parts add"),
-    "ppd": Kind(
+    "drafter": PartFacts(("sps",), rules=()),
+    "glide": PartFacts(("glide", "glide+cape"), options={"layers": 2}, rules=()),
+    "ppd": PartFacts(
         ("ppd",), options={"vectors": 2, "exits": 2, "prefix": 1, "head": True},
         damages=(({"exits": 9}, "9 exits are not possible"),
                  ({"vocab": 9}, "the head is of 9 tokens, the model of 320"),
                  ({"cached": [3, 2, 8]}, "the prefix tokens have the shape")),
     ),
 }  # fmt: skip
+for module in annex_parts():
+    KINDS |= module.FACTS
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +42,15 @@ def target() -> Any:
 
 
 def test_the_table_has_every_kind() -> None:
-    """MTP layers belong to targets that have them: tests/test_mtp.py."""
-    assert set(KINDS) == set(kinds()) - {"mtp"}
+    elsewhere = {kind for module in annex_parts() for kind in getattr(module, "OF_SOME_TARGETS", ())}
+    assert set(KINDS) == set(kinds()) - elsewhere
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_part_comes_back_as_it_was(target: Any, kind: str, tmp_path: Path) -> None:
     options = KINDS[kind].options
     folder = save_tiny_part(target, kind, tmp_path / "part", **options)
-    original = TINY.get(kind, tiny_draft)(target, kind, **options)
+    original = tiny_part(target, kind, **options)
     part, loaded = read_part(folder), load_part(target, kind, folder)
     assert (part.kind, part.model_key, part.config) == (kind, target.key, original.config)
     weights, kept = loaded.state_dict(), original.state_dict()
@@ -104,7 +80,7 @@ def test_a_part_whose_shapes_are_of_another_model_is_refused(
     target: Any, kind: str, change: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     """Its fingerprint says that it is of this one: damaged."""
-    options = {} if kind == "medusa" else KINDS[kind].options
+    options = KINDS[kind].options
     folder = save_tiny_part(target, kind, tmp_path / "part", **options)
     described = json.loads((folder / "part.json").read_text("utf-8"))
     described["config"] |= change

@@ -23,6 +23,7 @@ from decoders.engine.numbers import HEAD_LEAST, higher
 from decoders.engine.recording import EVENT_SECONDS, Run
 from decoders.engine.rows import WHOLE_POOL
 from decoders.method.drafter import Drafter
+from decoders.method.part import kinds
 from decoders.model.target_model.target import Session
 from decoders.prompt import codec
 from decoders.prompt.prompt import Pool, Segment
@@ -36,7 +37,7 @@ from decoders.verifiers.match import MatchVerifier, judged
 from decoders.verifiers.residual import residual
 
 from .drafters_for_tests import method_of
-from .drafts import TINY, save_tiny_part
+from .drafts import methods_here, needs_kinds, save_tiny_part
 from .models import prompt_ids, save_model, tiny_target
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -187,9 +188,9 @@ def recorded_with_steps(target, method, temperature, params=None):
         ("glide", {}, 0.0, {}),
         ("glide", {}, 1.0, {}),
         ("glide", {}, 1.0, {"rule": "block"}),
-        ("medusa", {"draft_vocab": 40}, 0.0, {}),
-        ("hydra", {}, 1.0, {}),
-        ("eagle3", {"draft_vocab": 40}, 0.0, {}),
+        pytest.param("medusa", {"draft_vocab": 40}, 0.0, {}, marks=needs_kinds("medusa")),
+        pytest.param("hydra", {}, 1.0, {}, marks=needs_kinds("hydra")),
+        pytest.param("eagle3", {"draft_vocab": 40}, 0.0, {}, marks=needs_kinds("eagle3")),
     ],
 )
 def test_what_a_drafter_said(method, options, temperature, params):
@@ -382,13 +383,15 @@ def test_one_row_is_measured_anew_when_runs_took_long_enough(monkeypatch):
     assert measured == [100, 100, 300, 100]
 
 
-@pytest.mark.parametrize("method", ["plain", "pld", "pld+h", "glide", "ppd", "medusa", "eagle3", "recycling", "dflash"])
+@pytest.mark.parametrize(
+    "method", methods_here("plain", "pld", "pld+h", "glide", "ppd", "medusa", "eagle3", "recycling", "dflash")
+)
 def test_a_run_is_stopped_while_a_long_prompt_is_read(monkeypatch, tmp_path, method):
     """Between two pieces: what is read is told, and the run that is left is whole and empty."""
     monkeypatch.setattr("decoders.model.target_model.target.READ_ROWS_CPU", 16)
     target, told, cancel = tiny_target(), [], threading.Event()
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    if method in (*TINY, "glide"):
+    if method in kinds():
         save_tiny_part(target, method)
     run = Run(target, Prompt.from_ids([k % 50 + 3 for k in range(81)]), method, max_new_tokens=8, cancel=cancel)
 
@@ -405,7 +408,9 @@ def test_a_run_is_stopped_while_a_long_prompt_is_read(monkeypatch, tmp_path, met
     assert load(tmp_path / "a.spectrace").output_ids == []
 
 
-@pytest.mark.parametrize("method", ["glide", "eagle", "eagle3", "mtp", "dflash", "hydra", "sps", "sps+ppd"])
+@pytest.mark.parametrize(
+    "method", methods_here("glide", "eagle", "eagle3", "mtp", "dflash", "hydra", "sps", "sps+ppd")
+)
 def test_a_run_is_stopped_while_a_drafters_network_reads_a_long_prompt(monkeypatch, tmp_path, method):
     """Between two pieces; with nobody who stops it the pieces change no draft."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))

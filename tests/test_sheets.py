@@ -19,12 +19,13 @@ from specviz.experiments.prompts import Case
 from specviz.experiments.sheets import in_a_cell
 from specviz.pages.lab.display import draw
 
+from .drafts import needs_kinds
 from .models import prompt_ids
 
-WORDS = "there is no set of Medusa heads for tiny-llama: make one with `specviz train medusa` --model and this model"
-IN_A_CELL = "not there: specviz train medusa"
+WORDS = "there is no GLIDE draft model for tiny-llama: make one with `specviz train glide` --model and this model"
+IN_A_CELL = "not there: specviz train glide"
 SHEET = Experiment(
-    "sheet", "Sheet", (Line("Head", "medusa"), Line("PLD", "pld"), Line("Plain", "plain")),
+    "sheet", "Sheet", (Line("Head", "glide"), Line("PLD", "pld"), Line("Plain", "plain")),
     metrics=("tokens_per_step", "speedup"), max_new_tokens=12, x="category", chart="sheet",
     papers=(
         PaperSeries("PLD", "table 1", "speedup", (("SUM", 2.5), ("Avg.", 2.0)), "Vicuna"),
@@ -77,7 +78,7 @@ def test_speedups_that_cannot_be_are_told(results: Results) -> None:
 
 def test_a_method_without_its_part_is_noted_and_one_misspelt_is_refused(target: Any) -> None:
     planned = plan(target, SHEET, CASES)
-    assert planned.absent == {"Head": WORDS} and f"medusa is left out: {WORDS}" in planned.notes
+    assert planned.absent == {"Head": WORDS} and f"glide is left out: {WORDS}" in planned.notes
     with pytest.raises(UserError, match="no method 'plds'"):
         plan(target, replace(SHEET, lines=(Line("A", "plds"),)), CASES)
     with pytest.raises(UserError, match="no method of this experiment can run here"):
@@ -102,6 +103,7 @@ def test_answers_stand_side_by_side_with_what_was_drafted(target: Any, tmp_path:
 HEADS = {"Medusa": "medusa", "EAGLE": "eagle", "Hydra": "hydra"}
 
 
+@needs_kinds(*HEADS.values())
 def test_every_table_with_heads_says_which_command_makes_them(target: Any) -> None:
     """On a model without parts: each of their rows has the command that would fill it, and what can run is run."""
     seen = 0

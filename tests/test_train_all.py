@@ -17,11 +17,11 @@ from specviz import cli
 from specviz.commands import train_all
 
 from .command import refusal
-from .drafts import save_tiny_part
+from .drafts import needs_kinds, save_tiny_part
 from .models import tiny_target
 from .training import run_of, source_for
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = [pytest.mark.usefixtures("home"), needs_kinds("medusa", "dflash")]
 
 CHILD = """
 import json, pathlib, shutil, sys

@@ -15,10 +15,11 @@ from specviz.workers.folder import ResultFolder
 from specviz.workers.kinds import Workers
 
 from .command import refusal
+from .drafts import needs_kinds
 from .standin import Here
 from .training import save_model
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = [pytest.mark.usefixtures("home"), needs_kinds("medusa")]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 from decoders.method.part import HEADS, kinds
 from decoders.training import drafter, heads, prompt_tokens
 from decoders.training.data import FileSource
-from decoders.training.head_kinds import lesson_of
+from decoders.training.heads import lesson_of
 from decoders.training.loop import train
 
 from .models import network, tiny_tokenizer

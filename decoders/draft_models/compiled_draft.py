@@ -22,14 +22,13 @@ from decoders.model.engines.compiling import WORKSHOP, CompiledPart, OpenPart
 from decoders.model.engines.engines import TOLERANCE, say_once
 from decoders.model.engines.linear import PackedLinear
 
-from .draft_run import DraftRun
-from .functional import ROW, TEXT, ForwardShape, TensorForward
+from .draft_run import DraftRun, target_rotary
+from .functional import ROW, TEXT, DraftRows, ForwardShape, TensorForward
 from .network import DraftModel
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
 
-MAKER = "decoders.draft_models.functional"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly
 KEYS, CHECKED_ROWS = 256, 4  # of the check: another number of rows than that with which the part was made
 
@@ -39,16 +38,19 @@ Pair = tuple[Callable[[], Tensor], Callable[[], Tensor]]
 class CompiledForwards(ABC):
     """A network's forwards through compiled parts, as far as these are there and the target's engine wants them.
 
-    ``kinds`` has its forwards, and with how many rows each is checked. ``noun`` names the network.
+    ``kinds`` has its forwards, and with how many rows each is checked. ``noun`` names the network, ``rows`` is what
+    is compiled, and ``maker`` the module whose ``build`` does it.
     """
 
     noun: str
+    maker: str
+    rows: type[Any]
     kinds: ClassVar[Mapping[str, int]]
 
     def __init__(self, target: Target, network: Any) -> None:
         self.engines, self.network = target.engines, network
         shapes = {kind: self.shape(kind) for kind in self.kinds}
-        self.parts = {kind: CompiledPart.of(MAKER, shape.to_json()) for kind, shape in shapes.items()}
+        self.parts = {kind: CompiledPart.of(self.maker, shape.to_json()) for kind, shape in shapes.items()}
         self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
         self.open_parts: dict[str, OpenPart] = {}
         self.is_checked: bool | None = None
@@ -91,7 +93,7 @@ class CompiledForwards(ABC):
 
     def _weights(self, shape: ForwardShape) -> list[Tensor]:
         weights = list[Tensor]()
-        for name in TensorForward(shape).sizes:
+        for name in TensorForward(shape, self.rows).sizes:
             *path, attribute = name.split(".")
             packed = attribute == "weight" and ".".join(path) in shape.packed
             weights.append(getattr(reduce(getattr, path, self.network), "packed" if packed else attribute))
@@ -132,7 +134,7 @@ class CompiledForwards(ABC):
 class CompiledDraft(CompiledForwards):
     """A draft model's forwards: of one token, and of rows of the text."""
 
-    noun = "draft model"
+    noun, maker, rows = "draft model", "decoders.draft_models.functional", DraftRows
     kinds: ClassVar[Mapping[str, int]] = {ROW: 1, TEXT: CHECKED_ROWS}
 
     def __init__(self, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
@@ -190,3 +192,8 @@ class CompiledDraft(CompiledForwards):
             return run.forward(ids, start, at, mask, last_only=True)[0]
 
         return forward, eager
+
+
+def compiled_model(target: Target, model: DraftModel) -> CompiledDraft | None:
+    """A draft model's compiled forwards for a target; None as ``CompiledForwards.of``."""
+    return CompiledDraft.of(target, model, target_rotary(target.stack))

@@ -37,6 +37,11 @@ class DraftConfig(ConfigJson):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kv_layers", tuple(map(int, self.kv_layers)))
 
+    @property
+    def cache_width(self) -> int:
+        """Numbers of its keys at a position, and of its values."""
+        return self.layers * self.hidden
+
     @classmethod
     def of(
         cls, shape: ModelShape, *, glimpse: bool, layers: int = 1, hidden: int | None = None, mlp: int | None = None,

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from decoders.method.part import PartConfig
 from decoders.model.engines.layer import EXAMPLE_CAPACITY, EXAMPLE_KEYS, EXAMPLE_ROWS, take_packed_weights
 
 from .config import DraftConfig
-from .eagle_head import EagleConfig, EagleHead
 from .network import DraftModel, TargetView
 from .own_cache import Remember
 
@@ -27,20 +27,19 @@ class ForwardShape:
     whose weights come packed, and ``kv_heads`` are the target's, where its cache is read.
     """
 
-    config: DraftConfig | EagleConfig
+    config: Any
     kind: str
     packed: tuple[str, ...] = ()
     kv_heads: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        network = "eagle" if isinstance(self.config, EagleConfig) else "draft"
         facts = {"kind": self.kind, "packed": list(self.packed), "kv_heads": self.kv_heads}
-        return {"network": network, "config": self.config.to_json(), **facts}
+        return {"config": self.config.to_json(), **facts}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ForwardShape:
-        config = (EagleConfig if data["network"] == "eagle" else DraftConfig).from_json(data["config"])
-        return cls(config, str(data["kind"]), tuple(data["packed"]), int(data["kv_heads"]))
+    def from_json(cls, data: dict[str, Any], config: type[PartConfig]) -> ForwardShape:
+        """Back from ``to_json``; ``config`` is the class of its configuration."""
+        return cls(config.from_json(data["config"]), str(data["kind"]), tuple(data["packed"]), int(data["kv_heads"]))
 
     @property
     def rows(self) -> int:
@@ -115,47 +114,15 @@ class DraftRows(nn.Module):
         return [torch.zeros(rows, dtype=torch.long), *turns, torch.arange(rows), *masks], [6, 7], [*draft_caches, *read]
 
 
-class EagleRows(nn.Module):
-    """A head's forward of pairs of a state and a token, whose keys and values it writes to the head's own cache.
-
-    Tensors: states, ids, cos and sin (of a level: one row of each), the pairs' slots, and a mask that is added to the
-    scores over the first keys. Returns the states that the pairs lead to, and logits after them: of a text, those of
-    the last row alone.
-    """
-
-    def __init__(self, shape: ForwardShape) -> None:
-        super().__init__()
-        assert isinstance(shape.config, EagleConfig)
-        self.network, self.kind = EagleHead(shape.config), shape.kind
-        self.unread = ("fc.", "fc_norm.", "input_norm.") if shape.config.third else ()  # for the target's states
-
-    def forward(self, tensors: list[Tensor], caches: list[Tensor]) -> tuple[Tensor, Tensor]:
-        state, ids, cos, sin, slots, mask = tensors
-        remember, last = write(caches, slots, mask.shape[1]), self.kind == TEXT
-        states = self.network(state[None], ids[None], cos, sin, mask, remember, last_only=last)[0]
-        return states, self.network.say(states)
-
-    @staticmethod
-    def example(shape: ForwardShape) -> tuple[list[Tensor], list[int], list[Tensor]]:
-        """Tensors to trace it with, which of them are masks, and caches."""
-        config, rows = shape.config, shape.rows
-        assert isinstance(config, EagleConfig)
-        state, places = config.hidden if config.third else config.target_hidden, 1 if shape.kind == LEVEL else rows
-        turns = [torch.zeros(places, config.head_dim) for _ in range(2)]
-        caches = [torch.zeros(1, config.kv_heads, EXAMPLE_CAPACITY, config.head_dim) for _ in range(2 * config.layers)]
-        ids, slots, mask = torch.zeros(rows, dtype=torch.long), torch.arange(rows), torch.zeros(rows, EXAMPLE_KEYS)
-        return [torch.zeros(rows, state), ids, *turns, slots, mask], [5], caches
-
-
 class TensorForward(nn.Module):
-    """A network's forward with its weights as arguments, in the order of ``sizes`` (name → size)."""
+    """The forward ``rows`` of a network with its weights as arguments, in the order of ``sizes`` (name → size)."""
 
     inner: Any
 
-    def __init__(self, shape: ForwardShape) -> None:
+    def __init__(self, shape: ForwardShape, rows: type[nn.Module]) -> None:
         super().__init__()
         with torch.device("meta"):
-            inner = EagleRows(shape) if isinstance(shape.config, EagleConfig) else DraftRows(shape)
+            inner: Any = rows(shape)
             network, config = inner.network, shape.config
             network.share(*torch.empty(2, config.vocab, config.hidden))
         for name in shape.packed:
@@ -177,13 +144,18 @@ class TensorForward(nn.Module):
 
 
 def build(shape: dict[str, Any], package: str) -> None:
-    """Compile a draft network's forward ahead of time into ``package`` (a .pt2 file); ``shape`` as of
-    ``ForwardShape.to_json``. Takes tens of seconds and a C++ compiler.
+    """Compile a draft model's forward as ``compile_rows`` does; ``shape`` as of ``ForwardShape.to_json``."""
+    compile_rows(ForwardShape.from_json(shape, DraftConfig), DraftRows, package)
+
+
+def compile_rows(shape: ForwardShape, rows: type[nn.Module], package: str) -> None:
+    """Compile a draft network's forward ahead of time into ``package`` (a .pt2 file). Takes tens of seconds and a C++
+    compiler.
     """
-    about, dynamic_size = ForwardShape.from_json(shape), torch.export.Dim.DYNAMIC
-    forward = TensorForward(about)
-    tensors, masks, caches = forward.inner.example(about)
-    if about.packed:
+    dynamic_size = torch.export.Dim.DYNAMIC
+    forward = TensorForward(shape, rows)
+    tensors, masks, caches = forward.inner.example(shape)
+    if shape.packed:
         take_packed_weights()
     free = [{0: dynamic_size} if len(tensor) > 1 else {} for tensor in tensors]
     for place in masks:

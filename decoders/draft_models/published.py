@@ -22,6 +22,7 @@ from torch import Tensor
 
 from decoders.errors import TooLarge, UserError, first_line
 from decoders.folders import refuse_pointer, typed_path
+from decoders.method.part import kinds
 from decoders.model.files.headers import tensor_sizes
 from decoders.model.state.room import free_memory, gigabytes
 
@@ -38,7 +39,9 @@ FILE_PATTERNS = ["*.json", "*.safetensors", *(f"*{suffix}" for suffix in PICKLES
 class Format:
     """A format that heads are published in. ``tells`` says of a configuration and the tensors' shapes whether it is
     this one; ``keeps`` gives a tensor's name in the head, or None for one that is not the head's; ``reach``, where the
-    configuration decides that, does so for it. Without ``name`` it is told apart only to be refused by its title.
+    configuration decides that, does so for it. ``fields`` are those of its configuration
+    (``decoders.draft_models.published_fields.Fields``). Formats are tried by ``order``. Without ``name`` it is told
+    apart only to be refused by its title.
     """
 
     name: str
@@ -46,113 +49,32 @@ class Format:
     tells: Callable[[Mapping[str, Any], Shapes], bool]
     keeps: Callable[[str], str | None] = lambda name: name
     reach: Callable[[Mapping[str, Any]], Callable[[str], str | None]] | None = None
+    fields: Any = None
+    order: int = 50
 
 
-def _kind_of(config: Mapping[str, Any]) -> str:
+def speculators_kind(config: Mapping[str, Any]) -> str:
     """The kind that a configuration in the form of speculators names."""
     return str(config.get("speculators_model_type", ""))
 
 
-def _medusa(name: str) -> str | None:
-    match = re.fullmatch(r"(?:medusa_head\.)?(\d+\.\d+\.(?:linear\.)?(?:weight|bias))", name)
-    return match[1] if match else None
-
-
-def _hydra(name: str) -> str | None:
-    name = name.removeprefix("hydra_head.")
-    return name if name.startswith(("hydra_mlp.", "hydra_lm_head.", "prefix_embeding_layer.")) else None
-
-
-def _midlayer(name: str) -> str:
-    """A name in the form of speculators, where the first layer is not called midlayer."""
-    return re.sub(r"^midlayer\.", "layers.0.", name)
-
-
-def _block(name: str) -> str:
-    """A name of a block drafter as z-lab has it."""
-    name = name.replace("encoder.fc.", "fc.").replace("encoder.output_norm_enc.", "hidden_norm.")
-    return re.sub(r"(candidate_selector\.\w+_codebook)\.weight$", r"\1", name)
-
-
-def _eagle3(shapes: Shapes) -> bool:
-    return "fc.weight" in shapes and any(f"{layer}.hidden_norm.weight" in shapes for layer in ("midlayer", "layers.0"))
-
-
-def _mtp(name: str) -> str | None:
-    return name if name.startswith("mtp.") else None
-
-
-def _layers_behind(config: Mapping[str, Any]) -> Callable[[str], str | None]:
-    """DeepSeek's MTP layers: those counted on behind the model's own."""
-    inner = config.get("text_config")
-    layer_count = (inner if isinstance(inner, Mapping) else config).get("num_hidden_layers")
-
-    def keeps(name: str) -> str | None:
-        match = re.fullmatch(r"(?:model\.|language_model\.)*(layers\.(\d+)\..+)", name)
-        return match[1] if match and isinstance(layer_count, int) and int(match[2]) >= layer_count else None
-
-    return keeps
-
-
-def _has(shapes: Shapes, part: str) -> bool:
+def has_part(shapes: Shapes, part: str) -> bool:
     return any(part in name for name in shapes)
 
 
-FORMATS = (
-    Format("", "P-EAGLE", lambda config, shapes: _kind_of(config) == "peagle" or "mask_hidden" in shapes),
-    *(
-        Format(
-            f"{kind}-speculators", f"{title} in the form of speculators",
-            lambda config, shapes, kind=kind: _kind_of(config) == kind, _block,
-        )
-        for kind, title in (("dflash2", "DFlash2"), ("dspark", "DSpark"), ("dflash", "DFlash"))
-    ),
-    Format(
-        "dflash2", "DFlash2 as z-lab publishes it", lambda config, shapes: _has(shapes, "candidate_selector."), _block
-    ),
-    Format("dspark", "DSpark as DeepSpec publishes it", lambda config, shapes: _has(shapes, "markov_head."), _block),
-    Format(
-        "dflash-deepspec", "DFlash as DeepSpec publishes it",
-        lambda config, shapes: "num_anchors" in config and "fc.weight" in shapes, _block,
-    ),
-    Format(
-        "dflash-transformers", "DFlash as transformers has it",
-        lambda config, shapes: "encoder.output_norm_enc.weight" in shapes, _block,
-    ),
-    Format("dflash", "DFlash as z-lab publishes it", lambda config, shapes: "dflash_config" in config, _block),
-    Format("", "a recurrent drafter", lambda config, shapes: "rnn_u.weight" in shapes),
-    Format("", "EAGLE-1 in the form of speculators", lambda config, shapes: _kind_of(config) == "eagle"),
-    Format("", "a LoRA adapter", lambda config, shapes: _has(shapes, ".lora_A.")),
-    Format(
-        "eagle3-speculators", "EAGLE-3 in the form of speculators",
-        lambda config, shapes: _kind_of(config) == "eagle3" and _eagle3(shapes), _midlayer,
-    ),
-    Format(
-        "eagle3-specforge", "EAGLE-3 with SpecForge's eagle_config",
-        lambda config, shapes: "eagle_config" in config and _eagle3(shapes), _midlayer,
-    ),
-    Format("eagle3", "EAGLE-3 as SafeAILab publishes it", lambda config, shapes: _eagle3(shapes), _midlayer),
-    Format(
-        "eagle", "EAGLE-1 or -2 as SafeAILab publishes it",
-        lambda config, shapes: {"fc.weight", "layers.0.self_attn.q_proj.weight"} <= shapes.keys(),
-    ),
-    Format("medusa", "Medusa-1's heads", lambda config, shapes: "0.0.linear.weight" in shapes, _medusa),
-    Format(
-        "medusa-2", "Medusa-2's heads inside a whole model",
-        lambda config, shapes: "medusa_head.0.0.linear.weight" in shapes, _medusa,
-    ),
-    Format("hydra++", "Hydra++'s heads", lambda config, shapes: _has(shapes, "prefix_embeding_layer."), _hydra),
-    Format("hydra", "Hydra's heads", lambda config, shapes: _has(shapes, "hydra_mlp."), _hydra),
-    Format(
-        "mtp", "MTP layers as Qwen3-Next and Qwen3.5 have them", lambda config, shapes: any(map(_mtp, shapes)), _mtp
-    ),
-    Format(
-        "mtp-deepseek", "MTP layers as DeepSeek-V3 has them",
-        lambda config, shapes: any(name.endswith(".eh_proj.weight") for name in shapes), reach=_layers_behind,
-    ),
-    Format("", "a whole language model", lambda config, shapes: "model.layers.0.input_layernorm.weight" in shapes),
+REFUSED = (
+    Format("", "a recurrent drafter", lambda config, shapes: "rnn_u.weight" in shapes, order=30),
+    Format("", "a LoRA adapter", lambda config, shapes: has_part(shapes, ".lora_A."), order=32),
+    Format("", "a whole language model", lambda config, shapes: "model.layers.0.input_layernorm.weight" in shapes,
+           order=100),
 )  # fmt: skip
-"""All that are told apart: the first that fits is it."""
+
+
+def formats() -> list[Format]:
+    """All that are told apart, those that kinds of parts are published in (``Kind.reads``) and those that are refused:
+    the first that fits is it.
+    """
+    return sorted((*REFUSED, *(form for kind in kinds().values() for form in kind.reads)), key=lambda form: form.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +85,7 @@ class Published:
         place: As it was named: a folder, a file or a hub id.
         files: What its tensors stand in.
         config: Its config.json; empty where it has none.
-        format: The name of its format (``FORMATS``).
+        format: The name of its format (``formats``).
         shapes: Of the head's tensors, by their names in the head.
         bytes: What reading them takes, in the dtype that they are stored in.
         stored: Of a tensor of the head: its name in the files.
@@ -217,13 +139,18 @@ class Published:
 
     @property
     def kind(self) -> str:
-        """The kind of head: eagle, eagle3, medusa, hydra, mtp, dflash, dspark or dflash2."""
+        """The kind of part: its format's name without the variant."""
         return self.format.partition("-")[0].rstrip("+")
 
     @property
     def title(self) -> str:
         """The format, in words."""
-        return next(form.title for form in FORMATS if form.name == self.format)
+        return self.form.title
+
+    @property
+    def form(self) -> Format:
+        """The format."""
+        return next(form for form in formats() if form.name == self.format)
 
     def read(self) -> dict[str, Tensor]:
         """The head's tensors on the CPU, as they are stored. Raises UserError for a damaged file."""
@@ -261,13 +188,14 @@ class Published:
 
 
 def _format(place: str, config: Mapping[str, Any], shapes: Shapes) -> Format:
-    form = next((form for form in FORMATS if form.tells(config, shapes)), None)
+    form = next((form for form in formats() if form.tells(config, shapes)), None)
     if form is not None and form.name:
         return form
     examples = ", ".join(sorted(shapes)[:3]) or "none"
     description = form.title if form else f"tensors of no known format ({examples}{', …' * (len(shapes) > 3)})"
-    *first, last = (form.title for form in FORMATS if form.name)
-    raise UserError(f"{place} holds {description}, which is not read: supported are {', '.join(first)} and {last}")
+    *first, last = [form.title for form in formats() if form.name] or ["none: no installed method drafts with such"]
+    names = f"{', '.join(first)} and {last}" if first else last
+    raise UserError(f"{place} holds {description}, which is not read: supported are {names}")
 
 
 def _check_room(place: str, size: int) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from decoders.draft.params import param
-from decoders.draft_models.compiled_draft import CompiledDraft
+from decoders.draft_models.compiled_draft import CompiledDraft, compiled_model
 from decoders.draft_models.draft_run import DraftRun, target_rotary
 from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
+from decoders.draft_models.forced_chain import ModelChain
 from decoders.draft_models.network import DraftConfig, DraftModel, refusal
 from decoders.method.method import Method
 from decoders.method.part import DRAFT_MODELS, Kind, Training
@@ -55,6 +56,7 @@ PART = TrainedPart(
             "a draft model that reads the target's cached keys, for glide", 60.0, own=("kv_layer", "copied"),
             settings={"glimpse": True}, varies=VARIES, worth=0.1,
         ),
+        compiled=compiled_model, chain=ModelChain,
     )
 )  # fmt: skip
 

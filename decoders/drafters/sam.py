@@ -3,14 +3,16 @@
 The released code walks two suffix automata, one over the text and one over a corpus. What they answer is the longest
 suffix that stands earlier and where it ends first; the same answers come here from a search of the text by vector
 operations and from a suffix array over the corpus. A corpus match counts ``len_bias`` tokens less. Below
-``len_threshold`` another method drafts: SAMD's own Token Recycling, or EAGLE-2, which Spec-Bench runs it with. In the
-released code a match and a copy run on over the border of a corpus's passages; here they end there.
+``len_threshold`` another method drafts: SAMD's own Token Recycling, or another that an annex
+adds (``with_fallbacks``). In the released code a match and a copy run on over the border of a corpus's passages; here
+they end there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, make_dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,15 +34,22 @@ from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.verifier import Verifier
 
 from .adapld import METHOD as ADAPLD
-from .eagle import EAGLE2
 from .pld import SuffixMatches
 from .recycling import METHOD as RECYCLING
 from .recycling import RecyclingDrafter, RecyclingParams
 
-FALLBACKS: dict[str, Method | None] = {"recycling": RECYCLING, "eagle2": EAGLE2, "adapld": ADAPLD, "none": None}
+FALLBACKS: Mapping[str, Method | None] = {"recycling": RECYCLING, "adapld": ADAPLD, "none": None}
 LONGEST_IN_CORPUS = 64  # tokens that a corpus match counts at most
 MOST_SHOWN = 256  # places recorded of one step
 COPIES = ("text", "corpus")  # routes
+
+
+def _fallback_param(fallbacks: Mapping[str, Method | None], note: str = "") -> Any:
+    return param(
+        "recycling", "Fallback", "What drafts where no match is long enough: another method with its default "
+        f"parameters (recycling: SAMD's tree of 60 nodes{note}), or none.",
+        choices=tuple(fallbacks),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,11 +61,7 @@ class SamParams:
         5, "Threshold", "A match of fewer tokens is not copied from; the fallback drafts instead.", low=1, high=64
     )
     len_bias: int = param(5, "Bias", "A match in the corpus counts as so many tokens shorter.", low=0, high=64)
-    fallback: str = param(
-        "recycling", "Fallback", "What drafts where no match is long enough: another method with its default "
-        "parameters (recycling: SAMD's tree of 60 nodes; eagle2: needs an EAGLE head), or none.",
-        choices=tuple(FALLBACKS),
-    )  # fmt: skip
+    fallback: str = _fallback_param(FALLBACKS)
     prompt: bool = param(
         True, "Learn from the prompt", "With recycling as the fallback: fill its matrix from the prompt's tokens too, "
         "while the prompt is read, as SAMD's code does.",
@@ -156,25 +161,28 @@ class SamDrafter(Drafter):
             self.fallback.resume(context, past)
 
 
-def fallback_of(params: SamParams) -> tuple[Method, Any] | None:
+Fallbacks = Mapping[str, Method | None]
+
+
+def fallback_of(fallbacks: Fallbacks, params: SamParams) -> tuple[Method, Any] | None:
     """The method that drafts where no match is long enough, with its parameters."""
-    entry = FALLBACKS[params.fallback]
+    entry = fallbacks[params.fallback]
     if entry is None:
         return None
     return entry, RecyclingParams(prompt=params.prompt, template="samd") if entry is RECYCLING else entry.params()
 
 
-def build(target: Target, params: SamParams) -> SamDrafter:
-    fallback = fallback_of(params)
+def build(fallbacks: Fallbacks, target: Target, params: SamParams) -> SamDrafter:
+    fallback = fallback_of(fallbacks, params)
     return SamDrafter(params, None if fallback is None else fallback[0].build(target, fallback[1]))
 
 
-def needs(target: Target, params: SamParams) -> Needs:
+def needs(fallbacks: Fallbacks, target: Target, params: SamParams) -> Needs:
     """A corpus where there is one, and what the fallback reads.
 
     Raises UserError for a fallback whose trained part is missing.
     """
-    fallback = fallback_of(params)
+    fallback = fallback_of(fallbacks, params)
     if fallback is None:
         return Needs(pool=True)
     if missing := fallback[0].missing(target):
@@ -182,9 +190,9 @@ def needs(target: Target, params: SamParams) -> Needs:
     return Needs(pool=True) | fallback[0].needs(target, fallback[1])
 
 
-def verifier(params: SamParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
+def verifier(fallbacks: Fallbacks, params: SamParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
     """The fallback's verifier, which matches the target's choice and records what the fallback's numbers need."""
-    fallback = fallback_of(params)
+    fallback = fallback_of(fallbacks, params)
     return MatchVerifier(chooser) if fallback is None else fallback[0].verifier(fallback[1], chooser, stop_ids)
 
 
@@ -193,12 +201,22 @@ def _unique_terms(terms: tuple[Term, ...], *term_groups: tuple[Term, ...]) -> tu
     return tuple({term.key: term for group in (*reversed(term_groups), terms) for term in group}.values())
 
 
-METHOD = Method(
-    name="sam",
-    family="copy",
-    title="SAM decoding",
-    paper="Hu et al. 2025, SAM decoding: speculative decoding via suffix automaton",
-    bibtex=r"""
+def with_fallbacks(methods: Mapping[str, Method], note: str) -> Method:
+    """SAM decoding that may also fall back on other methods, by name; ``note`` goes on with the parameter's help."""
+    fallbacks = {"recycling": RECYCLING, **methods, "adapld": ADAPLD, "none": None}
+    field = ("fallback", str, _fallback_param(fallbacks, note))
+    params = make_dataclass("SamParams", [field], bases=(SamParams,), frozen=True)
+    return _card(fallbacks, params, *methods.values())
+
+
+def _card(fallbacks: Fallbacks, params: type, *extra_methods: Method) -> Method:
+    """The card; ``extra_methods`` are fallbacks besides Token Recycling and AdaPLD."""
+    return Method(
+        name="sam",
+        family="copy",
+        title="SAM decoding",
+        paper="Hu et al. 2025, SAM decoding: speculative decoding via suffix automaton",
+        bibtex=r"""
 @inproceedings{hu2025sam,
   author = {Y. Hu and K. Wang and X. Zhang and F. Zhang and C. Li and H. Chen and J. Zhang},
   title = {{SAM} Decoding: Speculative Decoding via Suffix Automaton},
@@ -208,25 +226,33 @@ METHOD = Method(
   pages = {12187--12204},
 }
 """,
-    summary="Copies behind the longest earlier match in text or corpus; where none is long, another method drafts.",
-    params=SamParams,
-    build=build,
-    needs=needs,
-    verifier=verifier,
-    fallback=fallback_of,
-    origins=(MAIN, DATASTORE, *RECYCLING.origins, *(o for o in ADAPLD.origins if o != MAIN), *EAGLE2.origins),
-    terms=_unique_terms(
-        (Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 0),),
-        ADAPLD.terms,
-    ),
-    node_terms=_unique_terms(RECYCLING.node_terms, ADAPLD.node_terms, EAGLE2.node_terms),
-    step_terms=_unique_terms(
-        (
-            Term("matched", "matched", "Length of the longest suffix of the text that stands earlier in it.", 0, 0),
-            Term("in_corpus", "in the corpus", "Length of the longest suffix that stands in the corpus.", 0, 64),
+        summary="Copies behind the longest earlier match in text or corpus; where none is long, another method drafts.",
+        params=params,
+        build=partial(build, fallbacks),
+        needs=partial(needs, fallbacks),
+        verifier=partial(verifier, fallbacks),
+        fallback=partial(fallback_of, fallbacks),
+        origins=(
+            MAIN, DATASTORE, *RECYCLING.origins, *(o for o in ADAPLD.origins if o != MAIN),
+            *(origin for method in extra_methods for origin in method.origins),
         ),
-        ADAPLD.step_terms,
-        EAGLE2.step_terms,
-    ),
-    order=13,
-)
+        terms=_unique_terms(
+            (Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 0),),
+            ADAPLD.terms,
+        ),
+        node_terms=_unique_terms(
+            RECYCLING.node_terms, ADAPLD.node_terms, *(method.node_terms for method in extra_methods)
+        ),
+        step_terms=_unique_terms(
+            (
+                Term("matched", "matched", "Length of the longest suffix of the text that stands earlier in it.", 0, 0),
+                Term("in_corpus", "in the corpus", "Length of the longest suffix that stands in the corpus.", 0, 64),
+            ),
+            ADAPLD.step_terms,
+            *(method.step_terms for method in extra_methods),
+        ),
+        order=13,
+    )
+
+
+METHOD = _card(FALLBACKS, SamParams)

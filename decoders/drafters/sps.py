@@ -18,11 +18,12 @@ from torch import Tensor
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.draft_models.compiled_draft import CompiledDraft
+from decoders.draft_models.compiled_draft import CompiledDraft, compiled_model
 from decoders.draft_models.draft_run import DraftRun, common_prefix, target_rotary
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.drafter_export import causal_lm
 from decoders.draft_models.expansion import EXPANSIONS
+from decoders.draft_models.forced_chain import ModelChain
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.draft_models.other_vocabulary import (
     SHARED,
@@ -57,7 +58,7 @@ PART = TrainedPart(
             DRAFT_MODELS, "a vanilla drafter for a target", "a small draft model, for the method sps", 60.0,
             settings={"glimpse": False}, varies=VARIES,
         ),
-        formats={"transformers": causal_lm},
+        formats={"transformers": causal_lm}, compiled=compiled_model, chain=ModelChain,
     ),
     parameter="drafter", offered="drafter",
     instead=", or name a model (parameter drafter)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -40,10 +40,10 @@ class Training:
 
     ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
     every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they
-    are. ``lesson`` is what heads learn, a ``decoders.training.heads.HeadKind``, or the name of one in
-    ``decoders.training.head_kinds``. ``varies`` names the settings that an experiment may vary between
-    parts. ``defaults`` are settings of its recipe whose default differs from the family's. ``worth`` is its share of a
-    budget for all kinds, beside the others'; the greatest is trained first.
+    are. ``lesson`` is what heads learn: a ``decoders.training.heads.HeadKind``, or a function that gives one when a
+    training begins. ``varies`` names the settings that an experiment may vary between parts. ``defaults`` are settings
+    of its recipe whose default differs from the family's. ``worth`` is its share of a budget for all kinds, beside the
+    others'; the greatest is trained first.
     """
 
     family: str
@@ -63,7 +63,12 @@ class Kind:
     """A kind of trained part: its name in commands and folders, its title, its configuration, the network of that
     shape, how one that others published is fitted to a target, and how it is trained here. ``formats`` are the
     published ones that it can be written in, by name: each makes a ``decoders.draft_models.part_files.PartFiles`` of a
-    ``PartSource``, or raises UserError.
+    ``PartSource``, or raises UserError. ``reads`` are those that others publish it in, each a
+    ``decoders.draft_models.published.Format``. ``compiled`` gives a network's compiled forwards for a target
+    (``decoders.draft_models.compiled_draft.CompiledForwards``), or None. ``chain`` gives its drafts along given texts,
+    which the drafter doctor examines (``decoders.draft_models.forced_chain.ForcedChain``). ``ranks`` gives, of guesses
+    that follow from a position alone, per distance the ranks of the tokens that came, for a target, a network, tokens
+    and the number of those that are the prompt's.
     """
 
     name: str
@@ -73,6 +78,10 @@ class Kind:
     published: Callable[[Any, Target], Any] | None = None
     training: Training | None = None
     formats: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    reads: tuple[Any, ...] = ()
+    compiled: Callable[[Target, Any], Any] | None = None
+    chain: Callable[[Any, Target], Any] | None = None
+    ranks: Callable[[Target, Any, Sequence[int], int], list[Any]] | None = None
 
 
 _kinds: dict[str, Kind] = {}

@@ -1,8 +1,8 @@
-"""`specviz train medusa|hydra|eagle|eagle3`: heads beside a frozen target, whose states are kept on disk.
+"""`specviz train`: heads beside a frozen target, whose states are kept on disk.
 
 What is common to them stands here: the documents, the positions that are learnt from, the target's own distributions as
 labels, validation, the part. A kind of head says the rest in one entry (``HeadKind``): its network, what it reads of
-the target, its loss. ``decoders.training.head_kinds`` has those of specviz.
+the target, its loss. Its card hands it down (``decoders.method.part.Training.lesson``).
 
 A line of the log has ``ranks`` [distances][10]: how often the target's first choice, given the text, was a head's guess
 of each rank, on held-out answers: trees are designed from it.
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from decoders.draft_models.borrowing import Borrowing
 from decoders.errors import UserError
+from decoders.method.part import training_of
 from decoders.model.files.shape import ModelShape
 from decoders.prompt_tokens.trees import RANKS
 
@@ -294,3 +295,13 @@ def rank_tokens(
 def run_of(entry: HeadKind, states: Path | None = None) -> Any:
     """Constructor of a ``HeadsRun`` of this entry, as commands begin every part."""
     return partial(HeadsRun, entry=entry, states=states)
+
+
+def lesson_of(kind: str) -> HeadKind:
+    """The lesson that a kind's card declares. Raises UserError where it declares none."""
+    lesson = training_of(kind).lesson
+    if not isinstance(lesson, HeadKind) and callable(lesson):
+        lesson = lesson()
+    if not isinstance(lesson, HeadKind):
+        raise UserError(f"heads of the kind {kind} have no lesson ({lesson!r}): declare a HeadKind on the card")
+    return lesson

@@ -57,11 +57,6 @@ def run(args: argparse.Namespace) -> int:
 
 def named_parts(target: Target) -> dict[str, CompiledPart]:
     """The compiled parts of a model and of its draft models by the names that people read, most used first."""
-    from decoders.draft_models.compiled_draft import CompiledDraft
-    from decoders.draft_models.draft_run import target_rotary
-    from decoders.draft_models.eagle_compiled import CompiledEagle
-    from decoders.draft_models.eagle_head import EagleHead
-    from decoders.draft_models.network import DraftModel
     from decoders.method.part import kinds
     from decoders.model.engines.compiled_layers import CompiledForward
     from decoders.parts import load_part, missing_part
@@ -69,13 +64,9 @@ def named_parts(target: Target) -> dict[str, CompiledPart]:
     layers = CompiledForward(target).parts
     parts = {"the model's layers, one row": layers[True], "the model's layers, several rows": layers[False]}
     for kind, about in kinds().items():
-        if about.network not in (DraftModel, EagleHead) or missing_part(target, kind):
+        if about.compiled is None or missing_part(target, kind):
             continue
-        network = load_part(target, kind)
-        if isinstance(network, EagleHead):
-            compiled = CompiledEagle.of(target, network)
-        else:
-            compiled = CompiledDraft.of(target, network, target_rotary(target.stack))
+        compiled = about.compiled(target, load_part(target, kind))
         if compiled is not None:
             parts |= {f"{about.title}, {rows}": part for rows, part in compiled.parts.items()}
     return parts

@@ -174,8 +174,7 @@ def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
 
 
 def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.head_kinds import lesson_of
-    from decoders.training.heads import run_of
+    from decoders.training.heads import lesson_of, run_of
 
     own_recipe = args.recipe == "ours"
     recipe = options.settings_of(args, HeadRecipe, muon=own_recipe, own_states=own_recipe, fast=args.fast)

@@ -1,4 +1,4 @@
-"""The accuracy of PPD's and Medusa's guesses, on an experiment's prompts and in a training's log."""
+"""The accuracy of the guesses of PPD and of parallel heads, on an experiment's prompts and in a training's log."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ def look(target: Target, method: str, params: Mapping[str, Any], prompt: Prompt,
     """
     from decoders.engine.decoding import generate
     from decoders.parts import load_part
-    from decoders.study.measure.guess_acceptance import guess_ranks, head_ranks
+    from decoders.study.measure.guess_acceptance import guess_ranks
 
-    kind = methods_by_name()[method].part.kind.name
-    ranks_of = guess_ranks if kind == PROMPT_TOKENS else head_ranks
-    part = load_part(target, kind, params.get("part"))
+    kind = methods_by_name()[method].part.kind
+    ranks_of = guess_ranks if kind.name == PROMPT_TOKENS else kind.ranks
+    if ranks_of is None:
+        raise UserError(f"{method} guesses nothing from a position alone: choose a method with prompt tokens or heads")
+    part = load_part(target, kind.name, params.get("part"))
     answer = generate(target, prompt, QUICK, max_new_tokens=max_new_tokens)
     rank_lists = ranks_of(target, part, [*prompt.tokens, *answer], len(prompt.tokens))
     yield {

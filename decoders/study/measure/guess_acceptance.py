@@ -1,19 +1,16 @@
-"""Acceptance of guesses by distance and rank: PPD's, from which its trees are designed (PPD §4.2), and Medusa's."""
+"""Acceptance of guesses by distance and rank: PPD's, from which its trees are designed (PPD §4.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoders.draft.distributions import DraftVocab
 from decoders.draft.draft import Draft, Probe, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.draft_models.heads import ParallelHeads
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
 from decoders.model.target_model.target import SPARE_ROWS, Session, Target
@@ -97,36 +94,3 @@ def _guesses(session: Session, prompt_tokens: PromptTokens, chain: Sequence[int]
     scored = session.score(Draft(DraftTree.chain(chain[0], chain[1:]), probes=tuple(probes)))
     assert scored.probe_logits is not None
     return torch.stack([prompt_tokens.guesses(rows) for rows in scored.probe_logits.split(prompt_tokens.config.rows)])
-
-
-BLOCK = 64  # positions whose logits are computed at once
-
-
-@torch.inference_mode()
-def head_ranks(target: Target, heads: ParallelHeads, tokens: Sequence[int], start: int) -> list[Tensor]:
-    """Per head, the rank of the token that came, ``[positions]``, as ``guess_ranks`` counts them: the first head
-    guesses the token after the next, at distance 1. A token outside of the heads' draft vocabulary ranks last.
-
-    Raises UserError for heads that read drafted tokens (Hydra's), which have no guess by the position alone.
-    """
-    if heads.config.grounded:
-        raise UserError("heads that read the drafted tokens guess nothing by themselves: give a set of Medusa heads")
-    layer = heads.config.layer(target.shape)
-    session = target.session(Needs(layers=(layer,)), len(tokens))
-    session.prefill(tokens)
-    states, target_ids = session.context.hidden_at(layer), np.asarray(tokens)
-    if (vocab := DraftVocab.of(heads.drafted, heads.config.vocab)) is not None:
-        target_ids = vocab.places[target_ids]
-    ids = torch.as_tensor(target_ids, device=states.device)
-    ranks: list[Tensor] = []
-    for number in range(heads.config.heads):
-        right = ids[start + 1 + number :]
-        parts = [torch.zeros(0, dtype=torch.long)]
-        for at in range(0, len(right), BLOCK):
-            right_ids = right[at : at + BLOCK, None]
-            read = states[start - 1 + at :][: len(right_ids)]
-            logits = heads.say(number, heads.state(number, read, None))
-            better = (logits > logits.gather(1, right_ids.clamp(min=0))).sum(-1)
-            parts.append(torch.where(right_ids[:, 0] < 0, logits.shape[-1], better).cpu())
-        ranks.append(torch.cat(parts))
-    return ranks

@@ -45,19 +45,11 @@ def _numbers(target: Any, folder: Path) -> tuple[int, int]:
     """Count the numbers of a part, and those of its cache for a full context."""
     from safetensors import safe_open
 
-    from decoders.draft_models.eagle_head import EagleConfig
-    from decoders.draft_models.network import DraftConfig
     from decoders.parts import WEIGHTS, read_part
 
     with safe_open(folder / WEIGHTS, framework="pt") as tensors:
         numbers = sum(math.prod(tensors.get_slice(key).get_shape()) for key in tensors.keys())  # noqa: SIM118
-    config = read_part(folder).config
-    if isinstance(config, DraftConfig):
-        width = config.layers * config.hidden
-    elif isinstance(config, EagleConfig):
-        width = config.layers * config.kv_heads * config.head_dim
-    else:
-        width = 0  # nothing of it is kept from step to step
+    width = getattr(read_part(folder).config, "cache_width", 0)  # without it, nothing is kept from step to step
     return numbers, 2 * width * target.context_length
 
 

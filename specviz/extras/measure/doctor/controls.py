@@ -15,9 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoders.draft_models.block_network import BlockNetwork
-from decoders.draft_models.eagle_head import Beside, EagleConfig, EagleHead
-from decoders.draft_models.heads import ParallelHeads
+from decoders.draft_models.forced_chain import usual_states, with_settings
 from decoders.draft_models.network import DraftModel
 from decoders.model.files.shape import ROTARIES
 
@@ -78,16 +76,15 @@ def controls(drafting: Drafting) -> Iterator[Control]:
     yield from _layers(drafting)
     yield from _other_layers(drafting)
     yield from _states(drafting)
-    if isinstance(drafting.network, EagleHead):
-        yield from _eagle_options(drafting)
-    if isinstance(drafting.network, BlockNetwork):
-        yield from _block_options(drafting)
+    for option in drafting.forced_chain.options(drafting.depth):
+        variant = replace(drafting, network=option.network)
+        yield Control(option.cause, option.change, option.advice, variant, screened=option.is_screened)
     yield from _rotary(drafting)
     yield from _state_scale(drafting)
     yield from _borrow(drafting)
     yield from _vocabulary(drafting)
     network = drafting.network
-    if not (isinstance(network, DraftModel) and network.config.kv_layers) and _reads_text(network):
+    if not (isinstance(network, DraftModel) and network.config.kv_layers) and drafting.forced_chain.reads_text:
         yield Control(
             "prompt unread", "without the prompt, but for its last tokens",
             "the drafter is better without the prompt: what it has of it is wrong. Check what fills its cache when the "
@@ -149,7 +146,7 @@ def _other_layers(drafting: Drafting) -> Iterator[Control]:
         nearest = sorted(set(range(last + 1)) - {layer}, key=lambda candidate, layer=layer: abs(candidate - layer))[:by]
         for neighbour in nearest:
             yield states("layer ids", [*read_layers[:place], neighbour, *read_layers[place + 1 :]])
-    usual = EagleConfig.of(target.shape, third=True).features
+    usual = usual_states(last)
     for by in (*range(-NEAR, NEAR + 1),):
         for places in (read_layers, *([usual] if len(usual) == len(read_layers) > 1 else [])):
             moved_places = [place + by for place in places]
@@ -174,7 +171,7 @@ def _other_layers(drafting: Drafting) -> Iterator[Control]:
             yield Control(
                 "kv layer", f"keys and values of layer {names}",
                 f"read the target's keys and values of layer {names} (0 is the first layer): set kv_layers to it",
-                replace(drafting, network=_with(network, kv_layers=tuple(layers))), screened=True,
+                replace(drafting, network=with_settings(network, kv_layers=tuple(layers))), screened=True,
             )  # fmt: skip
 
 
@@ -198,79 +195,16 @@ def _states(drafting: Drafting) -> Iterator[Control]:
     )  # fmt: skip
 
 
-def _eagle_options(drafting: Drafting) -> Iterator[Control]:
-    """Switches of an EAGLE-3 head that change no shape."""
-    head: EagleHead = drafting.network
-    if not head.config.third:
-        return
-    state = not head.config.norm_output
-    yield Control(
-        "state fed back", f"what goes back in is the state {'after' if state else 'before'} the last norm",
-        f"set norm_output to {str(state).lower()} in the head's description: its later tokens read its own states, and "
-        "those it was trained with are the others", replace(drafting, network=_with(head, norm_output=state)),
-    )  # fmt: skip
-    for name, words in (("norm_before_fc", "their norm"), ("fc_norm", "their norms")):
-        if getattr(head.config, name):
-            yield Control(
-                "norm before fc", f"the target's states joined without {words}",
-                f"set {name} to false in the head's description",
-                replace(drafting, network=_with(head, **{name: False})), screened=True,
-            )  # fmt: skip
-    residual = not head.config.norm_before_residual
-    variant = _with(head, norm_before_residual=residual)
-    variant._modules["layers"] = layers = nn.ModuleList(list(head.layers))
-    first: Any = copy.copy(head.layers[0])
-    first.norm_before_residual = residual
-    layers[0] = first
-    yield Control(
-        "residual", f"attention is added to the state {'after' if residual else 'before'} its norm",
-        f"set norm_before_residual to {str(residual).lower()} in the head's description",
-        replace(drafting, network=variant),
-    )  # fmt: skip
-
-
-def _block_options(drafting: Drafting) -> Iterator[Control]:
-    """Switches of a block drafter that change no shape."""
-    network: BlockNetwork = drafting.network
-    config = network.config
-    changes: list[tuple[str, str, dict[str, Any]]] = [
-        ("causal", "no row sees later ones", {"causal": (True,) * config.layers}),
-        ("causal", "every row sees the whole block", {"causal": ()}),
-        ("anchor", "rows guess " + ("their own token" if config.anchor else "the next token"),
-         {"anchor": not config.anchor}),
-        ("embedding_scale", "embeddings as they are", {"embedding_scale": 1.0}),
-        ("embedding_scale", "embeddings times the root of their width", {"embedding_scale": config.hidden**0.5}),
-        ("logits_scale", "logits as they are", {"logits_scale": 1.0, "softcap": 0.0}),
-    ]  # fmt: skip
-    if config.markov_rank and not config.confidence_markov:
-        changes.append(("markov_rank", "without its Markov head", {"markov_rank": 0}))
-    for name, words, settings in changes:
-        if all(getattr(config, key) == value for key, value in settings.items()):
-            continue
-        if name == "anchor" and (config.block == 1 or config.block - config.anchor < drafting.depth):
-            continue  # drafts of another length
-        yield Control(
-            name.replace("_", " "), words,
-            "set " + " and ".join(f"{key} to {value}" for key, value in settings.items()) + " in its description",
-            replace(drafting, network=_with(network, **settings)), screened=True,
-        )  # fmt: skip
-
-
 def _rotary(drafting: Drafting) -> Iterator[Control]:
     """Other rotary positions of a network: bases, the target's scaling or none, windows or none."""
-    network: Any = drafting.network
-    rotary_part = network.prefix if isinstance(network, ParallelHeads) else network
-    config = getattr(rotary_part, "config", None)
-    if not isinstance(config, Beside):
+    chain = drafting.forced_chain
+    rotary_part = chain.rotary_part
+    if rotary_part is None:
         return
+    config = rotary_part.config
 
     def variant(**settings: Any) -> Drafting:
-        new_network = _with(rotary_part, **settings)
-        if rotary_part is not network:
-            whole = copy.copy(network)
-            whole._modules = {**network._modules, "prefix": new_network}
-            new_network = whole
-        return replace(drafting, network=new_network)
+        return replace(drafting, network=chain.with_rotary_part(with_settings(rotary_part, **settings)))
 
     own_base = float(config.rope.get("rope_theta", 0.0))
     rope = getattr(drafting.target.config, "rope_parameters", None) or {}
@@ -309,14 +243,14 @@ def _state_scale(drafting: Drafting) -> Iterator[Control]:
         yield Control(
             "scaled states", "states as they are, not in units of their spread",
             "set scaled to false in the head's description: it was trained on states as they are",
-            replace(drafting, network=_with(network, scaled=False)), screened=True,
+            replace(drafting, network=with_settings(network, scaled=False)), screened=True,
         )  # fmt: skip
 
 
 def _borrow(drafting: Drafting) -> Iterator[Control]:
     """The target's embedding and head in place of the network's own."""
     network, target = drafting.network, drafting.target
-    if not isinstance(network, EagleHead | BlockNetwork) or network.config.hidden != target.shape.hidden:
+    if not drafting.forced_chain.borrows or network.config.hidden != target.shape.hidden:
         return
     like = network.fc.weight
     if network.config.own_embedding:
@@ -330,7 +264,7 @@ def _borrow(drafting: Drafting) -> Iterator[Control]:
             "checkpoint", replace(drafting, network=variant),
         )  # fmt: skip
     if not network.config.shared:
-        variant = _with(network)
+        variant = with_settings(network)
         weight: Any = target.head.weight
         rows = weight.detach() if network.drafted is None else weight.detach()[network.drafted.long()]
         variant._modules["lm_head"] = head = nn.Linear(*rows.mT.shape, bias=False, device="meta")
@@ -363,16 +297,3 @@ def _vocabulary(drafting: Drafting) -> Iterator[Control]:
                 f"read the draft vocabulary's map (d2t) as {change}: its tokens are others",
                 replace(drafting, network=variant),
             )  # fmt: skip
-
-
-def _with(network: Any, **changes: Any) -> Any:
-    """The network with other settings, on the same weights."""
-    variant = copy.copy(network)
-    variant._modules = dict(network._modules)
-    variant.config = replace(network.config, **changes)
-    return variant
-
-
-def _reads_text(network: Any) -> bool:
-    """True where its drafts depend on more of the text than the last state and the draft."""
-    return not isinstance(network, ParallelHeads) or network.prefix is not None

@@ -21,8 +21,6 @@ import numpy as np
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.draft_models.block_network import BlockNetwork
-from decoders.draft_models.heads import ParallelHeads
 from decoders.engine.decoding import generate
 from decoders.errors import UserError
 from decoders.names import QUICK
@@ -327,7 +325,7 @@ def _vocabulary(base: PlacedDrafts) -> Iterator[Finding]:
 def _later_findings(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]:
     """Later positions of a drafter that reads its own states, behind the text's own tokens."""
     rates = base.conditional
-    if not isinstance(drafting.network, ParallelHeads | BlockNetwork) and len(rates) > 1:
+    if drafting.forced_chain.feeds_back and len(rates) > 1:
         gain, z = pair_up(COLLAPSE * base.hits[:, 0] - base.hits[:, 1:].mean(1))
         if gain > 0 and z >= SURE:
             shares = ", ".join(f"{rate:.2f}" for rate in rates)
@@ -337,7 +335,7 @@ def _later_findings(drafting: Drafting, base: PlacedDrafts) -> Iterator[Finding]
                 "later tokens suffer from the states that the drafter feeds back: check what is fed back, or train "
                 "with test-time training (its own states, five steps)", max(GAIN, gain * 10),
             )  # fmt: skip
-    if isinstance(drafting.network, ParallelHeads):
+    if drafting.forced_chain.parallel:
         in_vocab = ~base.is_outside[:, 0]
         for shifted_logprobs, expected, direction, guess_text in (
             (base.earlier_logprobs, "the root itself", "earlier",

@@ -20,18 +20,10 @@ from torch import Tensor
 
 from decoders.draft.distributions import DraftVocab
 from decoders.draft.needs import Needs
-from decoders.draft_models.block_network import BlockNetwork
-from decoders.draft_models.block_run import BlockRun
-from decoders.draft_models.block_walk import score
-from decoders.draft_models.draft_run import DraftRun, target_rotary
-from decoders.draft_models.eagle_head import EagleHead
-from decoders.draft_models.eagle_run import EagleRun
-from decoders.draft_models.heads import ParallelHeads
-from decoders.draft_models.heads_prefix import PrefixRun
-from decoders.draft_models.mtp_head import MtpHead
-from decoders.draft_models.mtp_run import MtpRun
-from decoders.draft_models.network import DraftModel
+from decoders.draft_models.forced_chain import Chain, ForcedChain, chain_of
 from decoders.drafters.sps import LanguageModelRun
+from decoders.errors import UserError
+from decoders.method.part import kinds
 from decoders.model.state.memory import Context, Memory
 from decoders.model.target_model.target import Session, Target
 
@@ -55,10 +47,6 @@ class Reads:
     unread: bool = False
 
 
-# logits [depth, drafted] of the tokens behind a context, each behind the tokens that are given before it
-Chain = Callable[[Context, Sequence[int]], Float[Tensor, "depth drafted"]]
-
-
 @dataclass(frozen=True, slots=True)
 class Drafting:
     """A network that drafts for a target, and what it reads. ``network`` is a part's, or a ``Target`` that drafts."""
@@ -69,95 +57,54 @@ class Drafting:
     depth: int = DEPTH
 
     @property
+    def forced_chain(self) -> ForcedChain:
+        """The network's drafts along given texts."""
+        return chain_type(self.network)(self.network, self.target)
+
+    @property
     def layers(self) -> tuple[int, ...]:
         """The target's states that the network asks for."""
-        if isinstance(self.network, ParallelHeads):
-            return (self.network.config.layer(self.target.shape),)
-        has_features = isinstance(self.network, EagleHead | BlockNetwork | MtpHead)
-        return tuple(self.network.config.features) if has_features else ()
+        return self.forced_chain.layers
 
     @property
     def deepest(self) -> int:
         """Tokens of its drafts."""
-        config: Any = getattr(self.network, "config", None)
-        if isinstance(self.network, ParallelHeads):
-            return min(self.depth, config.heads)
-        if isinstance(self.network, BlockNetwork):
-            return min(self.depth, config.places)
-        if isinstance(self.network, MtpHead) and config.layers > 1:
-            return min(self.depth, config.layers)
-        return self.depth
+        return self.forced_chain.depth(self.depth)
 
     def chain(self) -> Chain:
         """The logits along drafts that are given, for one text."""
-        network, depth = self.network, self.deepest
-        if isinstance(network, ParallelHeads):
-            return _heads_chain(network, self.layers[0], depth)
-        if isinstance(network, EagleHead):
-            return _eagle_chain(EagleRun(network), depth)
-        if isinstance(network, MtpHead):
-            return _eagle_chain(MtpRun(network, getattr(self.target.stack, "rotary_emb", None)), depth)
-        if isinstance(network, BlockNetwork):
-            return _block_chain(BlockRun(network), depth)
-        if isinstance(network, DraftModel):
-            return _model_chain(DraftRun(network, target_rotary(self.target.stack)), depth, network.drafted)
-        return _model_chain(LanguageModelRun(network, self.target.info["vocab"]), depth, None)
+        return self.forced_chain.chain(self.deepest)
 
     def with_depth(self, depth: int) -> Drafting:
         """The same with drafts of at most so many tokens; parallel heads are all asked, which costs little."""
-        return self if isinstance(self.network, ParallelHeads) else replace(self, depth=min(depth, self.depth))
+        return self if self.forced_chain.parallel else replace(self, depth=min(depth, self.depth))
 
     def with_reads(self, **changes: Any) -> Drafting:
         """The same network with other ``Reads``."""
         return replace(self, reads=replace(self.reads, **changes))
 
 
-def _heads_chain(heads: ParallelHeads, layer: int, depth: int) -> Chain:
-    prefix = None if heads.prefix is None else PrefixRun(heads.prefix, layer)
+class LanguageModelChain(ForcedChain):
+    """A whole language model's."""
 
-    def chain(context: Context, tokens: Sequence[int]) -> Tensor:
-        state = context.hidden_at(layer)[-1] if prefix is None else prefix.read(context)
-        if not heads.config.grounded:
-            return heads.say_all(state, depth).float()
-        path = heads.embedding(torch.tensor([[context.root, *tokens[: depth - 1]]], device=state.device))
-        head_logits = [heads.say(n, heads.state(n, state[None], path[:, : n + 1]))[0] for n in range(depth)]
-        return torch.stack(head_logits).float()
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return ()
 
-    return chain
+    def chain(self, depth: int) -> Chain:
+        return chain_of(LanguageModelRun(self.network, self.target.info["vocab"]), depth, None)
 
 
-def _block_chain(run: BlockRun, depth: int) -> Chain:
-    network = run.network
-
-    def chain(context: Context, tokens: Sequence[int]) -> Tensor:
-        states = run.block(context)[:depth]
-        prior_tokens = torch.tensor([context.root, *tokens[: depth - 1]], device=states.device)[:, None]
-        rows = zip(network.say(states), states, prior_tokens, strict=True)
-        return torch.stack([score(network, row_logits, state, token) for row_logits, state, token in rows])
-
-    return chain
-
-
-def _eagle_chain(run: EagleRun | MtpRun, depth: int) -> Chain:
-    def chain(context: Context, tokens: Sequence[int]) -> Tensor:
-        step_logits = [run.read(context)]
-        parent_row = torch.zeros(1, dtype=torch.long, device=run.device)
-        step_logits += [
-            run.extend(torch.tensor([token], device=run.device), parent_row)[0] for token in tokens[: depth - 1]
-        ]
-        return torch.stack(step_logits)
-
-    return chain
-
-
-def _model_chain(run: DraftRun | LanguageModelRun, depth: int, drafted: Tensor | None) -> Chain:
-    def chain(context: Context, tokens: Sequence[int]) -> Tensor:
-        step_logits = [run.read(context)]
-        step_logits += [run.extend([token], [place - 1])[0] for place, token in enumerate(tokens[: depth - 1])]
-        logits = torch.stack(step_logits)
-        return logits if drafted is None else logits[:, drafted.long()]
-
-    return chain
+def chain_type(network: Any) -> Callable[[Any, Target], ForcedChain]:
+    """The kind of a network's drafts along given texts. Raises UserError for one that drafts inside the target's own
+    forward.
+    """
+    if isinstance(network, Target):
+        return LanguageModelChain
+    for kind in kinds().values():
+        if kind.chain is not None and isinstance(kind.network, type) and isinstance(network, kind.network):
+            return kind.chain
+    raise UserError("it drafts inside the target's own forward, so it has no drafts to force")
 
 
 @dataclass(slots=True)

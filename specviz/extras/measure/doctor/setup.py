@@ -7,11 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decoders.draft_models.block_network import BlockNetwork
-from decoders.draft_models.eagle_head import EagleHead
-from decoders.draft_models.heads import ParallelHeads
-from decoders.draft_models.mtp_head import MtpHead
-from decoders.draft_models.network import DraftModel
 from decoders.draft_models.published import Published
 from decoders.drafters.sps import open_drafter
 from decoders.errors import UserError
@@ -22,10 +17,9 @@ from decoders.prompt.files import PromptRecord
 from decoders.prompt.prompt import Prompt
 
 from .doctor import Form
-from .forced_drafts import Drafting
+from .forced_drafts import Drafting, chain_type
 
 SYSTEM = "You are a helpful assistant."
-NETWORKS = (ParallelHeads, EagleHead, DraftModel, BlockNetwork, MtpHead, Target)
 
 
 def drafting_of(target: Target, part: str) -> Drafting:
@@ -44,12 +38,14 @@ def drafting_of(target: Target, part: str) -> Drafting:
         network = load_part(target, kind, part)
     else:
         network = open_drafter(target, part)
-    if not isinstance(network, NETWORKS):
+    try:
+        chain_type(network)
+    except UserError as error:
         drafter_names = ", ".join(_drafters())
         raise UserError(
             f"the part {part} drafts inside the target's own forward, so it has no drafts to force: the doctor takes "
             f"{drafter_names}, or a draft model (of prompt tokens, specviz tree design measures the guesses)"
-        )
+        ) from error
     return Drafting(target, network)
 
 
@@ -74,9 +70,7 @@ def parts_of(target: Target) -> list[Place]:
 
 def _drafters() -> list[str]:
     """Kinds of parts that draft by themselves."""
-    return [
-        name for name, kind in kinds().items() if isinstance(kind.network, type) and issubclass(kind.network, NETWORKS)
-    ]
+    return [name for name, kind in kinds().items() if kind.chain is not None]
 
 
 def _published_kind(part: str) -> str | None:

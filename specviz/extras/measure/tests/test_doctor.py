@@ -28,7 +28,7 @@ from specviz.server.limits import Rules
 from specviz.views import examples
 from tests import recordings
 from tests.command import refusal
-from tests.drafts import save_tiny_part
+from tests.drafts import needs_kinds, save_tiny_part
 from tests.models import prompt_ids
 from tests.stubs import StubDesk, client_of
 from tests.waiting import WAIT_S, until, until_over
@@ -43,7 +43,7 @@ from ..doctor.setup import drafting_of, forms_of
 from ..doctor.wirings import rewire, rewirings
 from .planting import FAULTS, examine_fault, finds, is_possible
 
-pytestmark = pytest.mark.usefixtures("home")
+pytestmark = [pytest.mark.usefixtures("home"), needs_kinds("medusa", "eagle", "dflash")]
 METHODS = {
     "dflash": ("dflash", {}), "dspark": ("dspark", {}), "dflash2": ("dflash2", {}), "mtp": ("mtp", {}),
     "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),

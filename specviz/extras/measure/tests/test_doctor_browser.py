@@ -12,12 +12,14 @@ import pytest
 from decoders.model.target_model.target import Target
 from decoders.parts import DESCRIPTION
 from tests import recordings
-from tests.drafts import save_tiny_part
+from tests.drafts import needs_kinds, save_tiny_part
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
 from tests.waiting import WAIT_S, becomes, expect, fits
 
 from ..doctor import examination
+
+pytestmark = needs_kinds("medusa")
 
 
 @pytest.fixture(scope="module")

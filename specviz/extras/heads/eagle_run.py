@@ -1,0 +1,108 @@
+"""An EAGLE head at work on a run: its own keys and values of committed pairs, and behind them a draft under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from decoders.draft_models.draft_run import common_prefix, forwards_of
+from decoders.draft_models.own_cache import OwnCache
+from decoders.model.state.memory import Context
+from decoders.model.state.transfer import rows_of, send
+
+from .eagle_head import EagleHead
+
+DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
+
+
+class EagleRun:
+    """A head that reads a text, pair by pair, and drafts behind it.
+
+    Pair j is the target's state at position j with the token at j + 1; the last one has the root. What a pair leads to
+    depends on the text up to its token alone, so any cut of a run is picked up where it departs from what was read.
+    Only committed pairs are kept: accepted tokens are read again, with the target's own states in place of the head's.
+    ``compiled`` are the head's compiled forwards (``CompiledEagle``), where there are any.
+    """
+
+    def __init__(self, head: EagleHead, compiled: Any = None) -> None:
+        config = head.config
+        self.head, self.config, self.compiled = head, config, compiled
+        self.tokens = np.zeros(0, dtype=np.int64)
+        self.base = self.drafted = self.level = 0  # committed pairs; rows and levels of the draft under way
+        self.sees = torch.zeros(1, 0, dtype=torch.bool)  # the draft's rows that those of its last level see
+        self.places = list[int]()  # of the draft's rows: their positions
+        self.levels: list[Tensor] = [torch.zeros(1, config.hidden)]  # states: of the root, then of each level's rows
+        self.cache = OwnCache(config.layers, config.kv_heads, config.head_dim, config.rotary)
+
+    @property
+    def device(self) -> torch.device:
+        return self.head.fc.weight.device
+
+    @torch.inference_mode()
+    def read(self, context: Context) -> Float[Tensor, " drafted"]:
+        """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
+        pairs, weight = context.root_position, self.head.fc.weight
+        assert pairs > 0, "there is no state of the target before its first forward"
+        have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
+        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, weight)
+        self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
+        self.places = []
+        self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
+        states = logits = torch.zeros(0)
+        for start, stop, mask in forwards_of(have, pairs, context, self.device):
+            features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
+            (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
+            state = self.head.read(features.to(weight.dtype))
+            states, logits = self.forward(state, tokens, start, slice(start, stop), mask, last_only=True)
+        self.levels = [states]
+        return logits[0]
+
+    @torch.inference_mode()
+    def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows drafted"]:
+        """Logits after the tokens of the draft's next level; ``parents`` are rows of its last one (the root's has one).
+        Both are on the head's device, and nothing is read from it.
+        """
+        rows = len(tokens)
+        diagonal = torch.eye(rows, dtype=torch.bool, device=self.device)
+        self.sees = torch.cat([self.sees[parents], diagonal], 1)
+        start, place = self.base + self.drafted, self.base + self.level
+        self.places += [place] * rows
+        mask = F.pad(self.sees, (self.base, 0), value=True)
+        states, logits = self.forward(self.levels[-1][parents], tokens, start, slice(place, place + 1), mask)
+        self.levels.append(states)
+        self.drafted, self.level = self.drafted + rows, self.level + 1
+        return logits
+
+    def distances(self, positions: Sequence[int], keys: int) -> Int[Tensor, "places keys"] | None:
+        """From each position back to those of the first ``keys`` rows of the cache; None where no layer asks."""
+        if not self.config.windows:
+            return None
+        key_positions = np.asarray([*range(min(keys, self.base)), *self.places], dtype=np.int64)[:keys]
+        (distances,) = send(self.device, np.asarray(positions, dtype=np.int64)[:, None] - key_positions)
+        return distances
+
+    def states_of(self, rows: Sequence[int]) -> Float[Tensor, "rows hidden"]:
+        """States that the head made: row 0 is the root's, then come those of the levels."""
+        return rows_of(torch.cat(self.levels), rows)
+
+    def forward(
+        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, positions: slice,
+        mask: Bool[Tensor, "rows keys"] | None, *, last_only: bool = False,
+    ) -> tuple[Float[Tensor, "said hidden"], Float[Tensor, "said drafted"]]:  # fmt: skip
+        """Pairs through the head, their keys and values to cache rows ``start`` on: states that they lead to and logits
+        after them, all or of the last row alone.
+        """
+        cos, sin = self.cache.cos[positions], self.cache.sin[positions]
+        if start and self.compiled is not None and self.compiled.takes(len(tokens)):
+            return self.compiled.run(state, tokens, start, cos, sin, mask, self.cache.store, last_only)
+        remember = self.cache.rows(start, start + len(tokens))
+        distances = self.distances(range(positions.start, positions.stop), start + len(tokens))
+        states = self.head(state[None], tokens[None], cos, sin, mask, remember, distances)[0]
+        states = states[-1:] if last_only else states
+        return states, self.head.say(states).float()
