@@ -71,10 +71,10 @@ def bundle(place: Path, kind: str, workers: int, count: int) -> tuple[Any, list[
     from decoders import load_target
     from specviz.experiments import plan
     from specviz.experiments.free import free
-    from specviz.experiments.prompts import cases, records
     from specviz.experiments.spread import spread
     from specviz.experiments.units import Opening
     from specviz.places import BUNDLED
+    from specviz.views.prompts import cases, records
 
     target = load_target(str(BUNDLED))
     swept = free(["pld"], {}, {"k": "2, 5, 10"}, ("tokens_per_step", "speedup"))

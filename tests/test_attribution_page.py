@@ -17,8 +17,7 @@ from decoders.study.attribute.export import to_json
 from decoders.study.attribute.quotes import read_quotesum, sweep
 from specviz.experiments import plan, run_experiment
 from specviz.experiments.experiment import Experiment
-from specviz.experiments.known_quotes import MIN_RUNS, QuotedRecord
-from specviz.experiments.prompts import cases, records
+from specviz.experiments.quote_scores import MIN_RUNS
 from specviz.experiments.recipes import find_recipe
 from specviz.experiments.results import points
 from specviz.pages import pages
@@ -29,6 +28,8 @@ from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.views.export import read_page
+from specviz.views.known_quotes import QuotedRecord
+from specviz.views.prompts import cases, records
 
 from . import recordings
 from .drafts import save_tiny_part

@@ -31,7 +31,6 @@ from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
 from specviz.experiments.field import field_notes, field_tables, spec_bench_speedups
 from specviz.experiments.grids import to_file_text
-from specviz.experiments.prompts import Case
 from specviz.experiments.quantities import measure
 from specviz.experiments.result_table import PLAIN
 from specviz.experiments.results import ABOUT
@@ -44,6 +43,7 @@ from specviz.server.loader import Loader
 from specviz.server.routes import add_page
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
+from specviz.views.prompts import Case
 
 from .command import refusal, specviz
 from .models import prompt_ids, tiny_target, tiny_tokenizer

@@ -45,8 +45,7 @@ from specviz.experiments import run_experiment as run
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.free import free
 from specviz.experiments.grids import grids
-from specviz.experiments.plan import MAX_RUNS, duration, foreseen
-from specviz.experiments.prompts import Case, cases, of_trace, records
+from specviz.experiments.plan import MAX_RUNS, foreseen
 from specviz.experiments.quantities import BREAKDOWNS, measure
 from specviz.experiments.recipes import adapld, casd
 from specviz.experiments.results import profile_of, profile_table
@@ -58,6 +57,8 @@ from specviz.pages.lab.storage import LATEST
 from specviz.server.forms import Missing
 from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
+from specviz.views.prompts import Case, cases, of_trace, records
+from specviz.words import duration
 from specviz.workers.sweep import Standing
 
 from . import recordings

@@ -446,7 +446,7 @@ def test_more_heads_than_are_stored_are_refused(target):
 def test_what_heads_take_is_counted_from_their_file(target):
     """PPD's fig. 7a: 2 blocks of 64 × 64 and their biases, and no cache."""
     from specviz.experiments import find_recipe, plan, run_experiment
-    from specviz.experiments.prompts import Case
+    from specviz.views.prompts import Case
 
     save_tiny_part(target, "medusa", heads=3)
     planned = plan(target, find_recipe("ppd-fig7a"), [])

@@ -21,13 +21,13 @@ from decoders.training.batches import TrainingDocument
 from specviz.experiments import Line, Results, find_recipe, plan, points, run_experiment
 from specviz.experiments.figures import caption
 from specviz.experiments.grids import grids
-from specviz.experiments.prompts import Case
 from specviz.experiments.quantities import Quantity
 from specviz.experiments.recipes import pldplus, ppd
 from specviz.experiments.sheets import sheets, texts
 from specviz.experiments.significance import compare_lines, paired_p
 from specviz.experiments.stages import BOTH_STAGES, Epochs
 from specviz.experiments.variants import DraftVariant, training, variant_of
+from specviz.views.prompts import Case
 
 from .drafts import save_tiny_part, saved_drafters
 from .models import prompt_ids
@@ -40,8 +40,8 @@ def cases_of(count: int) -> list[Case]:
 
 
 def from_tiny_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specviz.experiments.prompts.records", lambda name, count: count)
-    monkeypatch.setattr("specviz.experiments.prompts.cases", lambda tokenizer, count: cases_of(count))
+    monkeypatch.setattr("specviz.views.prompts.records", lambda name, count: count)
+    monkeypatch.setattr("specviz.views.prompts.cases", lambda tokenizer, count: cases_of(count))
 
 
 def test_several_places_are_compared_at_the_same_step(target: Any) -> None:

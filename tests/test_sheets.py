@@ -15,9 +15,9 @@ from specviz.experiments import run_experiment as run
 from specviz.experiments.answers import CLOSE, OPEN
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.grids import grids, to_file_text
-from specviz.experiments.prompts import Case
 from specviz.experiments.sheets import in_a_cell
 from specviz.pages.lab.display import draw
+from specviz.views.prompts import Case
 
 from .models import prompt_ids
 

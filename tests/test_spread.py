@@ -28,7 +28,6 @@ from specviz.experiments.batch import batch
 from specviz.experiments.experiment import Experiment, Line, Row
 from specviz.experiments.free import free
 from specviz.experiments.plan import Plan
-from specviz.experiments.prompts import cases, records
 from specviz.experiments.running import begin
 from specviz.experiments.spread import Spread, list_in_lab, run_file, spread
 from specviz.experiments.units import (
@@ -44,6 +43,7 @@ from specviz.experiments.units import (
 from specviz.pages.lab.requests import ExperimentRequest
 from specviz.places import BUNDLED
 from specviz.server.limits import Rules
+from specviz.views.prompts import cases, records
 from specviz.workers.folder import UNITS, ResultFolder
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing

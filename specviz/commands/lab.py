@@ -56,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from specviz.experiments import plan
     from specviz.experiments.plan import pace
-    from specviz.experiments.prompts import cases, records
+    from specviz.views.prompts import cases, records
 
     if args.recipe is None and not args.methods:
         needing = ("vary", "set", "prompts", "json", "csv", "parquet", "html", "workers", "results")
@@ -134,7 +134,8 @@ def _run_here(target: Target, run_plan: Plan) -> Results:
 def _list(args: argparse.Namespace) -> int:
     from specviz.experiments import recipes
     from specviz.experiments.experiment import PAPERS
-    from specviz.experiments.plan import duration, foreseen, pace
+    from specviz.experiments.plan import foreseen, pace
+    from specviz.words import duration
 
     target = common.open_target(args)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
-from specviz.words import plural
+from specviz.words import duration, plural
 from specviz.workers.kinds import KINDS, Workers
 
 from . import common, options
@@ -115,8 +115,6 @@ def line_of(standing: Standing) -> str:
     >>> line_of(Standing(4, workers=[WorkerState("worker 1", "starting", time.monotonic())]))
     'worker 1 starting, 0 s'
     """
-    from specviz.experiments.plan import duration
-
     parts = []
     if standing.rate is not None and standing.left_s is not None:
         parts.append(f"{standing.rate:.2g} units/s, {duration(standing.left_s)} left")

@@ -9,9 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from specviz.views.charts import GREY, LAYOUT, plain
+from specviz.views.prompts import NAMES
 
 from .experiment import text_of
-from .prompts import NAMES
 from .quantities import POOLED, Breakdown, Profile, Quantity
 
 # Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides

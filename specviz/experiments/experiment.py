@@ -123,7 +123,7 @@ class Experiment:
     """An experiment: its runs and its drawings.
 
     ``question`` is what the experiment answers; ``finding`` is what the paper found. ``prompts`` names a prompt set
-    (``specviz.experiments.prompts``) of ``count`` prompts. ``x`` is what goes along the chart: a parameter,
+    (``specviz.views.prompts``) of ``count`` prompts. ``x`` is what goes along the chart: a parameter,
     ``category`` (the prompts' tasks) or ``line`` (default: the first axis, else the tasks or the lines).
     ``by_category`` keeps the tasks apart where x is something else. ``arrange`` may turn the runs' rows into what is
     drawn. Two fields replace the runs, and yield rows of their own, whose numbers ``own`` describes: ``measure(target,
@@ -135,7 +135,7 @@ class Experiment:
     ``rounds``: every run is made so many times, and tables say how far the means of these lie apart. ``tested`` names a
     line that is tested against the best other one, prompt by prompt (``specviz.experiments.significance``). ``forced``:
     the methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
-    (``specviz.experiments.known_quotes``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines ×
+    (``specviz.experiments.quote_scores``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines ×
     tasks, ``specviz.experiments.sheets``) or cases (the answers themselves, ``specviz.experiments.answers``).
     """
 

@@ -13,9 +13,9 @@ from statistics import fmean
 
 from decoders.sweep.plan import PLAIN
 from decoders.sweep.timing import spot, timings
+from specviz.views.prompts import ALL_TASKS, benchmark_columns
 from specviz.words import column
 
-from .prompts import ALL_TASKS, benchmark_columns
 from .quantities import DEFINED
 from .result_table import ResultTable, TableEntry
 from .results import Results

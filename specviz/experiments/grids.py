@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from decoders.errors import UserError
+from specviz.views.prompts import NAMES
 from specviz.words import column
 
 from .answers import CASES, cases_shown
 from .experiment import LINE
 from .field import field_notes, field_tables
 from .figures import caption
-from .prompts import NAMES
 from .quantities import Profile, Quantity
 from .result_table import FORMATS, PLAIN, Cell, ResultTable, TableEntry, csv_text, latex, markdown
 from .results import Results, columns_of, points, profile_table

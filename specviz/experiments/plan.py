@@ -13,12 +13,12 @@ from decoders.errors import UserError
 from decoders.names import BASELINE
 from decoders.sweep.plan import Measurement, Sample
 from specviz.places import new_id
-from specviz.words import sentence
+from specviz.views.prompts import Case
+from specviz.words import duration, sentence
 from specviz.workers.sweep import Standing
 
 from .experiment import Experiment, Line, Row, Setting, methods_by_name
-from .known_quotes import check_quoted
-from .prompts import Case, check_references
+from .quote_scores import check_quoted
 from .variants import Variant, check_variants, variant_of
 
 if TYPE_CHECKING:
@@ -284,14 +284,12 @@ def pace(target: Any) -> float:
     return (0.0025 if "cpu" in str(target.info.get("device", "cpu")) else 0.0008) * max(1.0, millions / 5) ** 0.8
 
 
-def duration(seconds: float) -> str:
-    """A length of time in words.
-
-    >>> duration(8), duration(200), duration(9000)
-    ('10 seconds', '3 minutes', '2.5 hours')
-    """
-    if seconds < 90:
-        return f"{max(5, round(seconds / 5) * 5)} seconds"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} minutes"
-    return f"{seconds / 3600:.1f} hours"
+def check_references(cases: Sequence[Case], metrics: Sequence[str]) -> None:
+    """Raise UserError if a quality metric is asked for and an answer to compare with is missing."""
+    missing = [case.id for case in cases if not case.prompt.reference]
+    if missing:
+        raise UserError(
+            f"{', '.join(metrics)} compares answers with a reference, and {len(missing)} of {len(cases)} prompts have "
+            f"none (the first is {missing[0]}): use the held-out prompts (demo), the examples, or a file whose lines "
+            'have a "reference"'
+        )

@@ -27,10 +27,10 @@ from decoders.folders import write_text
 from decoders.trace.metrics import doubts
 from specviz.groups import group
 from specviz.markup import drop_guard, inert
+from specviz.views.prompts import ALL_TASKS, NAMES
 from specviz.words import column, numeric
 
 from .experiment import CATEGORY, LINE, Row, text_of
-from .prompts import ALL_TASKS, NAMES
 from .quantities import (
     COUNT,
     TOTAL,

@@ -22,9 +22,9 @@ from specviz.workers.sweep import Standing
 from .answers import CASES, mark_accepted
 from .batch import units
 from .experiment import Row, Setting, methods_by_name, text_of
-from .known_quotes import sweep_thresholds
 from .plan import PLAIN, Make, OnDevice, Plan, PlanSession, SkippedTurn, at_once
 from .quantities import learning, measure, needs_clock
+from .quote_scores import sweep_thresholds
 from .results import Results
 from .variants import Variant, name_of, training, trim, variant_of
 

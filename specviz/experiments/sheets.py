@@ -12,11 +12,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from specviz.views.prompts import NAMES
 from specviz.words import column, with_unit
 
 from .drawing import Chart, hover, new_figure, plain, value_of
 from .drawing import visible_text as place_shown
-from .prompts import NAMES
 from .quantities import Quantity
 from .results import Results
 

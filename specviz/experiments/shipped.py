@@ -26,12 +26,12 @@ from decoders.names import QUICK, USUAL
 from decoders.trace import files as tracefile
 from specviz import __version__
 from specviz.places import SUFFIX, TRACES
+from specviz.views.prompts import DEMO, cases, records
 
 from .comparison import comparisons
 from .experiment import Row
 from .free import free
 from .plan import Plan, plan
-from .prompts import DEMO, cases, records
 from .quantities import WEIGHTS
 from .recipes import find_recipe, recipes
 from .results import Results, columns_of, is_text

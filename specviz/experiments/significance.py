@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from specviz.groups import group
+from specviz.views.prompts import ALL_TASKS, NAMES
 from specviz.words import column
 
 from .experiment import Row
-from .prompts import ALL_TASKS, NAMES
 from .quantities import Quantity, number_of
 from .results import Results
 

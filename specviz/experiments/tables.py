@@ -19,10 +19,10 @@ from decoders.errors import UserError
 from decoders.model.files.catalog import precision_of
 from decoders.sweep.timing import MAX_RETRIES, TIMED_METRICS, WIDEST, Timing, spot, timings
 from specviz.groups import group
+from specviz.views.prompts import ALL_TASKS, NAMES
 from specviz.words import column, plural, with_unit
 
 from .experiment import Row
-from .prompts import ALL_TASKS, NAMES
 from .quantities import DEFINED, Quantity, pool
 from .result_table import TableEntry
 from .results import SCHEMA, Results, openable_runs, points

@@ -20,13 +20,13 @@ from decoders.method.plugin_files import plugin_files
 from decoders.model.files.catalog import precision_of
 from decoders.prompt.codec import from_json, to_json
 from specviz.places import SUFFIX, TRACES
+from specviz.views.known_quotes import quoted_answer
+from specviz.views.prompts import Case
 from specviz.workers.plain import code_of, open_alike
 from specviz.workers.work import Unit, UnitResult, Work, WorkerRefused, digest
 
 from .experiment import Experiment, Line, Row, Setting, methods_by_name
-from .known_quotes import quoted_answer
 from .plan import PLAIN, Plan
-from .prompts import Case
 from .recipes import recipes
 from .running import labels_of, rows_of
 from .variants import variant_of

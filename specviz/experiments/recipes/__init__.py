@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
-from specviz.experiments import guesses, known_quotes, values
+from specviz.experiments import guesses, quote_scores, values
 from specviz.experiments.experiment import PAPERS, Axis, Experiment, Line, PaperSeries
 from specviz.experiments.quantities import Quantity, near
 
 DRAWN_NOTE = "The figure's values are drawn in the paper, not printed."
-SHARED = {"guesses": guesses, "known_quotes": known_quotes, "values": values}
+SHARED = {"guesses": guesses, "quote_scores": quote_scores, "values": values}
 
 
 @cache

@@ -18,7 +18,7 @@ def batches(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row]:
     """
     from decoders import methods
     from decoders.study.measure.together import decode_together
-    from specviz.experiments.prompts import cases, records
+    from specviz.views.prompts import cases, records
 
     prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", SIZES[-1]))]
     method_names = {label: name for label, name in METHODS.items() if not methods()[name].missing(target)}

@@ -30,7 +30,7 @@ def tune(target: Target, method: str, params: Mapping[str, Any]) -> Iterator[Row
     most tokens per step at K = 10; the rows of that first step are hidden. Of equals the lowest value is taken.
     """
     from decoders import record
-    from specviz.experiments.prompts import cases, records
+    from specviz.views.prompts import cases, records
 
     case_list = cases(target.tokenizer, records(TUNED_ON, PROMPTS))
     name, values_of = FIRST[method]

@@ -129,7 +129,7 @@ def batches(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[Row
     prompts, plain and drafted batch by batch in turn; a first batch of each is not counted.
     """
     from decoders.study.measure.together import decode_together
-    from specviz.experiments.prompts import cases, records
+    from specviz.views.prompts import cases, records
 
     prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", BATCHED))]
     lines: dict[str, Mapping[str, Any]] = {"plain": {}, method: params}

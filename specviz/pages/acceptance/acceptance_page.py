@@ -15,12 +15,12 @@ from decoders.names import BASELINE
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.speedup import RowTimes, forecasts
 from decoders.trace.trace import Trace
-from specviz.experiments.prompts import short_name
 from specviz.server.bodies import Body, Ids, SentFile, Texts, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Refusal
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
+from specviz.views.prompts import short_name
 from specviz.words import sentence
 
 from . import judging

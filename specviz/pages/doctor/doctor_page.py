@@ -11,7 +11,6 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError, capital
-from specviz.experiments.prompts import SETS, records, sent_records, short_name
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, SentFile, needs
 from specviz.server.desk import Desk, Service, get, post
@@ -20,6 +19,7 @@ from specviz.server.http import Owner, attachment, problem
 from specviz.server.tasks import Task, Tasks
 from specviz.views.doctor_page import doctor_page
 from specviz.views.examples import SAMPLES
+from specviz.views.prompts import SETS, records, sent_records, short_name
 
 from . import examination
 

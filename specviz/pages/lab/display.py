@@ -14,12 +14,12 @@ from specviz.experiments.experiment import Experiment, text_of
 from specviz.experiments.field import field_notes, field_tables
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.grids import TABLE_CHARTS, line_tables, measured_columns, test_tables, write_texts
-from specviz.experiments.plan import duration
-from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
 from specviz.experiments.results import ABOUT, Results, points, profile_table, read_about
 from specviz.experiments.shipped import comes_along
 from specviz.experiments.tables import checks, notes, tables, warnings
+from specviz.views.prompts import NAMES
+from specviz.words import duration
 from specviz.workers.sweep import Standing
 
 SHOWN_FAILURES = 5  # the latest

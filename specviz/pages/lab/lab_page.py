@@ -23,7 +23,6 @@ from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
 from specviz.experiments.grids import to_file_text
 from specviz.experiments.plan import Plan, pace, plan
-from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
@@ -42,6 +41,7 @@ from specviz.server.store import EVERYBODY, NOBODY, UnknownTrace
 from specviz.server.tasks import Task, Tasks
 from specviz.shell.assets import plotly
 from specviz.views.examples import SAMPLES, TASKS
+from specviz.views.prompts import NAMES, SETS, Case
 from specviz.words import sentence
 from specviz.workers.kinds import Workers
 from specviz.workers.sweep import Standing

@@ -14,12 +14,12 @@ from decoders.errors import UserError
 from specviz.experiments.batch import METRICS, MOST_REPEATS, batch
 from specviz.experiments.experiment import Experiment
 from specviz.experiments.free import free
-from specviz.experiments.prompts import SETS, Case, cases, check_tokens, of_trace, records, sent_records, short_name
 from specviz.experiments.recipes import find_recipe
 from specviz.server.bodies import Body, SentFile, needs
 from specviz.server.desk import Desk
 from specviz.server.limits import Rules
 from specviz.server.store import UnknownTrace
+from specviz.views.prompts import SETS, Case, cases, check_tokens, of_trace, records, sent_records, short_name
 from specviz.workers.kinds import KINDS, Workers
 
 MOST_WORKERS = 64

@@ -21,9 +21,8 @@ from decoders.prompt.files import PromptRecord, by_category, read_prompts
 from decoders.prompt.templates import templates
 from decoders.sweep.plan import Case
 from specviz.views.examples import SAMPLES, examples, sample_file
-
-from .known_quotes import is_quotesum, quoted_records
-from .prompt_templates import fill_template
+from specviz.views.known_quotes import is_quotesum, quoted_records
+from specviz.views.prompt_templates import fill_template
 
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
@@ -213,15 +212,4 @@ def check_tokens(target: Any, trace: Trace) -> None:
         raise UserError(
             f"this run was made with the tokens of {name} and {target.name} is loaded: "
             "start the app with --model for that one"
-        )
-
-
-def check_references(cases: Sequence[Case], metrics: Sequence[str]) -> None:
-    """Raise UserError if a quality metric is asked for and an answer to compare with is missing."""
-    missing = [case.id for case in cases if not case.prompt.reference]
-    if missing:
-        raise UserError(
-            f"{', '.join(metrics)} compares answers with a reference, and {len(missing)} of {len(cases)} prompts have "
-            f"none (the first is {missing[0]}): use the held-out prompts (demo), the examples, or a file whose lines "
-            'have a "reference"'
         )
