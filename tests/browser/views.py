@@ -25,7 +25,6 @@ DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition)
 NO_APP = "/api/status"  # an address of the app's site at which no app starts
 OPENED = "1-class-docstring-adapld"
 ACCEPTANCE = ("definitions", "calibration", "lengths", "judges")
-TOOLS = {"batch": ".svb-methods", "trees": ".svp-trees .svp-question", "speedup": ".main-svg"}
 CURVE = {"points": [[100_000, 0.2], [200_000, 0.25]], "doubling": 0.05, "low": -0.21, "high": 0.31}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
@@ -166,7 +165,7 @@ def doctor_page(report: Report | None, drawn: str) -> Callable[[Any], None]:
         "parts": [{"id": "shipped:eagle", "title": "EAGLE head", "kind": "eagle", "own": False, "curve": CURVE}],
     }  # fmt: skip
     answers = {"api/doctor": catalog, "api/doctor/of/seen": {**card, "report": report and report.to_json()}}
-    return answer_with(at("tab=lab&lab=doctor", drawn), answers)
+    return answer_with(at("tab=doctor", drawn), answers)
 
 
 def doctor_report() -> Report:
@@ -213,7 +212,6 @@ def choose_model(selector: str) -> Callable[[Any], None]:
 
 inspect = at("", ".sv-timeline")
 compare = at("tab=compare", ".svp-compare[data-ready]")
-lab = at("tab=lab&lab=own", ".svp-lab > *")
 attribution = at("tab=attribution", ".svp-attribution[data-ready]")
 lesson = at("tab=lessons&lesson=3-ranking&at=2", ".sv-lesson .sv-row")
 
@@ -253,16 +251,10 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "compare, more of the prompt": click_through(compare, "#sv-more button", "#sv-reference textarea"),
     "compare, parameters": click_through(compare, "summary:has-text('Parameters')", "details[open]"),
     "compare, two outputs": click_through(compare, ".svc-outputs summary", ".svc-outputs[open] textarea"),
-    "lab": lab,
-    "lab, recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
-    **{f"lab, {name}": at(f"tab=lab&lab={name}", drawn) for name, drawn in TOOLS.items()},
-    "lab, verifiers": click_through(
-        at("tab=lab&lab=draft-length", ".svp-lab .main-svg"), "summary:has-text('under every verifier')",
-        ".svl-judges .svd-judges",
-    ),
-    "lab, doctor": at("tab=lab&lab=doctor", ".svp-doctor[data-ready] .svdr-form"),
-    "lab, doctor at work": doctor_page(None, ".svdr-progress"),
-    "lab, doctor's report": doctor_page(doctor_report(), ".svdr-finding"),
+    "trees": at("tab=trees", ".svp-trees .svp-question"),
+    "doctor": at("tab=doctor", ".svp-doctor[data-ready] .svdr-form"),
+    "doctor at work": doctor_page(None, ".svdr-progress"),
+    "doctor's report": doctor_page(doctor_report(), ".svdr-finding"),
     "runs": at("tab=runs", ".svp-grid"),
     **{f"runs, {view}": acceptance(view) for view in ACCEPTANCE},
     "runs, difference": open_of_two("Difference", ".svr-gains"),

@@ -73,9 +73,10 @@ class Examination(Task):
 
 
 class Doctor(Service):
-    """The Lab's view of the doctor: parts, examinations, reports."""
+    """The view of the doctor: parts, examinations, reports."""
 
-    name, order = "doctor", 65
+    name, order = "doctor", 58
+    tool, about = "Drafter doctor", "Why a head or draft model has little accepted"
     cannot = "The doctor cannot"
 
     def __init__(self, desk: Desk) -> None:
