@@ -27,7 +27,7 @@ from decoders.engine.decoding import Decoding
 from decoders.sweep.contenders import run_unrecorded
 from decoders.sweep.plan import Contender, Failure, Measurement, alternate, execute
 from specviz.commands.options import parse_sets
-from specviz.experiments.prompts import records
+from specviz.views.prompts import records
 
 LEAST, BEST, NEAR, DECISION_MS = 0.97, 1.35, 0.9, 0.1  # what is to be reached
 PLAIN, FIXED, AUTO = "plain", " fixed", " auto"

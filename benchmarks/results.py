@@ -2,7 +2,7 @@
 
 A file is a section: its title, and its blocks in order, a paragraph or a table as ``{"heads", "rows"}``, cells as
 Markdown; ``index.json`` has the beginning and the chapters. What the repository itself tells is counted, not written
-down: the Lab's example results and the runs of the gallery. ``--check`` compares, and writes nothing.
+down: the runs of the gallery. ``--check`` compares, and writes nothing.
 """
 
 from __future__ import annotations
@@ -45,16 +45,6 @@ def _block(block: str | Mapping[str, Any]) -> str:
         return block
     lines = (block["heads"], ["---"] * len(block["heads"]), *block["rows"])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _recipes(blocks: list[str]) -> list[str]:
-    """The number of the Lab's example results, one for each recipe, and the loads of the machine under them."""
-    from specviz.experiments.shipped import SHIPPED, comes_along, example
-
-    there = comes_along()
-    loads = [example(SHIPPED / f"{name}.zip").about["recorded"]["load"] for name in there]
-    told = {"recorded": len(there), "low": f"{min(loads):.0f}", "high": f"{max(loads):.0f}"}
-    return [block.format(**told) for block in blocks]
 
 
 def _gallery(blocks: list[str]) -> list[Any]:
@@ -162,7 +152,7 @@ def _log(part: str) -> list[dict[str, Any]]:
     return json.loads(file.read_text("utf-8"))["training"]["log"]
 
 
-COUNTED = {"heads": _heads, "smollm2-recipes": _recipes, "smollm2-gallery": _gallery}
+COUNTED = {"heads": _heads, "smollm2-gallery": _gallery}
 
 
 def main() -> int:

@@ -32,11 +32,16 @@ _problems: dict[str, str] = {}  # place → the reason why it was left out
 class Command:
     """A command of ``specviz``: the module with its DESCRIPTION, ``add(parser)`` and ``run(args)``, the group of
     ``specviz --help`` in which it stands (use, measure, share, build), and its line there.
+
+    ``predecessor``: a command of the group behind which it stands (default: the last). ``first_line``: its line among
+    the commands that people need first, where it is one of them.
     """
 
     module: str
     group: str
     about: str
+    predecessor: str = ""
+    first_line: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +65,8 @@ class Extra:
     commands: Mapping[str, Command] = field(
         default_factory=dict,
         metadata={
-            "about": "name → `Command(module, group, about)`; "
-            "the module has `DESCRIPTION`, `add(parser)` and `run(args)`"
+            "about": "name → `Command(module, group, about)`; the module has `DESCRIPTION`, `add(parser)` and "
+            "`run(args)`; `predecessor` and `first_line` give it a place in the lists"
         },
     )
     pages: tuple[Any, ...] = field(
@@ -89,7 +94,10 @@ class Extra:
     web: str = field(
         default="", metadata={"about": "a folder of ES modules and style sheets, one folder per room, as `assets/web`"}
     )
-    recipes: str = field(default="", metadata={"about": "a folder of the Lab's recipes (TOML)"})
+    recipes: str = field(
+        default="",
+        metadata={"about": "a folder of recipes of experiments: TOML files, and the Python modules that they name"},
+    )
     settings: Mapping[str, str] = field(
         default_factory=dict, metadata={"about": "environment variable → what it sets, in a sentence"}
     )

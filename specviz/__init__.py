@@ -7,7 +7,6 @@ The folders are floors, and a module imports only from its own floor or from one
     places, words    where things are, errors as sentences, numbers and text for people (markup: LaTeX, Markdown)
     views            charts, tables, the standalone page: from data to a drawing
     server           queue, stored runs, users, limits, the desk that all pages share; it knows no page
-    experiments      sweeps and ablations, their results and tables
     shell            Gradio's frame around the pages, the page's files, signing in
     pages            one folder per page, found and not listed
     app              puts desk, routes, guard and frame together

@@ -140,3 +140,16 @@ def probability(value: float | None) -> str:
     if value < 0.001:
         return "<.001"
     return f"{value:.{3 if value < 0.01 else 2}f}".removeprefix("0")
+
+
+def duration(seconds: float) -> str:
+    """A length of time in words.
+
+    >>> duration(8), duration(200), duration(9000)
+    ('10 seconds', '3 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{max(5, round(seconds / 5) * 5)} seconds"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} minutes"
+    return f"{seconds / 3600:.1f} hours"

@@ -19,7 +19,6 @@ from decoders.study.judge.two_outputs import IDENTICAL, NOT_GREEDY, two_outputs
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.files import save
 from specviz.cli import main
-from specviz.experiments.results import Results
 from specviz.pages.acceptance import acceptance_page as service
 from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance.acceptance_page import Counting
@@ -271,24 +270,3 @@ def test_a_request_of_more_runs_than_are_kept_comes_to_an_end(desk: StubDesk, mo
         assert "The first 2 of 3 runs are judged; left out: 1." in answer["faults"][-1] and read == ids[:2]
     finally:
         page.close()
-
-
-@pytest.mark.slow("runs judged in the background; what a judgement says is tested in the first tier")
-def test_a_line_whose_runs_cannot_be_judged_leaves_the_others_to_choose(
-    client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that is gone, or that cannot be judged, is a sentence beside the table; runs of the store are found."""
-    runs = {"mine": RUNS[0].run["id"], "gone": "0" * 12}
-    rows = [{"series": line, "method": "pld", "trace": key} for line, key in runs.items()]
-    results = Results({}, [*rows, {**rows[1], "series": "mine"}])
-    monkeypatch.setattr(desk.services["lab"], "results", lambda key: results)
-
-    def ask(line: str) -> Any:
-        url = f"/api/acceptance/results/any?series={line}"
-        return until(lambda: (answer := client.get(url).json()).get("state") != "judging" and answer, "the judgement")
-
-    mine, gone = ask("mine"), ask("gone")
-    assert mine["lines"] == gone["lines"] == ["mine", "gone"] and (mine["line"], gone["line"]) == ("mine", "gone")
-    assert mine["runs"] == 1 and mine["rules"] and gone["runs"] == 0 and gone["rules"] == []
-    assert gone["faults"] == [f"Run {'0' * 12} was left out: its recording is not here any more, or cannot be read."]
-    assert mine["faults"][-1:] == gone["faults"]

@@ -1,4 +1,4 @@
-"""The page "Attribution": what it is told of runs, given answers, exports and scores; the lab's recipe of table 10."""
+"""The page "Attribution": what it is told of runs, given answers, exports and scores."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from decoders.prompt.files import PromptRecord
 from decoders.study.attribute.attribution import WAYS, links
 from decoders.study.attribute.export import to_json
 from decoders.study.attribute.quotes import read_quotesum, sweep
-from specviz.experiments import plan, run_experiment
-from specviz.experiments.experiment import Experiment
-from specviz.experiments.known_quotes import MIN_RUNS, QuotedRecord
-from specviz.experiments.prompts import cases, records
-from specviz.experiments.recipes import find_recipe
-from specviz.experiments.results import points
 from specviz.pages import pages
 from specviz.pages.attribution import scoring
 from specviz.pages.attribution.scoring import ScoreRows
@@ -31,7 +24,6 @@ from specviz.server.store import TraceStore
 from specviz.views.export import read_page
 
 from . import recordings
-from .drafts import save_tiny_part
 from .models import tiny_target
 from .stubs import client_of
 from .waiting import WAIT_S, until_over
@@ -258,32 +250,3 @@ def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
     until_over(lambda: scorings.state(started), "the scoring")
     told = scorings.state(started)
     assert told["state"] == "stopped" and told["done"] < 200
-
-
-# --- the lab's recipe -------------------------------------------------------------------------------------------------
-
-
-def test_table_10_in_the_lab(tmp_path: Path, home: Path) -> None:
-    target = tiny()
-    save_tiny_part(target, "glide")
-    recipe = find_recipe("pldplus-table10")
-    path = tmp_path / "q.jsonl"
-    path.write_text("\n".join(json.dumps({**ROW, "unique_id": f"q{n}"}) for n in range(2)), "utf-8")
-    found = cases(target.tokenizer, records(str(path), 5))
-    assert [case.gold.id for case in found if case.gold] == ["q0", "q1"]
-    kept = []
-    planned = plan(target, Experiment(**{**vars(recipe), "lines": recipe.lines[::4], "max_new_tokens": 64}), found)
-    results = run_experiment(target, planned, keep=kept.append)
-    assert results.failures == 0 and len(kept) == 4 and all(trace.run["forced"] for trace in kept)
-    assert len(results.rows) == 4 * 2 * len(MIN_RUNS) and {row["method"] for row in results.rows} == {"pld+h", "glide"}
-    [point] = [
-        p for p in points(results, ["f1"])
-        if p["x"] == "2" and p["series"] == "PLD+ (h) · counted = whole quotations"
-    ]  # fmt: skip
-    gold = [case.gold for case in found if case.gold]
-    expected = sweep([(kept[0], gold[0])], [2])[0].score.f1
-    assert point["values"]["f1"]["mean"] == pytest.approx(expected) and point["count"] == 2
-    demo = records("quotes", 3)
-    assert len(demo) == 3 and all(isinstance(one, QuotedRecord) and one.gold for one in demo)
-    with pytest.raises(ValueError, match="answers whose quotes are known"):
-        plan(target, planned.experiment, cases(target.tokenizer, [PromptRecord("p", instruction="Do it.")]))

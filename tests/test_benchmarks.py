@@ -43,7 +43,7 @@ def test_every_command_tells_how_it_is_called(
         if f"``python -m benchmarks.{name}" not in text.partition('"""\n')[0]:
             faults.append(f"the docstring of benchmarks.{name} does not say how it is called")
     gone = set(re.findall(r"^python -m benchmarks\.(\w+)", page, re.M)) - commands().keys()
-    assert faults == [] and gone == set() and len(commands()) >= 14
+    assert faults == [] and gone == set() and len(commands()) >= 13
 
 
 def test_no_helper_of_the_tests_needs_a_benchmark() -> None:

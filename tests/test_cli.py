@@ -18,9 +18,8 @@ from rich.console import Console
 
 from decoders import load, methods, save
 from decoders.model.files import catalog
-from decoders.sweep.bench import SpeedSpread
 from specviz import cli
-from specviz.commands import COMMANDS, FIRST, GROUPS, bench, common, lab, options
+from specviz.commands import COMMANDS, FIRST, GROUPS, common, options
 from specviz.commands.calibrate import heat_map
 from specviz.views.examples import examples
 from specviz.words import column_texts
@@ -124,18 +123,6 @@ def test_every_user_turn_is_decoded_behind_the_models_answer_to_the_one_before(c
     names = ["1", "1, turn 2", "1, turn 3", "2"]
     assert [(p["id"], p["turn"]) for p in verified["prompts"]] == list(zip(names, [1, 2, 3, 1], strict=True))
     assert [outcome["total"] for outcome in verified["outcomes"]] == [0, 4]
-
-    assert specviz("bench", *sweep, "--methods", "pld", "--repeats", 1) == 0
-    assert "2 prompts in 4 turns" in " ".join(capsys.readouterr().out.split())
-    measured = json.loads(data.read_text())
-    assert measured["settings"]["prompts"] == 2 and measured["settings"]["turn_numbers"] == [1, 2, 3, 1]
-    assert measured["tables"][0]["counts"] == "turns" and measured["tables"][0]["lines"][0]["prompts"] == 3
-
-    assert specviz("lab", *sweep, "--method", "pld", "--vary", "k=2,4") == 0
-    rows = json.loads(data.read_text())["rows"]
-    assert [row["prompt"] for row in rows] == [name for name in names for _ in range(2)]
-    assert [row["turn"] for row in rows] == [1, 1, 2, 2, 3, 3, 1, 1]
-    assert json.loads(data.read_text())["turns"] == 4 and not any(row.get("error") for row in rows)
 
 
 @pytest.mark.slow("opens a model")
@@ -364,34 +351,7 @@ def test_a_near_tie_carries_its_number():
     assert verify._half_precision(outcomes, "float32", None) == ""
 
 
-@pytest.mark.slow("test_bench.py has the same for the function")
-def test_bench_measures_and_writes(capsys, model, prompts, tmp_path, monkeypatch):
-    monkeypatch.setattr("decoders.model.engines.compiling.compiler", lambda: None)  # compiling takes minutes
-    out, page = tmp_path / "bench.json", tmp_path / "bench.html"
-    args = ["--model", model, "--prompts", prompts, "--methods", "pld", "--max-new-tokens", 6, "--repeats", 1]
-    assert specviz("bench", *args, "--peers", "--json", out, "--html", page, "--set", "pld.k=3") == 0
-    printed = capsys.readouterr().out
-    for words in (
-        "plain ÷ generate()",
-        "tracing on ÷ off",
-        "tokens/s",
-        "1 of 3 prompts was left out",
-    ):
-        assert words in printed
-    assert printed.count("tracing on ÷ off") == 1  # one line for all methods
-    data = json.loads(out.read_text())
-    assert data["schema"] == "specbench/1" and data["settings"]["methods"]["pld"]["k"] == 3
-    assert data["settings"]["prompt_file"] == "prompts.jsonl" and str(tmp_path) not in out.read_text()
-    outside = re.findall(r'(?:src|href)="?(?!data:)[^" >]{1,80}', page.read_text()[:3000] + page.read_text()[-20000:])
-    assert page.stat().st_size > 1_000_000 and outside == []  # plotly itself is in the page
-    assert specviz("bench", *args, "--no-trace", "--context", 40, "--limit", 1) == 0
-    printed = capsys.readouterr().out
-    assert "40–40 tokens" in printed and "tracing" not in printed and "generate()" not in printed
-
-
 def test_a_columns_numbers_have_the_same_decimals():
-    values = [SpeedSpread(12.5, 12.0, 14.25, 4), None, SpeedSpread(0.5, 0.25, 0.75, 4)]
-    assert bench.spreads("×", values) == ["12.50 (12.00–14.25)", "–", "0.50 (0.25–0.75)"]
     assert column_texts("tokens", [1.0, 2.256]) == ["1.00", "2.26"] and column_texts("share", [0.5, None]) == [
         "50.0",
         "–",
@@ -451,9 +411,8 @@ def test_a_recorded_run_is_decoded_again_and_compared(capsys, model, tmp_path):
 def test_the_bare_command_shows_what_people_need_first(capsys):
     assert specviz() == 0
     told = capsys.readouterr().out
-    assert [line.split()[1] for line in told.splitlines() if line.startswith("  specviz")] == [
-        "app", "run", "compare", "bench", "verify"
-    ]  # fmt: skip
+    first = [line.split()[1] for line in told.splitlines() if line.startswith("  specviz")]
+    assert first[:4] == ["app", "run", "compare", "verify"] and len(first) == len(FIRST)
     assert "specviz --help" in told and all(line.split()[1] in COMMANDS for line in FIRST)
 
 
@@ -464,19 +423,15 @@ def test_the_package_is_the_command(monkeypatch, capsys):
     assert "specviz app" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["bench", "verify"])
-def test_measuring_takes_the_examples_where_no_prompts_are_named(command):
+def test_measuring_takes_the_examples_where_no_prompts_are_named():
     for model in ("bundled", "some/model"):
-        args = cli.parser().parse_args([command, "--model", model, "--limit", "3"])
+        args = cli.parser().parse_args(["verify", "--model", model, "--limit", "3"])
         wanted = [example.record.id for example in examples(model == "bundled")][:3]
         assert [record.id for record in common.prompt_records(args)] == wanted
         assert args.prompts.name == ("bundled.jsonl" if model == "bundled" else "examples.jsonl")
 
 
-def test_a_sweep_of_ones_own_runs_on_the_examples():
-    args = ["lab", "--method", "pld", "--vary", "k=2,4"]
-    assert lab._experiment(cli.parser().parse_args(args)).prompts == "examples"
-    assert lab._experiment(cli.parser().parse_args([*args, "--prompts", "demo"])).prompts == "demo"
+
 
 
 def test_steps_are_counted_from_one(capsys, model, tmp_path):
@@ -597,7 +552,6 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
         (["run", "--prompt", "a", "--model", "/no/such/model"], "there is no model folder"),
         (["verify", "--prompts", "/no/such.jsonl"], "there is no prompt file"),
         (["verify", "--prompt", "x"], "--prompt"),
-        (["bench", "--prompts", "x", "--repeats", "0"], "from 1 to 1000"),
         (["methods", "nope"], "there is no method 'nope'"),
         (["app", "--port", "70000"], "from 0 to 65535"),
     ],
@@ -615,7 +569,6 @@ def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
         (["verify", "--prompts", prompts, "--methods", "pld", "pld+h", "--set", "q=3"], "none of pld, pld+h has"),
         (["verify", "--prompts", prompts, "--methods", "pld", "--set", "rest.k=3"], "these run: pld"),
         (["verify", "--prompts", prompts, "--set", "pld.k=x"], "k='x' is not allowed"),
-        (["bench", "--prompts", prompts, "--context", 510], "do not fit the 512 tokens"),
         (["calibrate", "--prompts", prompts, "--max-new-tokens", 600], "no prompt can be used"),
         (["run", "--prompt-file", prompts, "--index", 3], "--index 3 is out of range"),
         (["run", "--prompt-file", prompts, "--index", 2, "--max-new-tokens", 5], "512"),
@@ -693,13 +646,13 @@ def test_older_spellings_are_taken_and_not_shown(capsys, model):
     parser = cli.parser()
     for command, rest in {
         "run": ["--prompt", "a"], "whatif": ["t"], "import": ["f"], "attribute": ["--prompt", "a"],
-        "lab": [], "verify": [], "bench": [], "compare": ["--prompt", "a"],
+        "verify": [], "compare": ["--prompt", "a"],
     }.items():  # fmt: skip
         for spelling in ("--methods", "--method"):
             assert parser.parse_args([command, spelling, "pld", *rest]).methods[0] == "pld"
         assert specviz(command, "--help") == 0 and not re.search(r"--method\b", capsys.readouterr().out)
-    twice = parser.parse_args(["lab", "--method", "pld", "--method", "casd"])
-    assert twice.methods == ["pld", "casd"] == parser.parse_args(["lab", "--methods", "pld", "casd"]).methods
+    twice = parser.parse_args(["verify", "--method", "pld", "--method", "casd"])
+    assert twice.methods == ["pld", "casd"] == parser.parse_args(["verify", "--methods", "pld", "casd"]).methods
 
 
 def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
@@ -806,11 +759,6 @@ def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
     monkeypatch.setattr("specviz.commands.run._decode", lambda args, record: [result])
     assert specviz("run", "--prompt", "x") == 0
     assert capsys.readouterr().out == "a\\x1b[31m\\u202eb\n[bold]☃\n"
-
-
-def test_fewer_than_four_numbers_have_no_quartiles():
-    numbers = [SpeedSpread.of([1.0, 2.0, 3.0]), SpeedSpread.of([1.0, 2.0, 3.0, 6.0]), None]
-    assert [bench.spread(one, "{:.1f}".format) for one in numbers] == ["2.0", "2.5 (1.8–3.8)", "–"]
 
 
 def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch):

@@ -23,7 +23,7 @@ DECODERS = (
     "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "sweep", "training", "__init__",
 )  # fmt: skip
 SPECVIZ = (
-    "", "workers", "views", "server", "experiments", "shell", "pages", "app",
+    "", "workers", "views", "server", "shell", "pages", "app",
     "commands", "cli", "__main__", "extras",
 )  # fmt: skip
 FLOORS = {
@@ -247,7 +247,7 @@ def test_an_upward_import_is_seen():
     ("named", "processes"),
     [
         (["tests/test_tree.py"], 0), (["tests/test_tree.py::test_a", "tests/test_tree.py::test_b"], 0),
-        (["tests/browser"], 0), (["tests/browser/test_app.py", "tests/browser/test_lab.py"], 0),
+        (["tests/browser"], 0), (["tests/browser/test_app.py", "tests/browser/test_runs.py"], 0),
         (["tests/test_tree.py", "tests/browser/test_app.py"], 2), (["tests"], 4), (["tests", "decoders", "specviz"], 4),
     ],
 )  # fmt: skip

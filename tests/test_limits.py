@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import recordings
@@ -93,18 +91,16 @@ def test_visitors_without_cookies_have_nothing_in_common(
     asking(desk, "no cookie")
     client.cookies.clear()
     owners: list[str] = []
-    listing = desk.services["lab"].listing
-    monkeypatch.setattr(desk.services["lab"], "listing", lambda owner: owners.append(owner) or listing(owner))
+    listing = desk.services["runs"].listing
+    monkeypatch.setattr(desk.services["runs"], "listing", lambda owner: owners.append(owner) or listing(owner))
     desk.gate.clear()
     try:
         asked = {"prompt": {"mode": "text", "text": "abc"}, "lanes": [{"method": "pld"}]}
         ids = [lane["id"] for lane in client.post("/api/compare/start", json=asked).json()["lanes"]]
         for _ in range(2):
-            client.get("/api/lab")
             assert not any(row["id"] in ids for row in client.get("/api/runs").json()["runs"])
             for path in ("runs/stop", "runs/delete", "compare/stop"):
                 assert not client.post(f"/api/{path}", json={"ids": ids}).json()["done"]
-            assert not client.post("/api/lab/cancel", json={"id": ids[0]}).json()["done"]
         assert all(desk.runner.job(key) for key in ids)
     finally:
         desk.gate.set()
@@ -140,22 +136,12 @@ def test_too_many_requests_are_told_when_to_come_back(public: tuple[TestClient, 
     client, _ = public
     codes = [client.post("/api/runs/change", json={"ids": []}).status_code for _ in range(31)]
     assert codes[0] == 200 and codes[-1] == 429
-    last = client.post("/api/lab/start", json={})
+    last = client.post("/api/compare/start", json={})
     assert last.status_code == 429 and "wait" in last.json()["error"] and 0 < int(last.headers["retry-after"]) <= 61
     assert client.get("/api/runs").status_code == 200  # looking is free
 
 
-def test_a_public_server_trains_and_measures_nothing(public: tuple[TestClient, StubDesk]) -> None:
-    _, desk = public
-    plan: Any = SimpleNamespace(experiment=SimpleNamespace(max_new_tokens=64), variants=(), runs=50)
-    desk.services["lab"].check(plan, 0)
-    for changed, mine, said in (
-        ({"variants": (1,)}, 0, "Nothing is trained on a public server"),
-        ({"runs": 101}, 0, "at most 100"),
-        ({}, 2, "2 of your experiments wait or go on"),
-    ):
-        with pytest.raises(Refusal, match=said):
-            desk.services["lab"].check(SimpleNamespace(**(vars(plan) | changed)), mine)
+def test_a_public_server_measures_nothing() -> None:
     fresh = StubDesk()
     fresh.keep_to(rules_for(public=True, accounts=False))
     with client_of(fresh) as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from fastapi.testclient import TestClient
 
 import specviz.pages
 from specviz.pages import pages
+from specviz.shell.assets import head
+from specviz.shell.frame import tab_titles
+from specviz.views import web
 
 from .stubs import StubDesk, app_of
 from .test_readme import snippet
@@ -49,7 +53,7 @@ def test_a_folder_is_a_page(longest: None) -> None:
     desk = StubDesk(gallery=(recordings.plain(), recordings.chain()))
     with TestClient(app_of(desk)) as client:
         names = tabs(client)
-        assert names.index("Lab") + 1 == names.index("Longest") == names.index("Runs") - 1
+        assert names.index("Longest") == names.index("Runs") - 1
         assert "sv-longest" in json.dumps(client.get("/config").json())
         runs = client.post("/api/longest/first", json={"count": 1}).json()["runs"]
         most = max(("gallery-0", "gallery-1"), key=lambda key: len(desk.store.get(key).output_ids))
@@ -90,3 +94,24 @@ def test_a_body_that_does_not_fit_is_one_sentence(client: TestClient, body: str,
     assert answer.status_code == 422 and answer.json() == {"error": said}
     other = client.post("/api/runs/change", content=body, headers={"content-type": "text/plain"})
     assert other.status_code == 422 and other.json() == {"error": "What is asked is sent as JSON."}
+
+
+def test_views_have_tabs_where_no_page_lists_them() -> None:
+    """The views stand in such a page's list instead; a browser's module draws them in either place."""
+    desk = StubDesk()
+    for service in desk.services.values():
+        service.lists_tools = False
+    with TestClient(app_of(desk)) as client:
+        names = tabs(client)
+        assert names.index("Drafter doctor") + 1 == names.index("Trees of prompt tokens") < names.index("Runs")
+        assert "specviz/doctor/view.js" in json.dumps(client.get("/config").json())
+    desk.services["runs"].lists_tools = True
+    assert {*tab_titles(desk)}.isdisjoint({"doctor", "trees"}) and tab_titles(desk)["runs"] == "Runs"
+
+
+def test_old_addresses_are_changed_before_the_app_begins() -> None:
+    """An annex's first, as the core's may know what is left; the scripts run in order, and the entry is the last."""
+    scripts = re.findall(r'<script type="module" src="([^"]+)"', head())
+    names = [re.sub(r"\.\w{12}\.", ".", script) for script in scripts]
+    assert names[-2:] == ["./web/shell/moved.js", "./web/app/main.js"]
+    assert len(scripts) == 1 + sum(name.endswith("/moved.js") for name in web.modules())

@@ -295,8 +295,8 @@ def test_a_method_that_rewrites_the_prompt_is_compared_with_plain_decoding_of_th
 @pytest.mark.parametrize("method", ["rest", "llma", "casd"])
 def test_a_recorded_run_has_its_whole_prompt_everywhere(target, tmp_path, method):
     """Comparing, the Lab, redrafting and a run again read it as the run did: pool, passages, reference, compression."""
-    from specviz.experiments.prompts import of_trace as case_of
     from specviz.server.forms import PromptForm
+    from specviz.views.prompts import of_trace as case_of
 
     prompt = replace(prompt_of(12), reference="the old lamp", reference_of="yours", compression={"kept_tokens": 3})
     save(record(target, prompt, method, max_new_tokens=12, title="one"), tmp_path / "a.spectrace")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ import torch
 from decoders import Sampling, UserError
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
-from decoders.trace import metrics
-from decoders.trace.files import load
 from decoders.trace.speedup import expected_speedup
 from decoders.verifiers import block
 from decoders.verifiers.block import BlockVerifier
@@ -22,7 +19,6 @@ from decoders.verifiers.match import cut_at_stop
 from decoders.verifiers.residual import ResidualVerifier, overlap, residual
 from decoders.verifiers.sampling import Chooser, drawn_token
 from decoders.verifiers.verifier import Verifier
-from specviz.experiments.quantities import QUANTITIES
 
 from .chance import p_value
 from .tiers import matrix
@@ -111,18 +107,6 @@ def test_drafts_that_were_not_drawn_are_matched():
 )
 def test_expected_speedups_of_the_paper(acceptance, cost, speedup):
     assert expected_speedup(acceptance, cost, 5) == pytest.approx(speedup, abs=0.006)
-
-
-@pytest.mark.parametrize(
-    ("name", "chains"), [("6-class-docstring-glide", True), ("7-class-docstring-glide-cape", False)]
-)
-def test_a_speedup_is_expected_of_chains_alone(name, chains):
-    """Of CAPE's trees a position holds several tokens, and a verify forward more rows than the formula has."""
-    trace = load(Path(__file__).parent.parent / f"assets/gallery/{name}.spectrace")
-    values, expected = metrics.compute(trace), QUANTITIES["expected_speedup"].of(trace, "")
-    if chains:
-        assert expected == pytest.approx(expected_speedup(values["beta"], values["draft_cost"], 5))
-    assert (expected is not None) == chains and values["beta"] and values["draft_cost"]
 
 
 def test_certain_acceptance_has_a_limit():

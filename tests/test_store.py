@@ -10,12 +10,12 @@ import recordings
 
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
-from specviz.experiments.prompts import DEMO
 from specviz.places import GALLERY, home, is_id, new_id
 from specviz.server.library import Library
 from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
 from specviz.views import gallery
 from specviz.views.examples import TASKS, examples, from_turns, passages, turns
+from specviz.views.prompts import DEMO
 
 PLAIN_RUN = "5-class-docstring-plain"
 

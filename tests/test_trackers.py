@@ -9,7 +9,6 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from decoders.errors import UserError
-from specviz.cli import main
 from specviz.views.trackers import tracker
 
 LINE = {"step": 2, "loss": 1.5, "top1": [0.25, 0.5], "name": "x"}
@@ -83,9 +82,3 @@ def test_what_is_missing_or_does_not_begin_is_a_sentence(monkeypatch, arrivals, 
         tracker("wandb", "x", {}, tmp_path).__enter__()
     with tracker(None, "x", {}, tmp_path) as send:
         send(LINE, 1)
-
-
-def test_a_recorded_sweep_sends_its_rows(arrivals, capsys):
-    assert main(["lab", "pldplus-fig4", "--recorded", "--log-to", "trackio"]) == 0
-    assert [work for _, work, _, _ in arrivals][::len(arrivals) - 1] == ["init", "finish"] and len(arrivals) > 4
-    assert all(numbers for _, work, (*numbers,), _ in arrivals if work == "log")

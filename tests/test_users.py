@@ -159,7 +159,7 @@ def sign_in(client: TestClient, name: str = "ann", password: str = "open sesame"
 def test_nothing_is_reached_without_signing_in(guard: tuple[TestClient, Users, StubDesk]) -> None:
     client, _, _ = guard
     paths = {getattr(route, "path", "") for route in client.app.routes}  # type: ignore[attr-defined]
-    assert {"/api/runs", "/api/lab", "/web/{name:path}"} <= paths
+    assert {"/api/runs", "/api/compare", "/web/{name:path}"} <= paths
     gradio = {"/config", "/gradio_api/info", "/gradio_api/queue/status", "/gradio_api/startup-events", "/theme.css"}
     paths = {path.replace("{key}", "gallery-0").replace("{name:path}", "x") for path in paths - {"/login"} if path}
     tried = paths | gradio
@@ -169,8 +169,8 @@ def test_nothing_is_reached_without_signing_in(guard: tuple[TestClient, Users, S
             home = path == "/" and method == "GET"
             assert answer.status_code == (303 if home else 401), (method, path, answer.status_code)
             assert home or method == "HEAD" or "not signed in" in answer.json()["error"]
-    sent_to = client.get("/", params={"trace": "a", "tab": "lab"}).headers["location"]
-    assert sent_to == "login?next=%3Ftrace%3Da%26tab%3Dlab"
+    sent_to = client.get("/", params={"trace": "a", "tab": "runs"}).headers["location"]
+    assert sent_to == "login?next=%3Ftrace%3Da%26tab%3Druns"
     fake = TestClient(client.app, follow_redirects=False, cookies={SESSION: "x" * 43, COOKIE: "user:ann"})
     assert fake.get("/api/runs").status_code == 401
 

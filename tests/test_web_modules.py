@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from specviz import words
+from specviz.pages import pages
 from specviz.views import web
 
 from .test_house import circles as circles_of
@@ -110,7 +111,7 @@ FLOORS = (
     ("shell",),
     ("acceptance", "trees"),
     ("judges",),
-    ("attribution", "compare", "lab", "lesson", "models", "runs", "whatif"),
+    ("attribution", "compare", "lesson", "models", "runs", "whatif"),
     ("opening",),
     ("app",),
     tuple({name.split("/")[0] for name, path in web.files("js").items() if web.FOLDER not in path.parents}),  # annexes
@@ -160,14 +161,15 @@ def test_rooms_import_from_floors_below() -> None:
         'const { app } = await import("specviz/shell/state.js");',
     ):  # fmt: skip
         assert above(with_module(source)) == ["specviz/base/wrong.js: specviz/shell/state.js"]
-        assert above(with_module(source, "specviz/lab/right.js")) == []
+        assert above(with_module(source, "specviz/runs/right.js")) == []
     assert above(with_module("await import(name);")) == ["specviz/base/wrong.js: import(…)"]
     assert above(with_module('/** @param {import("specviz/shell/state.js").App} app */')) == []
     types = {f"specviz/{name}": path.read_text("utf-8") for name, path in web.files("d.ts").items()}
     del types["specviz/vendor/modules.d.ts"]
     assert len(types) > 9 and above({**web.modules(), **types}, DYNAMIC.findall) == []
     beside = 'import { Lane } from "specviz/compare/lane.js";'
-    assert above(with_module(beside, "specviz/lab/wrong.js")) and not above(with_module(beside, "specviz/compare/x.js"))
+    assert above(with_module(beside, "specviz/runs/wrong.js"))
+    assert not above(with_module(beside, "specviz/compare/x.js"))
 
 
 def test_vendored_files_are_as_they_were_published() -> None:
@@ -257,16 +259,17 @@ def reach(names: Iterable[str]) -> set[str]:
 
 
 def test_every_module_is_used() -> None:
-    page = re.compile(r"/(page|entry|standalone)\.js$|^specviz/(app|shell|site|ui)/")
-    assert set(web.modules()) == reach(filter(page.search, web.modules()))
+    page = re.compile(r"/(page|entry|moved|standalone)\.js$|^specviz/(app|shell|site|ui)/")
+    tools = [f"specviz/{tool.name}/view.js" for tool in pages() if tool.tool]
+    assert len(tools) == 2 and set(web.modules()) == reach([*filter(page.search, web.modules()), *tools])
 
 
 def test_a_page_from_disk_carries_what_it_needs_and_no_more() -> None:
     carried = web.inline_map("specviz/inspect/standalone.js")
     assert set(carried) == reach(["specviz/inspect/standalone.js"])
-    assert not [name for name in carried if name.startswith(("specviz/shell/", "specviz/lab/"))]
+    assert not [name for name in carried if name.startswith(("specviz/shell/", "specviz/runs/"))]
     assert all(url.startswith("data:text/javascript") and "#" not in url for url in carried.values())
-    assert ".svl-" not in web.styles(carried) and ".sv-tree" in web.styles(carried) and "@import" not in web.styles()
+    assert ".svr-" not in web.styles(carried) and ".sv-tree" in web.styles(carried) and "@import" not in web.styles()
 
 
 def test_the_first_view_waits_for_no_page_but_its_own() -> None:

@@ -252,8 +252,8 @@ interface PageEvents {
   models: HTMLElement;
   /** Please connect a server; the focus goes back to this element. */
   connect: HTMLElement;
-  /** What the lab has was changed. */
-  lab: undefined;
+  /** Please draw a page's view into this element, which has its place. */
+  tool: { name: string; element: HTMLElement };
 }
 
 /** The one global name, for tinkering in the browser's console and for tests: base/handle.js. */

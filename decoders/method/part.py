@@ -36,7 +36,7 @@ class PartConfig(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
-    """Training of a kind of part: a line of ``specviz train``, and what the Lab may vary.
+    """Training of a kind of part: a line of ``specviz train``, and what experiments may vary.
 
     ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
     every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they

@@ -1,4 +1,3 @@
 """Methods × prompts: planned (``plan``), run in turns (``plan.alternate``, ``plan.in_order``), kept as rows and
-samples (``ledger``) and judged against plain decoding. ``bench`` and ``lossless`` are two such sweeps; specviz's Lab is
-a third.
+samples (``ledger``) and judged against plain decoding. ``bench`` and ``lossless`` are two such sweeps.
 """

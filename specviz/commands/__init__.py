@@ -19,8 +19,6 @@ GROUPS = {
     },
     "measure": {
         "verify": "check that methods change nothing but speed",
-        "bench": "measure speed side by side",
-        "lab": "run an experiment of a paper, or your own sweep",
         "acceptance": "acceptance of recorded runs, by every definition in use",
         "judge": "recorded drafts under every verifier: what each accepts, and what it changes",
     },
@@ -40,6 +38,13 @@ GROUPS = {
 }
 MODULES = {name: f"{__name__}.{name}" for group in GROUPS.values() for name in group}
 """Command → its module; those of the annexes stand behind those of the core, in ``GROUPS`` too."""
+FIRST = {
+    "specviz app": "open the app: runs, comparisons, lessons",
+    "specviz run --prompt TEXT": "decode one prompt; --out RUN.spectrace keeps every step",
+    "specviz compare --prompt TEXT": "methods side by side: who wins, by how much and why",
+    "specviz verify": "check on the examples that they change nothing but speed",
+}
+"""The commands that people need first, as they are typed, and what they do."""
 
 
 def _add_extras() -> None:
@@ -50,16 +55,14 @@ def _add_extras() -> None:
                 leave_out(extra.package, ValueError(f"its command is {command.group}: {name}, {places}"))
                 continue
             MODULES[name] = resolve_name(command.module, extra.package)
-            GROUPS[command.group][name] = command.about
+            lines = GROUPS[command.group]
+            names = list(lines)
+            place = names.index(command.predecessor) + 1 if command.predecessor in names else len(names)
+            names.insert(place, name)
+            GROUPS[command.group] = {key: lines.get(key, command.about) for key in names}
+            if command.first_line:
+                FIRST[f"specviz {name}"] = command.first_line
 
 
 _add_extras()
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-FIRST = {
-    "specviz app": "open the app: runs, comparisons, lessons, the Lab",
-    "specviz run --prompt TEXT": "decode one prompt; --out RUN.spectrace keeps every step",
-    "specviz compare --prompt TEXT": "methods side by side: who wins, by how much and why",
-    "specviz bench": "measure the methods' speed on the examples",
-    "specviz verify": "check on the examples that they change nothing but speed",
-}
-"""The commands that people need first, as they are typed, and what they do."""

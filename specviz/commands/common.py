@@ -51,7 +51,7 @@ def _set_records(source: Path, count: int, args: argparse.Namespace) -> list[Pro
     """The first prompts of the set that is named; None where a file is."""
     if source.suffix or source.exists():
         return None
-    from specviz.experiments.prompts import is_set, records
+    from specviz.views.prompts import is_set, records
 
     return records(str(source), count, toy=wants_toy(args)) if is_set(str(source)) else None
 

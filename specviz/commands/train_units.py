@@ -38,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Options of trainings that are units."""
     folder_help = f"where all of them go, which all workers see; asked again, it goes on (default: {RESULTS})"
     workers_help = "so many trainings at a time (default: 1)"
-    group = over_workers.add(parser, "several trainings (docs/scale.md)", workers_help, folder_help)
+    group = over_workers.add(parser, "several trainings (docs/scale.md)", workers_help, results=folder_help)
     group.add_argument("--seeds", nargs="+", type=options.whole(0), metavar="N", help="train with each of these seeds")
 
 

@@ -84,7 +84,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.experiments.prompts import records
+    from specviz.views.prompts import records
 
     common.check_writable(args.out)
     all_records = records(args.prompts, args.limit + CHECK_PROMPTS * args.check, toy=common.wants_toy(args))

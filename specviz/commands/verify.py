@@ -157,7 +157,7 @@ def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[MethodCh
 def _show_categories(outcomes: list[MethodCheck], categories: list[str], counts: str) -> None:
     """Tokens per step of every method in each category of prompts, and in all; ``counts``: what is counted."""
     from decoders.sweep.lossless import tokens_per_step
-    from specviz.experiments.prompts import benchmark_columns
+    from specviz.views.prompts import benchmark_columns
 
     titles = {**benchmark_columns(categories), "": "–"}
     groups = group((titles[category], i) for i, category in enumerate(categories))

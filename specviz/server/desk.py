@@ -59,9 +59,11 @@ class Service:
     """A page: what its tab holds, and what it does on a server. A folder of ``specviz/pages`` has one as a subclass.
 
     ``name`` is the folder's and ``title`` the tab's (without it there is none); ``form`` makes what the tab holds, and
-    without it that is one place, which the script ``module`` fills. Methods marked with ``get`` and ``post`` are what
-    the page's scripts ask for: their parameters are what is sent, as FastAPI reads them, and what they return is the
-    answer (``{"done": …}`` where it is no object). ``cannot`` begins the sentence about anything else that is asked.
+    without it that is one place, which the script ``module`` fills. A view with a title of ``tool`` stands in the list
+    of a page that ``lists_tools``, where ``about`` is said of it, or in a tab where there is no such page. Methods
+    marked with ``get`` and ``post`` are what the page's scripts ask for: their parameters are what is sent, as FastAPI
+    reads them, and what they return is the answer (``{"done": …}`` where it is no object). ``cannot`` begins the
+    sentence about anything else that is asked.
     """
 
     name: str
@@ -69,6 +71,9 @@ class Service:
     cannot = "This page cannot"
     order = 100
     module = ""
+    tool = ""
+    about = ""
+    lists_tools = False
     form: Callable[[Desk], Any] | None = None
 
     def __init__(self, desk: Desk) -> None:

@@ -55,6 +55,7 @@ def head() -> str:
     """The import map, the first view's modules, the styles. The first module asks for the run while others load."""
     # "./": an address in an import map begins with a dot or a slash
     addresses = web.import_map(f"./{BASE}")
+    old_addresses = [name for name in addresses if name.endswith("/moved.js")]  # an annex's before the core's
     preloads = [f'<link rel="modulepreload" href="{addresses[name]}">' for name in web.reachable(ENTRY)]
     return "\n".join(
         [
@@ -64,7 +65,7 @@ def head() -> str:
             f'<script type="module" async src="{addresses[FIRST]}"></script>',
             *preloads,
             f'<link rel="stylesheet" href="{BASE}/{_style()[0]}">',
-            f'<script type="module" src="{addresses[ENTRY]}"></script>',
+            *(f'<script type="module" src="{addresses[name]}"></script>' for name in [*reversed(old_addresses), ENTRY]),
         ]
     )
 

@@ -32,13 +32,21 @@ def _session(request: gr.Request) -> str:
     return tell(session=request.session_hash or "")
 
 
+def tab_titles(desk: Desk) -> dict[str, str]:
+    """The tabs' titles by the pages' names, in order; tools have tabs of their own where no page lists them."""
+    services = desk.services.values()
+    has_list = any(page.lists_tools for page in services)
+    titles = {page.name: page.title or ("" if has_list else page.tool) for page in services}
+    return {name: title for name, title in titles.items() if title}
+
+
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
-    listed_pages = [page for page in desk.services.values() if page.title]
+    titles = tab_titles(desk)
 
     def select(name: Any) -> Any:
         """Shows a tab, where there is one of that name."""
-        return gr.Tabs(selected=name) if any(page.name == name for page in listed_pages) else gr.skip()
+        return gr.Tabs(selected=name) if name in titles else gr.skip()
 
     def open_tab(request: gr.Request) -> Any:
         """Shows the tab that the address names."""
@@ -48,12 +56,13 @@ def build(desk: Desk) -> gr.Blocks:
         brand = part("brand", "sv-brand", events=("named", "go"))
         brand.named(_session, None, brand, queue=False, **QUIET)
         with gr.Tabs(elem_id="sv-tabs") as tabs:
-            for page in listed_pages:
-                with gr.Tab(page.title, id=page.name) as tab:
+            for page in (desk.services[name] for name in titles):
+                with gr.Tab(titles[page.name], id=page.name) as tab:
                     if page.form is not None:
                         page.form(desk)
                     else:
-                        part(page.name, f"sv-{page.name}", page.module or f"{page.name}/page")
+                        module = page.module or f"{page.name}/{'page' if page.title else 'view'}"
+                        part(page.name, f"sv-{page.name}", module)
                 tab.select(None, None, None, js=TAB_EVENT % page.name, queue=False, **QUIET)
         brand.go(lambda value: select(payload_of(value).get("tab")), brand, tabs, queue=False, **QUIET)
         blocks.load(open_tab, None, tabs, queue=False, **QUIET)

@@ -2,7 +2,7 @@
 
 Read ``work`` first (a unit, a job, a worker), then ``folder`` (where results go), then ``sweep`` (the loop that hands
 units out). A worker is an executor with ``concurrent.futures``' interface (``executors``); a ``supervisor`` opens it,
-and opens it anew after a loss. Nothing here knows what a unit does: ``specviz.experiments.units`` says that.
+and opens it anew after a loss. Nothing here knows what a unit does.
 """
 
 from decoders.extra import cards

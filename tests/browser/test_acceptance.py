@@ -1,4 +1,4 @@
-"""The page "Acceptance" in real Chromium: runs chosen, definitions, calibration, two outputs, the calculator."""
+"""The page "Acceptance" in real Chromium: runs chosen, definitions, calibration, two outputs."""
 
 from __future__ import annotations
 
@@ -153,31 +153,10 @@ def test_two_outputs_are_judged_by_the_model_in_use(old_address: Visit, target: 
     expect(areas.nth(1)).to_have_value(written)  # nothing that was typed is lost
 
 
-@pytest.mark.slow("the page opened again")
-def test_the_calculator_answers_as_it_is_moved(old_address: Visit) -> None:
-    page = old_address("speedup", ".svp-lab .svp-numbers dd")
-    speedup = page.locator(".svp-numbers dd").nth(2)
-    expect(speedup).to_have_text("2.35×")  # (1 - .7^6) / .3 / (5 * .05 + 1)
-    page.fill(".svd-rows", "1:30, 6:60")
-    expect(speedup).to_have_text("1.31×")
-    page.fill(".svd-rows", "30")
-    expect(page.locator(".svd-result .svp-error")).to_contain_text("write rows:ms")
-    page.problems[:] = [problem for problem in page.problems if "status of 422" not in problem]
-    page.fill(".svd-rows", "")
-    expect(speedup).to_have_text("2.35×")
-    slider = page.locator(".svp-slider input").nth(2)
-    slider.focus()
-    for _ in range(2):
-        page.keyboard.press("ArrowRight")
-    expect(page.locator(".svp-slider output").nth(2)).to_have_text("7")
-    expect(speedup).to_have_text("2.33×")  # (1 - .7^8) / .3 / 1.35
-    expect(page.locator(".svd-charts .main-svg").first).to_be_visible()
-
-
 @pytest.mark.matrix("every part of the page")
-@pytest.mark.parametrize("view", ["definitions", "calibration", "outputs", "speedup"])
+@pytest.mark.parametrize("view", ["definitions", "calibration", "outputs"])
 def test_it_fits_a_phone(old_address: Visit, view: str) -> None:
-    ready = {"outputs": ".svp-compare[data-ready]", "speedup": ".svp-lab .svp-numbers dd"}
+    ready = {"outputs": ".svp-compare[data-ready]"}
     fits(old_address(view, ready.get(view, ".svp-acceptance[data-ready]")), 400)
 
 

@@ -23,7 +23,6 @@ PAGES = {  # and what is there when one is drawn
     "compare": ".svp-compare[data-ready]",
     "attribution": ".svp-attribution[data-ready]",
     "lessons": ".svp-lessons[data-ready]",
-    "lab": ".svp-lab > *",
     "runs": ".svp-grid",
 }
 
@@ -108,6 +107,11 @@ def faults_of(view: Callable[[Any], None], page: Any, port: int, axe: str) -> li
     page.goto(f"http://127.0.0.1:{port}{NO_APP}")
     view(page)
     page.evaluate(axe)
+    return faults_of_looks(page)
+
+
+def faults_of_looks(page: Any) -> list[str]:
+    """Faults of a view in both themes and all sizes, some of them by axe."""
     wrong = []
     for scheme, width in LOOKS:
         page.set_viewport_size({"width": width, "height": SIZES[width]})
@@ -124,31 +128,3 @@ def faults_of(view: Callable[[Any], None], page: Any, port: int, axe: str) -> li
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_can_be_read_by_all(page: Any, looked_at: int, axe: str, name: str) -> None:
     assert faults_of(VIEWS[name], page, looked_at, axe) == []
-
-
-BACKENDS = [
-    {"name": f"backend {number}", "state": state, "text": text}
-    for number, (state, text) in enumerate((("busy", ""), ("free", ""), ("starting", ""), ("lost", "killed")), 1)
-]
-
-
-@pytest.mark.slow("further states of pages that were read")
-def test_backends_and_the_fields_of_workers_can_be_read_by_all(app_in_theme: Any) -> None:
-    def answer(route: Any) -> None:
-        there = route.fetch()
-        route.fulfill(response=there, json={**there.json(), "backends": BACKENDS})
-
-    app_in_theme.route("**/api/status", answer)
-    turn_to(app_in_theme, "lab")
-    app_in_theme.fill("#svl-workers", "2")
-    app_in_theme.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    shown = app_in_theme.locator(".svp-backends li")
-    shown.nth(4).wait_for()
-    assert shown.all_text_contents() == [
-        "backend 1: at work", "backend 2: free", "backend 3: starting", "backend 4: lost, is started again, killed",
-        "1 of 4 busy, 1 lost",
-    ]  # fmt: skip
-    assert app_in_theme.evaluate(VIOLATIONS) == []
-    if shots := os.environ.get("SPECVIZ_SHOTS"):
-        app_in_theme.screenshot(path=f"{shots}-{app_in_theme.evaluate('document.body.className')[:12]}.png")
-    app_in_theme.unroute_all(behavior="wait")  # for an answer that is on its way

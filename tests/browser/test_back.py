@@ -108,17 +108,6 @@ def test_back_leads_through_a_lessons_stops_to_the_cards(app: Any) -> None:
     wait_drawn(app, ".svn-cards")
 
 
-def test_back_leads_to_the_recipe_that_was_chosen_before(app: Any) -> None:
-    turn(app, "Lab", ".svl-item[aria-current]")
-    first = app.locator(".svl-item[aria-current]").first.get_attribute("data-name")
-    app.locator(".svl-item[data-name=speedup]").click()
-    at(app, lab="speedup")
-    app.go_back()
-    expect(app.locator(f".svl-item[data-name={first}]")).to_have_attribute("aria-current", "true")
-    app.go_forward()
-    expect(app.locator(".svl-item[data-name=speedup]")).to_have_attribute("aria-current", "true")
-
-
 def test_back_leads_from_chosen_runs_to_the_library_and_from_a_race_to_the_form(app: Any) -> None:
     open_of_two("Acceptance", ".svd-views button")(app)
     app.locator("[data-view=calibration]").click()

@@ -23,7 +23,6 @@ DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition)
 NO_APP = "/api/status"  # an address of the app's site at which no app starts
 OPENED = "1-class-docstring-adapld"
 ACCEPTANCE = ("definitions", "calibration", "judges")
-TOOLS = {"batch": ".svb-methods", "trees": ".svp-trees .svp-question", "speedup": ".main-svg"}
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
 
@@ -186,7 +185,6 @@ def choose_model(selector: str) -> Callable[[Any], None]:
 
 inspect = at("", ".sv-timeline")
 compare = at("tab=compare", ".svp-compare[data-ready]")
-lab = at("tab=lab&lab=own", ".svp-lab > *")
 attribution = at("tab=attribution", ".svp-attribution[data-ready]")
 lesson = at("tab=lessons&lesson=3-ranking&at=2", ".sv-lesson .sv-row")
 
@@ -226,13 +224,6 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "compare, more of the prompt": click_through(compare, "#sv-more button", "#sv-reference textarea"),
     "compare, parameters": click_through(compare, "summary:has-text('Parameters')", "details[open]"),
     "compare, two outputs": click_through(compare, ".svc-outputs summary", ".svc-outputs[open] textarea"),
-    "lab": lab,
-    "lab, recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
-    **{f"lab, {name}": at(f"tab=lab&lab={name}", drawn) for name, drawn in TOOLS.items()},
-    "lab, verifiers": click_through(
-        at("tab=lab&lab=draft-length", ".svp-lab .main-svg"), "summary:has-text('under every verifier')",
-        ".svl-judges .svd-judges",
-    ),
     "runs": at("tab=runs", ".svp-grid"),
     **{f"runs, {view}": acceptance(view) for view in ACCEPTANCE},
     "runs, difference": open_of_two("Difference", ".svr-gains"),

@@ -57,6 +57,7 @@ on("inspector", async (inspector) => {
   new JudgesTab(inspector);
 });
 on("models", async (opener) => (await import("specviz/models/page.js")).open(opener));
+on("tool", async ({ name, element }) => (await import(`specviz/${name}/view.js`)).mount({ element }));
 on("race", async () => (await import("specviz/opening/opening.js")).play());
 
 /** The modules of the page with such a name. @param {RegExp} file */

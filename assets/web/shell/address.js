@@ -11,12 +11,17 @@ const VIEWS = {
   inspect: ["trace"],
   attribution: ["trace"],
   compare: ["lanes"],
-  lab: ["lab"],
   lessons: ["lesson", "at"],
   runs: ["acceptance", "difference", "runs"],
 };
 /** Where one of these is missing, the page says which it has opened: that is no other view. */
-const FILLED = ["trace", "lab", "at"];
+const FILLED = ["trace", "at"];
+
+/** An annex's page says which parameter names its view. @param {string} tab @param {string} parameter */
+export function addView(tab, parameter) {
+  VIEWS[tab] = [parameter];
+  FILLED.push(parameter);
+}
 
 /** Whether two addresses show different views. @type {(before: URLSearchParams, after: URLSearchParams) => boolean} */
 export function otherView(before, after) {

@@ -1,15 +1,14 @@
-/* Pages that went into others: where their old addresses lead. */
+/* Pages that went into others: where their old addresses lead. A room's ``moved.js`` runs before the app's entry. */
 
 import { put } from "specviz/base/storage.js";
 
 /** By the old tab, what the address says instead. */
-/** @type {Record<string, (old: URLSearchParams) => Record<string, string | null | undefined>>} */
+/** @typedef {Record<string, (old: URLSearchParams) => Record<string, string | null | undefined>>} Moved */
+/** @type {Moved} */
 const MOVED = {
-  trees: () => ({ tab: "lab", lab: "trees" }),
   acceptance: (old) => {
     const view = old.get("acceptance");
     if (view === "outputs") return { tab: "compare", acceptance: null, outputs: "1" };
-    if (view === "speedup") return { tab: "lab", acceptance: null, lab: "speedup" };
     return { tab: "runs", acceptance: view ?? "definitions" };
   },
 };

@@ -28,7 +28,6 @@ export const app = {
   session: async () => "",
   pages: {},
   shares: [],
-  tools: [],
   runViews: [],
   entries: async () => {},
   figureOfRuns: () => "",

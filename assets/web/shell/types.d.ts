@@ -65,9 +65,6 @@ interface Feed {
 /** Where a run is opened. */
 interface At { step?: number; pins?: number[] }
 
-/** What is looked at on the page Lab and not run: ``about`` says more than its title, ``order`` says where it stands. */
-interface LabTool { name: string; title: string; about: string; order: number; view: () => HTMLElement }
-
 /** A view of chosen runs' acceptance, on the page Runs. */
 interface RunView { name: string; title: string; order: number; draw: (place: HTMLElement) => unknown }
 
@@ -103,8 +100,6 @@ interface App {
   caution: { reason: string; note: string; lossy: string };
   /** what annexes add to the Share menu of a run */
   shares: ((id: string) => Pick<InspectorActions, "figure" | "downloads">)[];
-  /** what annexes add to the list of the page Lab */
-  tools: LabTool[];
   /** what annexes add to the views of runs' acceptance */
   runViews: RunView[];
   /** fetches what annexes add to rooms, once */

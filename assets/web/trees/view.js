@@ -1,7 +1,7 @@
-/* The Lab's view of PPD's trees: every state by size and prompt budget, their worth on this machine. */
+/* The view of PPD's trees: every state by size and prompt budget, their worth on this machine. */
 
 import { on } from "specviz/base/bus.js";
-import { h, rested } from "specviz/base/dom.js";
+import { h, place, rested } from "specviz/base/dom.js";
 import { getJson, poll, postJson, sentence } from "specviz/base/json.js";
 import { plural, probability } from "specviz/base/numbers.js";
 import { onTheme } from "specviz/base/plotly.js";
@@ -30,7 +30,7 @@ function pick(m, size) {
 
 const settle = rested(() => {
   const { m, size } = shown.value;
-  if (size && app.tab === "lab") setAddress({ trees: `${m}x${size}` });
+  if (size && box.checkVisibility()) setAddress({ trees: `${m}x${size}` });
   drawCharts(pick);
 }, 120);
 
@@ -252,8 +252,8 @@ function Trees() {
     ${drawn && html`<${Sizes} />`}`;
 }
 
-/** The view of trees in a place of its own: nothing is designed before it is first shown. @returns {HTMLElement} */
-export function treesView() {
+/** Draws the trees: nothing is designed before that. @param {Pick<Part, "element">} part */
+export function mount({ element }) {
   app.pages.trees = {
     get data() {
       return answer.value;
@@ -272,5 +272,5 @@ export function treesView() {
     load();
   });
   onTheme(() => answer.value && grid.childElementCount && drawCharts(pick));
-  return box;
+  place(element, "trees").replaceWith(box);
 }

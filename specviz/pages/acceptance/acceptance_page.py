@@ -11,16 +11,14 @@ from cachetools import LRUCache
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.names import BASELINE
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.speedup import RowTimes, forecasts
 from decoders.trace.trace import Trace
-from specviz.experiments.prompts import short_name
 from specviz.server.bodies import Body, Ids, SentFile, Texts, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import PromptForm, Refusal
-from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
+from specviz.views.prompts import short_name
 from specviz.words import sentence
 
 from . import judging
@@ -63,7 +61,7 @@ class Outputs(Body):
 
 
 class AcceptancePage(Service):
-    """Acceptance of chosen runs, on the page "Runs"; expected speedups for the Lab; two outputs for Compare."""
+    """Acceptance of chosen runs, on the page "Runs"; expected speedups; two outputs for Compare."""
 
     name, order = "acceptance", 55
     cannot = "Acceptance cannot"
@@ -107,36 +105,15 @@ class AcceptancePage(Service):
 
         Raises Refusal where no run is chosen, or none can be judged; UnknownTrace for one that is not there.
         """
-        answer = self._pool(require_runs(ids, "judge their drafts together"), self.desk.trace, self.desk.has)
+        answer = self.pool(require_runs(ids, "judge their drafts together"), self.desk.trace, self.desk.has)
         if answer["state"] == "ready" and not answer["runs"]:
             raise Refusal("runs", " ".join(answer["faults"]))
         return answer
 
-    @get("results/{key}")
-    def results(self, key: str, series: str = "") -> dict[str, Any]:
-        """All runs of one line of an experiment's results under every verifier, as ``judge`` says it of chosen runs,
-        and the ``lines`` whose runs hold drafts; its ``faults`` say which runs could not be read or judged. Raises
-        Missing; Refusal where no line has runs.
-        """
-        lab = self.desk.services["lab"]
-        rows = [row for row in lab.results(key).rows if row.get("trace") and row.get("method") != BASELINE]
-        lines = [*dict.fromkeys(str(row.get("series") or "") for row in rows)]
-        line_name = series if series in lines else next(iter(lines), "")
-        ids = [str(row["trace"]) for row in rows if str(row.get("series") or "") == line_name]
-        if not ids:
-            raise Refusal("runs", "No run of these results is here: its drafts cannot be judged.")
-
-        def read(run: str) -> Trace | RunJudgement:
-            try:
-                return self.desk.store.get(run) if run in self.desk.store else lab.read_run(run)
-            except UnknownTrace:
-                return RunJudgement(f"Run {run}", fault="its recording is not here any more, or cannot be read")
-
-        return {**self._pool(ids, read, lambda _: True), "lines": lines, "line": line_name}
-
-    def _pool(
+    def pool(
         self, ids: Iterable[str], read: Callable[[str], Trace | RunJudgement], has: Callable[[str], bool]
     ) -> dict[str, Any]:
+        """The drafts of runs under every verifier, or how far that is; runs are read by their ids."""
         keys, limit = [*dict.fromkeys(ids)], judging.MAX_JUDGED
         runs = self._judging.results(keys[:limit], read, has)
         if isinstance(runs, dict):

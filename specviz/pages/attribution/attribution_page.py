@@ -17,7 +17,6 @@ from decoders.prompt.codec import of_trace
 from decoders.study.attribute.attribution import COUNT_UNITS, WAY_WORDS, WAYS, links
 from decoders.study.attribute.export import markdown, to_json
 from decoders.study.attribute.quotes import QuotedAnswer
-from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Listed, PageSession, needs
 from specviz.server.desk import Desk, get, post
@@ -26,6 +25,7 @@ from specviz.server.http import Owner, attachment
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 from specviz.views.examples import passages
+from specviz.views.prompts import check_tokens
 
 from .document import answer_digest, document, known_quotes, standalone
 from .scoring import MAX_ROWS, MIN_RUNS, Scorings, chosen_signals, unfit

@@ -13,8 +13,8 @@ from decoders.study.attribute.export import to_json
 from decoders.study.attribute.quotes import QuotedAnswer, gold_json, score_links
 from decoders.study.attribute.verbatim import quotations
 from decoders.trace.trace import Trace
-from specviz.experiments.known_quotes import quoted_answer
 from specviz.views.export import standalone_page
+from specviz.views.known_quotes import quoted_answer
 
 SCHEMA = "specattribution-page/1"
 

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
 from decoders.trace.trace import Trace
-from specviz.experiments.prompts import check_tokens
 from specviz.places import is_id
 from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
@@ -25,6 +24,7 @@ from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 from specviz.views.examples import listed_examples
+from specviz.views.prompts import check_tokens
 from specviz.words import sentence
 
 from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, outcome_of, own_reference, plain_key

@@ -51,9 +51,10 @@ class _RunFirst(Exception):
 
 
 class Trees(Service):
-    """The Lab's view of trees: designs of every size and prompt budget, and the machine's latency."""
+    """The view of trees: designs of every size and prompt budget, and the machine's latency."""
 
     name, order = "trees", 60
+    tool, about = "Trees of prompt tokens", "PPD's trees of every state: which size pays on this machine"
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

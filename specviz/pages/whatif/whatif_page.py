@@ -101,7 +101,7 @@ class WhatIfs(Service):
         if key not in self._reasons:
             trace = self.desk.trace(key)  # before torch is imported: the run may be deleted meanwhile
             from decoders.study.look.run_settings import other_model
-            from specviz.experiments.prompts import check_tokens
+            from specviz.views.prompts import check_tokens
 
             target = self.desk.target_of(trace.run)
             words = "it has no step" if not trace.rows("steps") else other_model(target, trace.run)

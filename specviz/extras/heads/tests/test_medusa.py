@@ -6,7 +6,6 @@ import copy
 import json
 import math
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
@@ -442,22 +441,3 @@ def test_more_heads_than_are_stored_are_refused(target):
     save_tiny_part(target, "medusa", heads=2)
     with pytest.raises(UserError, match="heads=3 is not allowed: there are 2 heads"):
         generate(target, PROMPT, "medusa", {"heads": 3}, max_new_tokens=4)
-
-
-def test_what_heads_take_is_counted_from_their_file(target):
-    """PPD's fig. 7a: 2 blocks of 64 × 64 and their biases, and no cache."""
-    from specviz.experiments import find_recipe, plan, run_experiment
-    from specviz.experiments.prompts import Case
-
-    save_tiny_part(target, "medusa", heads=3)
-    planned = plan(target, find_recipe("ppd-fig7a"), [])
-    (row,) = run_experiment(target, planned).rows
-    assert "specviz train hydra" in planned.absent["Hydra"]
-    trained = 3 * (64 * 64 + 64 + 64 * 64)
-    assert row["series"] == "Medusa"
-    assert row["trained_percent"] == row["memory_percent"] == pytest.approx(100 * trained / target.info["parameters"])
-
-    cases = [Case("p", "chat", Prompt.from_ids(prompt_ids(3)))]
-    speeds = run_experiment(target, plan(target, replace(find_recipe("ppd-fig1"), max_new_tokens=4), cases)).rows
-    assert [(one["series"], one["memory_percent"]) for one in speeds] == [("Medusa", row["memory_percent"])]
-    assert speeds[0]["speedup"] > 0 and not speeds[0]["error"]

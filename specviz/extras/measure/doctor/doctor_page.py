@@ -11,7 +11,6 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError, capital
-from specviz.experiments.prompts import SETS, records, sent_records, short_name
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, SentFile, needs
 from specviz.server.desk import Desk, Service, get, post
@@ -19,6 +18,7 @@ from specviz.server.forms import Missing
 from specviz.server.http import Owner, attachment, problem
 from specviz.server.tasks import Task, Tasks
 from specviz.views.examples import SAMPLES
+from specviz.views.prompts import SETS, records, sent_records, short_name
 
 from . import examination
 from .report_page import doctor_page
@@ -73,9 +73,10 @@ class Examination(Task):
 
 
 class Doctor(Service):
-    """The Lab's view of the doctor: parts, examinations, reports."""
+    """The view of the doctor: parts, examinations, reports."""
 
-    name, order = "doctor", 65
+    name, order = "doctor", 58
+    tool, about = "Drafter doctor", "Why a head or draft model has little accepted"
     cannot = "The doctor cannot"
 
     def __init__(self, desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""The Lab's drafter doctor in real Chromium: a part is chosen, examined, stopped; its report is read and saved."""
+"""The drafter doctor in real Chromium: a part is chosen, examined, stopped; its report is read and saved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_part_is_examined_stopped_and_its_report_saved(
         return real(holder, asked)
 
     monkeypatch.setattr(examination, "advance", advance)
-    page.goto(f"http://127.0.0.1:{port}/?tab=lab&lab=doctor")
+    page.goto(f"http://127.0.0.1:{port}/?tab=doctor")
     page.wait_for_selector(".svp-doctor[data-ready]")
     expect(page.locator(".svdr-form select").first).to_have_value("own:medusa")
     words = page.locator(".svdr-curve figcaption")

@@ -1,7 +1,7 @@
-/* The Lab's tool "Drafter doctor": which part, on which prompts; how far it is; findings, positions, controls. */
+/* The view of the drafter doctor: which part, on which prompts; how far it is; findings, positions, controls. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { place } from "specviz/base/dom.js";
 import { getJson, goesOn, poll, postJson, sentFile, sentence } from "specviz/base/json.js";
 import { Choice, Field, Slider } from "specviz/ui/field.js";
 import { batch, html, render, signal } from "specviz/ui/html.js";
@@ -167,11 +167,12 @@ function Doctor() {
     ${now.value && html`<${Outcome} one=${now.value} />`}`;
 }
 
-/** The view in a place of its own: nothing is looked for before it is first shown. @returns {HTMLElement} */
-export function doctorView() {
-  const box = h("div.svp-doctor.svp-tool");
+/** Draws the view: nothing is looked for before that. @param {Pick<Part, "element">} part */
+export function mount({ element }) {
+  const box = place(element, "doctor");
+  box.classList.add("svp-tool");
+  box.replaceChildren();
   render(html`<${Doctor} />`, box);
   load().then(() => (box.dataset.ready = "true"));
   on("model", load);
-  return box;
 }

@@ -1,0 +1,174 @@
+"""Shared parts of the lab's figures: colours and markers, empty figures, axes, and how numbers and names are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from specviz.views.charts import GREY, LAYOUT, plain
+from specviz.views.prompts import NAMES
+
+from .experiment import text_of
+from .quantities import POOLED, Breakdown, Profile, Quantity
+
+# Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY)
+MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
+GRID = "rgba(128,128,128,.25)"
+PARTS = {
+    "main": "#0072B2", "branch": "#E69F00", "branch+successor": "#D55E00", "mismatch": "#9AA3AE", "none": "#D5DAE0",
+    "lexical": "#0072B2", "semantic": "#E69F00",
+    "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
+}  # fmt: skip
+HEIGHT, NARROW = 340, 420
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A figure; ``paper`` says that all of it is from a paper. A trace's customdata are indices of ``points``."""
+
+    title: str
+    figure: go.Figure
+    paper: bool = False
+
+
+def new_figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: bool = False) -> go.Figure:
+    in_label = quantity.unit.replace("/", " per ") in quantity.label.lower()
+    unit = "" if in_label or quantity.unit in ("", "share") else f" ({quantity.unit})"
+    title = f"<b>{plain(quantity.label)}</b>{unit}<br><span style='font-size:12px'>{plain(about)}</span>"
+    layout = {**LAYOUT, "margin": {"l": 60, "r": 16, "t": 64, "b": 56}}
+    figure = go.Figure()
+    head = {"text": title, "x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top"}
+    head |= {"font": {"size": 15}, "pad": {"t": 12, "l": 8}}
+    legend = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom", "groupclick": "toggleitem"}
+    figure.update_layout(
+        **layout, template="none", title=head, legend=legend | {"font": {"size": 12}},
+        height=HEIGHT, hoverlabel={"align": "left"},
+    )  # fmt: skip
+    figure.update_xaxes(title_font_size=13, title_standoff=10, automargin=True)
+    figure.update_yaxes(title_font_size=13)
+    if paper:
+        figure.update_layout(font_color="#999")
+    return figure
+
+
+def paper_note(series: Mapping[str, Any]) -> str:
+    """The words on a paper's number."""
+    source = f"paper, {plain(series['where'])}, {plain(series['model'])}"
+    return f"{plain(series['label'])}: %{{y}}<br>{source}<extra></extra>"
+
+
+def paper_line(series: Mapping[str, Any], xs: Sequence[Any], name: str, look: int) -> go.Scatter:
+    """A paper's numbers as a dashed line with open markers; ``xs`` are their places along the axis."""
+    return go.Scatter(
+        x=xs, y=[y for _, y in series["points"]], name=plain(name), mode="lines+markers",
+        line={"color": color_of(look), "width": 1.5, "dash": "dash"},
+        marker={"symbol": f"{MARKERS[look % len(MARKERS)]}-open", "size": 9}, hovertemplate=paper_note(series),
+    )  # fmt: skip
+
+
+def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
+    """Columns for the legend's entries, and room for its rows in a narrow chart."""
+    traces = [(getattr(trace, "name", None), getattr(trace, "showlegend", None)) for trace in figure.data]
+    names = [str(name) for name, in_legend in traces if name and in_legend is not False]
+    width = min(260, 7 * max(map(len, names), default=0))
+    rows = -(-len(names) // max(1, NARROW // (width + 45))) if len(names) > 1 else 0
+    figure.update_layout(
+        height=height + 20 * rows, margin_b=56 + 20 * rows, legend_entrywidth=width, showlegend=len(names) > 1
+    )
+
+
+def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *, paper: bool = False) -> None:
+    bars = any(isinstance(trace, go.Bar) for trace in figure.data)
+    shares = quantity.unit == "share"
+    figure.update_yaxes(
+        rangemode="tozero" if bars else "normal", gridcolor=GRID, zeroline=False, tickformat=".0%" if shares else None,
+        title=None,
+    )  # fmt: skip
+    axis = next((a for a in about["axes"] if a["param"] == about["x"]), None)
+    if about.get("against") and axis is not None and not bars and not paper:
+        over = about["against_label"] + f" (at each point: {axis['label']})"
+        figure.update_xaxes(title_text=plain(over), gridcolor=GRID, zeroline=False, rangemode="tozero")
+        return
+    if axis is None or paper:
+        figure.update_xaxes(type="category", automargin=True)
+        if bars:
+            figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.05)
+        return
+    values = axis["values"]
+    figure.update_xaxes(title_text=plain(axis["label"]), gridcolor=GRID, showgrid=not bars, zeroline=False)
+    if not all_numbers(values):
+        figure.update_xaxes(type="category", categoryorder="array", categoryarray=[text_of(v) for v in values])
+        return
+    if axis["log"]:
+        figure.update_xaxes(type="log")
+    figure.update_xaxes(tickvals=values if len(values) <= 12 else None, ticktext=ticks(values))
+    if axis["paper"] is not None:
+        figure.add_vline(
+            axis["paper"], line={"dash": "dot", "width": 1, "color": GREY}, annotation_text="paper's choice",
+            annotation_font_size=11, annotation_position="bottom right",
+        )  # fmt: skip
+
+
+def ticks(values: Sequence[float]) -> list[str] | None:
+    return [text_of(v) if v < 10_000 else f"{v:,}" for v in values] if len(values) <= 12 else None
+
+
+def places_along(about: Mapping[str, Any]) -> list[Any]:
+    return next(axis["values"] for axis in about["axes"] if axis["param"] == about["x"])
+
+
+def all_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def place_on_axis(values: Sequence[Any], value: Any) -> Any:
+    """A place on the x axis: a number where all values are, else its text."""
+    return float(value) if all_numbers(values) else text_of(value)
+
+
+def whiskers(errors: Sequence[float], color: str | None = None) -> dict[str, Any] | None:
+    """Error bars; without a color they have that of their line."""
+    return {"type": "data", "array": errors, "thickness": 1, "width": 3, "color": color} if any(errors) else None
+
+
+def value_of(point: Mapping[str, Any], key: str) -> float | None:
+    """The number that is drawn of a point (``results.points``)."""
+    return point["values"].get(key, {}).get("value")
+
+
+def visible_text(place: str) -> str:
+    return plain(NAMES.get(place, place))
+
+
+def color_of(number: int) -> str:
+    return COLORS[number % len(COLORS)]
+
+
+def amount(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    if unit == "share":
+        return f"{value:.0%}" if value >= 0.1 or not value else f"{value:.1%}" if value >= 0.01 else f"{value:.2%}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "") -> str:
+    """Text under the pointer; of a pooled number also the mean of the runs' own."""
+    spread = point["values"].get(key) or {"value": None, "mean": None, "low": None, "high": None, "n": 0}
+    place = ", ".join(visible_text(p) for p in (point["x"], point["y"]) if p)
+    head = " · ".join(p for p in (plain(point["series"]), place, plain(part)) if p)
+    middle = f"{amount(spread['value'], quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
+    pooled = key.partition(":")[0] in POOLED and spread["n"] > 1
+    mean_note = f"mean of runs {amount(spread['mean'], quantity.unit)}, " if pooled else ""
+    low, high = amount(spread["low"], quantity.unit), amount(spread["high"], quantity.unit)
+    failed = f"<br>{point['failed']} failed" if point["failed"] else ""
+    return f"<b>{middle}</b> {head}<br>{mean_note}quartiles {low} to {high}, {spread['n']} runs{failed}"
+
+
+def hover_texts(index: Sequence[int | None] | None, hovers: Sequence[str]) -> dict[str, Any]:
+    """Facts that a Plotly trace carries on its points: their places in ``points``, and the text under the pointer."""
+    return {"customdata": index, "hovertext": hovers, "hovertemplate": "%{hovertext}<extra></extra>"}
