@@ -76,7 +76,7 @@ class PartFacts:
 
 
 def methods_here(*names: str) -> list[str]:
-    """Those of these methods that are there: others are of annexes that were deleted."""
+    """The methods of these that are there: others are of annexes that were deleted."""
     return [name for name in names if name in methods()]
 
 

@@ -44,7 +44,7 @@ PAIRS = (  # our method, its peer, and what their ratio is called
 
 
 def peers_of(setup: PeerSetup) -> tuple[list[Peer], list[str]]:
-    """Those of ``alternatives`` that can take part, and a sentence for each that cannot."""
+    """The ``alternatives`` that can take part, and a sentence for each that cannot."""
     notes, length, gguf = list[str](), 0, gguf_file(setup.source)
     if compiling.compiler() is None:
         notes.append("generate() with a static cache takes no part: no C++ compiler was found to compile it with")
