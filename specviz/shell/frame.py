@@ -36,7 +36,7 @@ def tab_titles(desk: Desk) -> dict[str, str]:
     """The tabs' titles by the pages' names, in order; tools have tabs of their own where no page lists them."""
     services = desk.services.values()
     has_list = any(page.lists_tools for page in services)
-    titles = {page.name: page.title or ("" if has_list else page.tool) for page in services}
+    titles = {page.name: page.title or ("" if has_list or not page.tool else page.name.title()) for page in services}
     return {name: title for name, title in titles.items() if title}
 
 

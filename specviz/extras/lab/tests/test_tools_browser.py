@@ -17,7 +17,7 @@ def test_views_of_other_pages_stand_in_the_list(page: Any, port: int, tab: str, 
     page.wait_for_selector(f".svp-lab {drawn} >> visible=true")
     page.wait_for_function(f"new URL(location.href).searchParams.get('lab') === '{tab}'")
     expect(page.locator(f".svl-item[data-name={tab}]")).to_have_attribute("aria-current", "true")
-    expect(page.get_by_role("tab", name="Drafter doctor")).to_have_count(0)
+    expect(page.get_by_role("tab", name="Doctor")).to_have_count(0)
 
 
 @pytest.mark.slow("the page opened again")
