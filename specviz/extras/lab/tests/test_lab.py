@@ -96,6 +96,7 @@ def both(target: Any) -> tuple[Results, list[Trace]]:
 # --- recipes ---
 
 
+@needs_kinds("medusa")
 def test_every_recipe_fits_the_registered_methods() -> None:
     names = {
         *(f"pldplus-fig{n}" for n in range(2, 6)),
@@ -614,6 +615,7 @@ def test_heads_are_counted_beside_prompt_tokens(target: Any, tmp_path: Path, ran
     assert ranks == [("heads", 66, 60), ("guess_ranks", 66, 60)]
 
 
+@needs_kinds("medusa")
 def test_what_prompt_tokens_add_is_counted(target: Any) -> None:
     with pytest.raises(UserError, match=r"ppd is left out: .* make one with `specviz train ppd`"):
         plan(target, find_recipe("ppd-fig7a"), [])
@@ -677,6 +679,7 @@ def test_the_loss_is_that_of_the_log(target: Any, log_folder: Path) -> None:
     assert table.rows == (("in use", "5", "3.00"), ("in use", "10", "2.50"))
 
 
+@needs_kinds("medusa")
 def test_what_is_too_short_has_its_number_above(target: Any) -> None:
     """PPD's bars of parameters are flat beside a draft model's, in ours and in the paper's."""
     save_tiny_part(target, "ppd", tokens=1)
