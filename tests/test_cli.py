@@ -645,7 +645,7 @@ def test_older_spellings_are_taken_and_not_shown(capsys, model):
     """``--method``, once and several times, in every command that takes methods."""
     parser = cli.parser()
     for command, rest in {
-        "run": ["--prompt", "a"], "whatif": ["t"], "import": ["f"], "attribute": ["--prompt", "a"],
+        "run": ["--prompt", "a"], "whatif": ["t"], "attribute": ["--prompt", "a"],
         "verify": [], "compare": ["--prompt", "a"],
     }.items():  # fmt: skip
         for spelling in ("--methods", "--method"):

@@ -108,13 +108,14 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     expect(judges.and_(page.locator("[data-verifier=match]"))).to_contain_text("lossless")
     expect(chosen).to_have_value(str(lines.nth(1).get_attribute("value")))
     expect(chosen).to_be_focused()
-    asked = len([url for url in page.requests if "/acceptance/results/" in url])
+    asked = len([url for url in page.requests if "/lab/judged/" in url])
+    assert asked
     page.evaluate("document.body.classList.toggle('dark')")  # the rest is drawn again
     page.select_option(".svl-bar select", "speedup")
     page.wait_for_selector(".svb-table[data-metric=speedup]")
     expect(chosen).to_have_value(str(lines.nth(1).get_attribute("value")))
     expect(judges.and_(page.locator("[data-verifier=match]"))).to_be_visible()
-    assert len([url for url in page.requests if "/acceptance/results/" in url]) == asked
+    assert len([url for url in page.requests if "/lab/judged/" in url]) == asked
     page.evaluate("document.body.classList.toggle('dark')")
     page.click(".svb-table tbody tr:last-child td:nth-of-type(3) .svb-open")
     expect(page.locator(".svl-dialog[open] li")).to_have_count(2)

@@ -1046,12 +1046,12 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
 
 @pytest.mark.slow("runs an experiment and judges it, as the walk through a batch and the tests of judging do")
 def test_the_runs_of_an_experiment_are_judged_together(desk: StubDesk) -> None:
-    lab, acceptance = desk.services["lab"], desk.services["acceptance"]
+    lab = desk.services["lab"]
     key = lab.start(ExperimentRequest(**ASKED), "ada")["id"]
     shown = wait(desk, key)
 
     def ask_again() -> dict[str, Any]:
-        answer = acceptance.results(key)
+        answer = lab.judgements(key)
         return answer if answer["state"] == "ready" else {}
 
     answer, sums = until(ask_again, "all of its drafts are judged"), {name: Total() for name in chosen_rules()}
@@ -1063,7 +1063,7 @@ def test_the_runs_of_an_experiment_are_judged_together(desk: StubDesk) -> None:
     assert {rule["name"]: rule["accepted"] for rule in answer["rules"]} == {n: s.accepted for n, s in sums.items()}
     assert answer["rules"][0]["steps"] > 0 and not any(trace in desk.store for trace in traces)
     with pytest.raises(Missing):
-        acceptance.results("none")
+        lab.judgements("none")
 
 
 def test_rows_of_a_killed_server_are_found_again(desk: StubDesk) -> None:
