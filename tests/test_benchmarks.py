@@ -50,7 +50,7 @@ def test_every_command_tells_how_it_is_called(
             faults.append(f"the docstring of benchmarks.{name} does not say how it is called")
     texts = {path.stem for path in FOLDER.glob("*.py")}
     gone = set(re.findall(r"^python -m benchmarks\.(\w+)", page, re.M)) - texts
-    assert faults == [] and gone == set() and len(commands()) >= 13
+    assert faults == [] and gone == set() and len(commands()) >= 10
 
 
 def test_no_helper_of_the_tests_needs_a_benchmark() -> None:
