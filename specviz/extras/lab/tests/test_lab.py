@@ -588,7 +588,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
         if method.part is not None and method.part.kind.ranks is not None:
             kind = replace(method.part.kind, ranks=instead("heads"))
             changed[name] = replace(method, part=replace(cast(Any, method.part), kind=kind))
-    monkeypatch.setattr("specviz.experiments.guesses.methods_by_name", lambda: {**entries, **changed})
+    monkeypatch.setattr("specviz.extras.lab.experiments.guesses.methods_by_name", lambda: {**entries, **changed})
     return asked
 
 
