@@ -125,18 +125,18 @@ def look_in(package: str) -> None:
 @cache
 def extras() -> Mapping[str, Extra]:
     """Annexes and plug-ins by name: those of the packages first, each in alphabetical order."""
-    found: dict[str, Extra] = {}
+    by_name: dict[str, Extra] = {}
     entries = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
-    named = {entry.value: f"package {entry.dist.name if entry.dist else entry.value}" for entry in entries}
-    for value in dict.fromkeys([*_packages, *named]):
+    places = {entry.value: f"package {entry.dist.name if entry.dist else entry.value}" for entry in entries}
+    for value in dict.fromkeys([*_packages, *places]):
         try:
             for extra in _extras_of(value):
-                if extra.name in found and found[extra.name].package != extra.package:
-                    raise ValueError(f"its name {extra.name!r} is that of {found[extra.name].package}: rename it")
-                found[extra.name] = extra
+                if extra.name in by_name and by_name[extra.name].package != extra.package:
+                    raise ValueError(f"its name {extra.name!r} is that of {by_name[extra.name].package}: rename it")
+                by_name[extra.name] = extra
         except Exception as problem:
-            leave_out(named.get(value, value), problem)
-    return MappingProxyType(found)
+            leave_out(places.get(value, value), problem)
+    return MappingProxyType(by_name)
 
 
 def _extras_of(value: str) -> Iterator[Extra]:

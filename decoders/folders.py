@@ -44,9 +44,9 @@ def typed_path(text: str | Path) -> Path:
         path = Path(text).expanduser()
         path.resolve().exists()
     except (OSError, RuntimeError, ValueError) as fault:
-        shown = f"{str(text)[:40]} …" if len(str(text)) > 40 else str(text)
+        quoted_text = f"{str(text)[:40]} …" if len(str(text)) > 40 else str(text)
         raise UserError(
-            f"{shown!r} cannot be a path ({reason_of(fault).rstrip('.')}): give that of a file or folder on this "
+            f"{quoted_text!r} cannot be a path ({reason_of(fault).rstrip('.')}): give that of a file or folder on this "
             "machine"
         ) from None
     return path

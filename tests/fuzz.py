@@ -189,7 +189,8 @@ class Form:
         if self.users is not None and not self.users.who(self.session):  # the last request signed out
             self.session = self.users.sign_in("ann", "open sesame", "")
         if sent.target.startswith(MCP) and BEGUN in dict(sent.headers).values():
-            self.begun = (await self.ask("POST", "/mcp", BEGIN, **dict(MCP_HEADERS))).headers["mcp-session-id"]
+            answer = await self.ask("POST", "/mcp", BEGIN, **dict(MCP_HEADERS))
+            self.begun = answer.headers.get("mcp-session-id", "")  # none without the annex that has them
         stand = {ANN: self.session, BEGUN: self.begun}
         headers = (
             (name, re.sub(f"{ANN}|{BEGUN}", lambda found: stand[found[0]], value)) for name, value in sent.headers
@@ -211,9 +212,10 @@ class Form:
                 found.update(ids_in((await self.ask("GET", route.template)).json() or {}))
         listed = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
         answer = await self.ask("POST", MCP, listed, **dict(MCP_HEADERS), **{"mcp-session-id": BEGUN})
+        tools = answer.json().get("result", {"tools": ()})
         others = tuple(sorted(found))[:: max(1, len(found) // MOST_IDS)]
         runs = tuple(row["id"] for row in self.desk.store.listing("*"))
-        self.known = replace(self.known, runs=runs, others=others, tools=tuple(answer.json()["result"]["tools"]))
+        self.known = replace(self.known, runs=runs, others=others, tools=tuple(tools["tools"]))
 
 
 class Fuzz:

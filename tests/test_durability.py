@@ -260,7 +260,6 @@ def test_a_guarded_run_that_is_cut_off_is_recovered_and_one_that_ends_leaves_not
     [
         (["export", "RUN", "--html", "OUT"], "page.html"),
         (["export", "RUN", "--perfetto", "OUT"], "times.json"),
-        (["figure", "RUN", "-o", "OUT"], "step.svg"),
         (["attribute", "--trace", "RUN", "--markdown", "OUT"], "answer.md"),
     ],
 )
@@ -286,5 +285,5 @@ def test_no_command_writes_a_file_in_place() -> None:
     """Every file that a user named is written whole or not at all, which ``decoders.folders`` does."""
     named = {Path(str(spec.origin)) for name in MODULES.values() if (spec := find_spec(name))}
     files = {*(ROOT / "specviz" / "commands").glob("*.py")} | named
-    assert len(files) > 30
+    assert len(files) > 20
     assert [path.name for path in sorted(files) if DIRECT.search(path.read_text("utf-8"))] == []

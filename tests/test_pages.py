@@ -103,8 +103,8 @@ def test_views_have_tabs_where_no_page_lists_them() -> None:
         service.lists_tools = False
     with TestClient(app_of(desk)) as client:
         names = tabs(client)
-        assert names.index("Doctor") + 1 == names.index("Trees") < names.index("Runs")
-        assert "specviz/doctor/view.js" in json.dumps(client.get("/config").json())
+        assert names.index("Trees") < names.index("Runs")
+        assert "specviz/trees/view.js" in json.dumps(client.get("/config").json())
     desk.services["runs"].lists_tools = True
     assert {*tab_titles(desk)}.isdisjoint({"doctor", "trees"}) and tab_titles(desk)["runs"] == "Runs"
 

@@ -259,7 +259,7 @@ def reach(names: Iterable[str]) -> set[str]:
 
 
 def test_every_module_is_used() -> None:
-    page = re.compile(r"/(page|entry|moved|standalone)\.js$|^specviz/(app|shell|site|ui)/")
+    page = re.compile(r"/(page|entry|view|moved|standalone)\.js$|^specviz/(app|shell|site|ui)/")
     tools = [f"specviz/{tool.name}/view.js" for tool in pages() if tool.tool]
     assert len(tools) == 2 and set(web.modules()) == reach([*filter(page.search, web.modules()), *tools])
 

@@ -1,8 +1,8 @@
 """Servers' logs and answers on speculative decoding, as traces. One source, one file: a module here that defines
 ``IMPORTER`` is found by itself.
 
->>> opened = open_log(b'{"choices": [{"text": "Hi"}]}', "answer.json")
->>> opened.importer, len(opened.traces)
+>>> opened = open_log(b'{"choices": [{"text": "Hi"}]}', "answer.json")  # doctest: +SKIP
+>>> opened.importer, len(opened.traces)  # doctest: +SKIP
 ('openai', 1)
 
 Nothing here needs torch. A source's text is data: it is parsed as JSON or by fixed patterns, and never run.
@@ -29,9 +29,9 @@ __all__ = ["ImportFault", "ImportResult", "Importer", "NotALog", "check_size", "
 def importers() -> tuple[Importer, ...]:
     """All importers, the most particular first."""
     modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
-    found = [module.IMPORTER for module in modules if hasattr(module, "IMPORTER")]
-    found += (importer for _, importer in cards("importers", "IMPORTER"))
-    return tuple(sorted(found, key=lambda importer: (importer.order, importer.name)))
+    all_importers = [module.IMPORTER for module in modules if hasattr(module, "IMPORTER")]
+    all_importers += (importer for _, importer in cards("importers", "IMPORTER"))
+    return tuple(sorted(all_importers, key=lambda importer: (importer.order, importer.name)))
 
 
 def check_size(size: int, name: str = "") -> None:

@@ -104,8 +104,8 @@ def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str
             f"its draft has {len(tokens)} nodes, {len(draft.origins)} origins and {len(draft.sources)} sources: each "
             "node has one of both"
         )
-    if far := [source for source in draft.sources if not -1 <= source < context.length]:
-        return f"its draft names the source {far[0]!r}, and the context has positions 0 to {context.length - 1:,}"
+    if strays := [source for source in draft.sources if not -1 <= source < context.length]:
+        return f"its draft names the source {strays[0]!r}, and the context has positions 0 to {context.length - 1:,}"
     if unknown := set(draft.origins[1:]) - set(origins):
         return f"its draft names the origin {min(unknown)!r}, and the method declares {', '.join(origins) or 'none'}"
     return record_fault(context, draft)

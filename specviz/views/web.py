@@ -72,10 +72,10 @@ def files(kind: str) -> Mapping[str, Path]:
     True
     """
     paths = ((path.relative_to(top).as_posix(), path) for top in tops() for path in sorted(top.glob(f"*/*.{kind}")))
-    found: dict[str, Path] = {}
+    paths_by_name: dict[str, Path] = {}
     for name, path in paths:
-        found.setdefault(name, path)  # no annex may replace what another has
-    return MappingProxyType(found)
+        paths_by_name.setdefault(name, path)  # no annex may replace what another has
+    return MappingProxyType(paths_by_name)
 
 
 @cache

@@ -154,11 +154,11 @@ class RowMasks:
         """The mask by a rule that differs from the causal one beyond ``reach`` positions; with ``skip``, None where the
         attention function needs none.
         """
-        count, far = len(self.positions), False
+        count, is_beyond = len(self.positions), False
         if rule is not causal_mask_function:
-            far = reach is None or self.farthest >= reach
-        if self.sees is not None or far or self.prefixes is not None:
-            return self._explicit(rule if far else None)
+            is_beyond = reach is None or self.farthest >= reach
+        if self.sees is not None or is_beyond or self.prefixes is not None:
+            return self._explicit(rule if is_beyond else None)
         if skip and (count == 1 or self.length == 0):
             return None
         return self.masks.chain(self.length, count)

@@ -24,25 +24,25 @@ NO_LIMIT = (0.0, float("inf"))
 
 def _convolution(stock_convolution: Callable[..., Any]) -> Callable[..., Any]:
     def convolution(
-        hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None, **others: Any
+        hidden_states: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None, **options: Any
     ) -> Tensor:
         if (states := running.get()) is None:
-            return stock_convolution(hidden_states, weight, bias, activation=activation, **others)
+            return stock_convolution(hidden_states, weight, bias, activation=activation, **options)
         return states.convolve(hidden_states, weight, bias, activation)
 
     return convolution
 
 
 def _delta(stock_rule: Callable[..., Any]) -> Callable[..., Any]:
-    def rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, **others: Any) -> Any:
+    def rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, **options: Any) -> Any:
         if (states := running.get()) is None:
-            return stock_rule(query, key, value, g=g, beta=beta, **others)
+            return stock_rule(query, key, value, g=g, beta=beta, **options)
         heads, by_channel = value.shape[2], g.ndim == 4
         queries, keys, values, decay, betas = (
             _by_head(rows, heads, states.dtype)
             for rows in (query, key, value, g if by_channel else g[..., None], beta[..., None])
         )
-        if others.get("use_qk_l2norm_in_kernel"):
+        if options.get("use_qk_l2norm_in_kernel"):
             queries, keys = (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6) for x in (queries, keys))
         rows = queries * queries.shape[2] ** -0.5, keys, values, decay, betas
         size, chunk = (heads, keys.shape[2], values.shape[2]), CHUNK_BY_CHANNEL if by_channel else CHUNK
@@ -55,12 +55,12 @@ def _delta(stock_rule: Callable[..., Any]) -> Callable[..., Any]:
 def _scan(stock_scan: Callable[..., Any]) -> Callable[..., Any]:
     def scan(
         hidden_states: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, chunk_size: int, D: Tensor | None = None,
-        dt_bias: Tensor | None = None, dt_softplus: bool = False, dt_limit: Sequence[float] = NO_LIMIT, **others: Any,
+        dt_bias: Tensor | None = None, dt_softplus: bool = False, dt_limit: Sequence[float] = NO_LIMIT, **options: Any,
     ) -> Any:  # fmt: skip
         if (states := running.get()) is None:
             return stock_scan(
                 hidden_states, dt, A, B, C, chunk_size, D=D, dt_bias=dt_bias, dt_softplus=dt_softplus,
-                dt_limit=dt_limit, **others,
+                dt_limit=dt_limit, **options,
             )  # fmt: skip
         heads, dt = hidden_states.shape[2], dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
         steps = _by_head((F.softplus(dt) if dt_softplus else dt)[..., None], heads, states.dtype)

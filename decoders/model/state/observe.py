@@ -144,11 +144,11 @@ def _window(family: str, rule: Rule, reach: int | None) -> int | None:
     def sees(query: int, key: int) -> bool:
         return bool(rule(0, 0, torch.tensor(query), torch.tensor(key)))
 
-    far = 1 << 20
-    if sees(far, far + 1):
+    distance = 1 << 20
+    if sees(distance, distance + 1):
         raise refusal(family, BOTH_WAYS)
-    if reach is None and sees(far, 0) and sees(far, far):
+    if reach is None and sees(distance, 0) and sees(distance, distance):
         return None
-    if reach is None or sees(reach, 0) or not sees(reach, 1) or not sees(far, far - reach + 1):
+    if reach is None or sees(reach, 0) or not sees(reach, 1) or not sees(distance, distance - reach + 1):
         raise refusal(family, OWN_RULE)
     return reach

@@ -174,11 +174,11 @@ class Span:
         self._pairs = ()
         return self._ms
 
-    def __lt__(self, other: float) -> bool:
-        return float(self) < float(other)
+    def __lt__(self, value: float) -> bool:
+        return float(self) < float(value)
 
-    def __gt__(self, other: float) -> bool:
-        return float(self) > float(other)
+    def __gt__(self, value: float) -> bool:
+        return float(self) > float(value)
 
 
 def wait(device: torch.device) -> None:
