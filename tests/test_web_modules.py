@@ -297,7 +297,7 @@ def ran(*command: str) -> str:
 @pytest.mark.slow(".ci/run compiles the types by itself, before all tests")
 def test_modules_agree_with_their_types(tmp_path: Path) -> None:
     settings = tmp_path / "tsconfig.json"
-    settings.write_text(ran(sys.executable, ".ci/types.py"), "utf-8")
+    settings.write_text(ran(sys.executable, ".ci/tsconfig.py"), "utf-8")
     ran(program("tsc"), "-p", str(settings))
 
 
