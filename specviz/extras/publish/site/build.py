@@ -184,6 +184,6 @@ def _write_lessons(folder: Path) -> list[dict[str, Any]]:
 
 
 def _write(folder: Path, key: str, value: Any) -> None:
-    """A file of data that a page reads as a script (``base/files.js``)."""
+    """A file of data that a page reads as a script (``site/files.js``)."""
     folder.mkdir(exist_ok=True)
     write_bytes(folder / f"{key}.js", f'specvizFile("{web.gzip_json(value)}");\n'.encode())

@@ -1,7 +1,7 @@
 /* The player: a run's output token by token, its steps one by one, the draft of each. Small enough for any page. */
 
 import { button, closest, h, icon, must, replace } from "specviz/base/dom.js";
-import { file } from "specviz/base/files.js";
+import { file } from "specviz/site/files.js";
 import { NOT_RECORDED, Model } from "specviz/base/model.js";
 import { clamp, plural, probability } from "specviz/base/numbers.js";
 import { markOverrides } from "specviz/base/overrides.js";

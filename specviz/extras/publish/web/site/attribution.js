@@ -1,7 +1,7 @@
 /* Attribution on a static site: an answer beside its sources, by every run that wrote it. */
 
 import { Attribution } from "specviz/attribution/view.js";
-import { file } from "specviz/base/files.js";
+import { file } from "specviz/site/files.js";
 import { expose } from "specviz/base/handle.js";
 import { sentence } from "specviz/base/json.js";
 import { followSystem } from "specviz/base/system.js";

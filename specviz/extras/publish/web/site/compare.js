@@ -1,7 +1,7 @@
 /* Compare on a static site: the recorded runs of one prompt, as the app compares them. */
 
 import { h } from "specviz/base/dom.js";
-import { file } from "specviz/base/files.js";
+import { file } from "specviz/site/files.js";
 import { sentence } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { followSystem } from "specviz/base/system.js";

@@ -1,7 +1,7 @@
 /* The lessons on a static site. */
 
 import { h } from "specviz/base/dom.js";
-import { file } from "specviz/base/files.js";
+import { file } from "specviz/site/files.js";
 import { expose } from "specviz/base/handle.js";
 import { put } from "specviz/base/storage.js";
 import { followSystem } from "specviz/base/system.js";

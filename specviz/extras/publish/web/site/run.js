@@ -1,7 +1,7 @@
 /* A run's page of a static site: its trace, read when the page opens, in the inspector. */
 
 import { must } from "specviz/base/dom.js";
-import { file } from "specviz/base/files.js";
+import { file } from "specviz/site/files.js";
 import { sentence } from "specviz/base/json.js";
 import { followSystem } from "specviz/base/system.js";
 import { JudgesPanel } from "specviz/judges/panel.js";
