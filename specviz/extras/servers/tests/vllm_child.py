@@ -106,7 +106,7 @@ def overhead(model, prompts, pairs):
     """
     from vllm import SamplingParams
 
-    from .. import recorder, vllm
+    from specviz.extras.servers. import recorder, vllm
 
     own = [0.0]
     for owner, name in (
@@ -175,7 +175,7 @@ def _clock(inner, total):
 
 def signatures():
     """The reason why the plugin would wrap nothing, runner by runner; None where the signatures are the known ones."""
-    from .. import vllm as plugin
+    from specviz.extras.servers import vllm as plugin
 
     owner, v2 = plugin._class(*plugin.V1), plugin._class(*plugin.V2)
     samplers = [plugin.differing(plugin._class(*at), {"__call__": known}) for at, known in plugin.V2_SAMPLERS.items()]
