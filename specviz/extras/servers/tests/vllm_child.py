@@ -106,7 +106,7 @@ def overhead(model, prompts, pairs):
     """
     from vllm import SamplingParams
 
-    from specviz.extras.servers. import recorder, vllm
+    from specviz.extras.servers import recorder, vllm
 
     own = [0.0]
     for owner, name in (
