@@ -266,7 +266,7 @@ def test_workers_go_on_without_the_tab_until_stop(visit: Visit, monkeypatch: pyt
     expect(page.locator("#svl-on")).to_be_visible()
     page.click("#svl-run")
     expect(page.locator(".svl-left")).to_contain_text("3 of 13 prompts · about")
-    expect(page.locator(".svl-crew li").first).to_have_text("worker 1 at work, 3 s · 1 done")
+    expect(page.locator(".svl-crew li").first).to_have_text(re.compile(r"worker 1 at work, \d+ s · 1 done"))
     expect(page.locator(".svl-crew .svl-failed").last).to_have_text("The worker was lost 3 times with this unit.")
     key = page.evaluate("() => specviz.app.pages.lab.id")
     page.goto("about:blank")  # the tab is closed
