@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 EXAMPLES = 3  # that are run where no run of the model is recorded
 MAX_STEPS = 100  # steps listed, the worst first
+SETTLE_S = 0.05  # in which a file that was saved does not change again
 WAIT_S = 10.0  # a question for news waits as long
 
 
@@ -132,6 +133,8 @@ class Dev(Service):
         while not self._over.is_set():
             file_digest, usable = digest(file) or last_digest, self._usable
             has_changed, is_repeat, rerun = file_digest != last_digest, self._rerun_all, self._rerun
+            if has_changed and (self._over.wait(SETTLE_S) or digest(file) != file_digest):
+                continue  # an editor empties a file before it writes: what is read later is more than what was seen
             if has_changed or is_repeat or (rerun and usable is not None):
                 last_digest, self._rerun_all, self._rerun = file_digest, False, False
                 try:
