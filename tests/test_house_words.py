@@ -132,10 +132,11 @@ def test_no_new_participle_and_no_new_riddle():
     )
 
 
-def test_names_are_nouns_and_verbs():
+@pytest.mark.parametrize("package", ["decoders", "specviz"])
+def test_names_are_nouns_and_verbs(package: str):
     """Of the few that are left most are fields of traces and of the public API, which keep their names."""
     names, faulty = 0, list[str]()
-    for path in [*modules("decoders"), *modules("specviz")]:
+    for path in modules(package):
         for name, line in bound_names(ast.parse(path.read_text("utf-8"))):
             names += 1
             if names_no_thing(name) and not name.startswith("__"):

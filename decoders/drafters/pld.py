@@ -103,13 +103,13 @@ def whole_matches(text: np.ndarray) -> np.ndarray:
     [1, 2, 0]
     """
     backwards, count = text[::-1].tolist(), len(text)
-    matches, left, right = [0] * count, 0, 0
+    matches, start, stop = [0] * count, 0, 0
     for place in range(1, count):
-        length = min(right - place, matches[place - left]) if place < right else 0
+        length = min(stop - place, matches[place - start]) if place < stop else 0
         while place + length < count and backwards[length] == backwards[place + length]:
             length += 1
-        if place + length > right:
-            left, right = place, place + length
+        if place + length > stop:
+            start, stop = place, place + length
         matches[place] = length
     return np.asarray(matches[::-1], dtype=np.int64)
 

@@ -102,8 +102,8 @@ class BudgetShare:
 def share(part: str, waiting: Sequence[str], left_s: float) -> BudgetShare:
     """A part's share of the seconds that are left, among those that ``waiting`` still have nothing.
 
-    >>> share("drafter", ["drafter"], 100.0).seconds
-    100.0
+    >>> round(share("glide", ["glide", "drafter"], 100.0).seconds, 1)
+    55.6
     """
     seconds = left_s * worths()[part] / sum(worths()[waiting_part] for waiting_part in waiting)
     return BudgetShare(part, seconds, seconds * COMPUTING / 60)

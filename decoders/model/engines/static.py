@@ -130,10 +130,10 @@ class Buffers:
         for window in windows:
             text = torch.arange(length, device=self.device)
             keys_at = torch.cat([text, parts[0]])
-            far = parts[0][:, None] - keys_at >= window
+            outside_window = parts[0][:, None] - keys_at >= window
             target_mask = self.mask(keys, window)
             target_mask.copy_(mask)
-            target_mask[:count, : length + count].masked_fill_(far, self.lowest)
+            target_mask[:count, : length + count].masked_fill_(outside_window, self.lowest)
 
     def mask(self, keys: int, window: int | None = None) -> Float[Tensor, "rows keys"]:
         return self.masks.mask(self.rows, keys, window)

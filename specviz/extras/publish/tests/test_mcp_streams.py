@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from tests.fuzz import answer_to
+from tests.fuzz import answer_to, routes_of
 from tests.hostile import BEGIN, MCP_HEADERS, Request
 from tests.stubs import StubDesk, annex_mounts, app_of
 from tests.test_fuzz import desk  # noqa: F401
@@ -22,4 +22,5 @@ def test_an_assistants_stream_that_begins_again_is_answered(desk: StubDesk) -> N
             session = (("mcp-session-id", begun.headers["mcp-session-id"]), ("last-event-id", "7"))
             return (await answer_to(app, Request("GET", "/mcp", (*kinds, *session), b""))).status
 
+    assert "POST /mcp" in set(map(str, routes_of(app)))  # so the fuzz asks it
     assert asyncio.run(begin_again()) == 200
