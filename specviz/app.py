@@ -152,6 +152,7 @@ def create_app(
     The model starts to load when it starts; raises ValueError if ``trace`` cannot be read.
     """
     desk = desk or open_desk(model, trace)
+
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         desk.begin()

@@ -131,9 +131,9 @@ def methods() -> dict[str, Method]:
 
 
 def plugin_problems() -> tuple[str, ...]:
-    """A sentence for every plug-in that was left out."""
+    """A sentence for every annex or plug-in that was left out."""
     _read_plugins()
-    return tuple(_plugins.problems)
+    return (*extra.problems(), *_plugins.problems)
 
 
 def plugin_place(name: str) -> str | None:
@@ -164,7 +164,7 @@ def find_verifier(name: str) -> VerifierCard:
 
 def _entry(noun: str, name: str, cards: Mapping[str, Any]) -> Any:
     if name not in cards:
-        left_out = "".join(f"; {problem}" for problem in _plugins.problems)
+        left_out = "".join(f"; {problem}" for problem in plugin_problems())
         raise UserError(f"there is no {noun} {name!r}: choose one of {', '.join(cards)}{left_out}")
     return cards[name]
 
@@ -201,7 +201,6 @@ def _read_plugins() -> None:
         if _plugins.read:
             return
         _plugins.read = True
-        _plugins.problems += extra.problems()
         for source in sources():
             try:
                 register_plugin(load(source))

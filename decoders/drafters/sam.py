@@ -38,7 +38,15 @@ from .pld import SuffixMatches
 from .recycling import METHOD as RECYCLING
 from .recycling import RecyclingDrafter, RecyclingParams
 
-FALLBACKS: Mapping[str, Method | None] = {"recycling": RECYCLING, "adapld": ADAPLD, "none": None}
+Fallbacks = Mapping[str, Method | None]
+
+
+def _fallbacks(methods: Mapping[str, Method]) -> Fallbacks:
+    """The methods that may draft where no match is long enough, others than the two of this card included."""
+    return {"recycling": RECYCLING, **methods, "adapld": ADAPLD, "none": None}
+
+
+FALLBACKS = _fallbacks({})
 LONGEST_IN_CORPUS = 64  # tokens that a corpus match counts at most
 MOST_SHOWN = 256  # places recorded of one step
 COPIES = ("text", "corpus")  # routes
@@ -161,9 +169,6 @@ class SamDrafter(Drafter):
             self.fallback.resume(context, past)
 
 
-Fallbacks = Mapping[str, Method | None]
-
-
 def fallback_of(fallbacks: Fallbacks, params: SamParams) -> tuple[Method, Any] | None:
     """The method that drafts where no match is long enough, with its parameters."""
     entry = fallbacks[params.fallback]
@@ -203,7 +208,7 @@ def _unique_terms(terms: tuple[Term, ...], *term_groups: tuple[Term, ...]) -> tu
 
 def with_fallbacks(methods: Mapping[str, Method], note: str) -> Method:
     """SAM decoding that may also fall back on other methods, by name; ``note`` goes on with the parameter's help."""
-    fallbacks = {"recycling": RECYCLING, **methods, "adapld": ADAPLD, "none": None}
+    fallbacks = _fallbacks(methods)
     field = ("fallback", str, _fallback_param(fallbacks, note))
     params = make_dataclass("SamParams", [field], bases=(SamParams,), frozen=True)
     return _card(fallbacks, params, *methods.values())

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from specviz.words import duration
-from specviz.workers.kinds import KINDS, Workers
+from specviz.workers.kinds import KINDS, Workers, cluster_kinds
 
 from . import common, options
 
@@ -38,14 +38,13 @@ def add(
 def add_cluster(group: argparse._ActionsContainer) -> None:
     """The option that names a cluster, as each kind of workers that has clusters spells it."""
     group.set_defaults(address=None)
-    for kind in (kind for kind in KINDS.values() if kind.address):
+    for kind in cluster_kinds().values():
         group.add_argument(f"--{kind.name}-address", dest="address", metavar="A", help=kind.address)
 
 
 def workers_of(args: argparse.Namespace) -> Workers:
     """The workers asked for; a cluster's address says which kind. Raises UserError where options contradict."""
-    clusters = [kind.name for kind in KINDS.values() if kind.address]
-    kind = "slurm" if args.slurm else args.on or (clusters[0] if args.address else "processes")
+    kind = "slurm" if args.slurm else args.on or (next(iter(cluster_kinds())) if args.address else "processes")
     return Workers(args.workers or 1, kind, args.threads or 0, args.address or "")
 
 

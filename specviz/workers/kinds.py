@@ -47,6 +47,11 @@ def register(kind: WorkerKind) -> None:
     KINDS[kind.name] = kind
 
 
+def cluster_kinds() -> dict[str, WorkerKind]:
+    """The kinds whose workers are a cluster's, by name."""
+    return {name: kind for name, kind in KINDS.items() if kind.address}
+
+
 def backend_kinds() -> dict[str, WorkerKind]:
     """The kinds by their names in ``--backends``."""
     return {kind.backends or kind.name: kind for kind in KINDS.values()}
@@ -65,7 +70,7 @@ class Workers:
     address: str = ""
 
     def __post_init__(self) -> None:
-        clusters = [kind.name for kind in KINDS.values() if kind.address]
+        clusters = cluster_kinds()
         if self.on == "slurm":  # of earlier versions
             choices = [f"{name} on a SLURM allocation" for name in clusters] + ["several tasks on one results folder"]
             raise UserError(f"SLURM arrays are no longer offered: take {', or '.join(choices)} (docs/scale.md)")
