@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoders.model.engines.engines import Engines, say_once
+from decoders.model.engines.graphs import CaptureError
 from decoders.model.state.memory import ReadingStopped
 from decoders.model.state.transfer import rows_of, send
 
 from .network import DraftModel, TargetView, attention, own_rotary
-from .own_cache import OwnCache
+from .own_cache import FixedRows, OwnCache, keys_for
 
 if TYPE_CHECKING:
     from decoders.model.state.memory import Context
 
+# logits and a number to draw by → a token [1], and what is kept of what was said
+ChooseAt = Callable[[Float[Tensor, " vocab"], Float[Tensor, "1"]], tuple[Int[Tensor, "1"], Tensor]]
+
+CAUGHT_UP = (8, 32)  # rows at most that a captured chain reads before it goes on: accepted tokens
 READ_ROWS, READ_ROWS_CPU = 1024, 512  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
@@ -55,20 +61,63 @@ def forwards_of(
         yield start, stop, mask
 
 
+class FixedChain:
+    """A draft model's chain in fixed sizes, to be captured: the rows that are caught up with, then one by one."""
+
+    def __init__(
+        self, model: DraftModel, rows: FixedRows, target_rotary: tuple[Tensor, Tensor],
+        views: Sequence[tuple[Tensor, Tensor]],
+    ) -> None:  # fmt: skip
+        self.model, self.rows, self.target_rotary, self.views = model, rows, target_rotary, views
+        self.queries: list[list[Tensor]] = [[] for _ in views]
+
+    def write(
+        self, ids: Int[Tensor, " rows"], have: Int[Tensor, "1"], count: Int[Tensor, "1"],
+        points: Float[Tensor, " depth"], depth: int, choose: ChooseAt,
+    ) -> tuple[Int[Tensor, " depth"], Float[Tensor, "depth vocab"]]:  # fmt: skip
+        """Tokens behind ``have`` rows and the first ``count`` of these, and what was said before each."""
+        root = have + count - 1
+        slots = have + torch.arange(len(ids), device=have.device)
+        logits = self._forward(ids, slots, root).index_select(0, count - 1)
+        self.queries = [[query.index_select(2, count - 1) for query in parts] for parts in self.queries]
+        drafted, distributions = list[Tensor](), list[Tensor]()
+        for step in range(depth):
+            if step:
+                logits = self._forward(drafted[-1], root + step, root)
+            token, distribution = choose(logits[0], points[step : step + 1])
+            drafted.append(token)
+            distributions.append(distribution)
+        return torch.cat(drafted), torch.stack(distributions)
+
+    def _forward(self, ids: Tensor, slots: Tensor, root: Tensor) -> Float[Tensor, "rows vocab"]:
+        rows = self.rows
+        views: list[TargetView | None] = [None] * self.model.config.layers
+        if self.views:
+            cos, sin = (table.index_select(0, slots) for table in self.target_rotary)
+            mask = (rows.places < slots[:, None]) & (rows.places < root)
+            for layer, (keys, values) in enumerate(self.views):
+                mine = mask[:, : keys.shape[2]]
+                keys, values = (part[:, :, : mine.shape[1]] for part in (keys, values))
+                views[layer] = TargetView(keys, values, cos, sin, mine, self.queries[layer])
+        states = self.model(ids[None], views, rows.turns(slots), rows.chain(slots), rows.remember(slots))
+        return self.model.full_logits(self.model.head(states)[0].float())
+
+
 class DraftRun:
     """A draft model at work: the states of what it has read, and behind them the rows of a draft under way.
 
     A position's state depends on the tokens and the target's keys before it alone, so any cut of a run, or another
     text, is picked up where it departs from what was read. Accepted positions are recomputed, as they were drafted
     with the target's keys of drafted tokens missing (GLIDE §4.1). ``compiled`` are the model's compiled forwards
-    (``CompiledDraft``), where there are any.
+    (``CompiledDraft``), where there are any; ``engines`` those of the target: chains are captured where its forwards
+    are.
     """
 
     def __init__(
         self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
-        compiled: Any = None,
+        compiled: Any = None, engines: Engines | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.rotary, self.compiled = model, rotary, compiled
+        self.model, self.rotary, self.compiled, self.engines = model, rotary, compiled, engines
         self.limit = 1 << 30  # no longest text: rotary positions go on
         self.tokens = np.zeros(0, dtype=np.int64)
         self.context: Context | None = None
@@ -91,17 +140,59 @@ class DraftRun:
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, " vocab"]:
         """Logits after the context's last token, having caught up with it."""
-        have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
-        self._make_room(context, have)
-        self.context, self.tokens = context, context.tokens.copy()
-        self.base, self.drafted = context.length, 0
-        self.sees = np.zeros((0, 0), dtype=bool)
+        have = self._catch_up(context)
         for start, stop, mask in forwards_of(have, context.length, context, self.device):
             self.queries = [[] for _ in self.queries]
             (ids,) = send(self.device, self.tokens[start:stop])
             logits = self.forward(ids, start, slice(start, stop), mask, last_only=True)[0]
         self.queries = [[query[:, :, -1:] for query in parts] for parts in self.queries]  # the root's
         return logits
+
+    def _catch_up(self, context: Context) -> int:
+        """Begin behind a context; the number of its rows that were read before."""
+        have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
+        self._make_room(context, have)
+        self.context, self.tokens = context, context.tokens.copy()
+        self.base, self.drafted = context.length, 0
+        self.sees = np.zeros((0, 0), dtype=bool)
+        return have
+
+    @torch.inference_mode()
+    def chain(
+        self, context: Context, depth: int, points: np.ndarray, choose: ChooseAt, key: Hashable
+    ) -> tuple[Int[Tensor, " depth"], Float[Tensor, "depth vocab"]] | None:
+        """A chain of ``depth`` tokens and what was said before each, all by one graph; None where the target's forwards
+        are not captured, or this text is too long or too new. ``choose`` takes logits and one of ``points``, numbers
+        that it draws by; ``key`` names it.
+        """
+        graphs = None if self.engines is None else self.engines.graphs
+        if graphs is None or self.cache.lent is None or context.root_position == 0:
+            return None
+        have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
+        capacity, count = self.cache.store.shape[4], context.length - have
+        rows = next((rows for rows in CAUGHT_UP if rows >= count), None)
+        keys = None if rows is None else keys_for(have + rows + depth, capacity)
+        if rows is None or keys is None or len(context.buffer) + DRAFT_ROWS > capacity:
+            return None
+        tokens = np.zeros(rows, dtype=np.int64)
+        tokens[:count] = context.tokens[have:]
+        inputs = send(self.device, tokens, np.asarray([have]), np.asarray([count]), points)
+        views = [(context.cache.keys(layer)[None], context.cache.values(layer)[None])
+                 for layer in self.model.config.kv_layers]  # fmt: skip
+
+        def write(ids: Tensor, have: Tensor, count: Tensor, points: Tensor) -> tuple[Any, ...]:
+            fixed = FixedChain(self.model, FixedRows(self.cache, keys), self._target_rotary, views)
+            return *fixed.write(ids, have, count, points, depth, choose), fixed.queries
+
+        try:
+            places = tuple(part.data_ptr() for pair in views for part in pair)
+            result = graphs.function(self.cache.lent.tied, ("chain", rows, keys, depth, key, places), write, *inputs)
+        except CaptureError as error:
+            say_once(f"drafts of a draft model run eagerly, as capturing them fails: {error}")
+            return None
+        self._catch_up(context)
+        drafted, distributions, self.queries = result
+        return drafted.clone(), distributions.clone()
 
     @torch.inference_mode()
     def extend(
@@ -200,9 +291,12 @@ class DraftRun:
         return self.cache.store
 
     def _make_room(self, context: Context, rows_read: int) -> None:
+        graphs = None if self.engines is None else self.engines.graphs
+        self.cache.stores = None if graphs is None else graphs.beside(self.model).stores
         rows = len(context.buffer) + DRAFT_ROWS
         if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
-            self._target_rotary = self.rotary(torch.arange(rows, device=self.device))
+            places = torch.arange(self.cache.store.shape[4], device=self.device)
+            self._target_rotary = self.cache.table("target rotary", lambda: self.rotary(places))
 
 
 def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:

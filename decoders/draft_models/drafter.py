@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol, SupportsFloat
@@ -24,7 +25,7 @@ from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser, drawn_tokens
 
-from .draft_run import common_prefix
+from .draft_run import DraftRun, common_prefix
 from .expansion import Proposal, beam_search, bin_of, expand
 
 NODE_TERMS = (
@@ -106,6 +107,12 @@ class Running(Protocol):
 def one_by_one(run: Running, context: Context, depth: int, choose: Choose) -> Chain:
     """A chain of ``depth`` tokens, a draft forward for each."""
     chain = Chain(forwards=depth)
+    if isinstance(run, DraftRun) and isinstance(choose, Likeliest | Drawn):
+        written = run.chain(context, depth, choose.points(depth), choose.at, choose.key)
+        if written is not None:
+            for i, (token, distribution) in enumerate(zip(written[0].split(1), written[1], strict=True)):
+                chain.add(token, distribution, i + 1)
+            return chain
     for i in range(depth):
         logits = run.extend(chain.drafted[-1], [i - 2])[0] if i else run.read(context)
         chain.add(*choose(logits), i + 1)
@@ -170,7 +177,7 @@ class ModelDrafter(Drafter):
         if self.expansion.startswith("beam"):
             return self._beams(context, depth, gamma)
         drawing = self.chooser if self.expansion == "none" else None
-        choose = likeliest if drawing is None else drawn_at(drawing, context.length)
+        choose = likeliest if drawing is None else Drawn(drawing, context.length)
         device = context.device
         start_mark = mark(device)
         chain = self.chain(context, depth, choose)
@@ -238,19 +245,49 @@ class ModelDrafter(Drafter):
         self._adapt(draft.tree, len(self.tokens), verdict.accepted)
 
 
-def likeliest(logits: Float[Tensor, " vocab"]) -> tuple[Int[Tensor, "1"], Tensor]:
-    """The drafter's first choice, and its logits."""
-    return logits.argmax(-1, keepdim=True), logits
+class Likeliest:
+    """Takes the drafter's first choice."""
+
+    key = "likeliest"
+
+    def points(self, depth: int) -> Float[np.ndarray, " depth"]:
+        """Numbers to draw by: none is looked at."""
+        return np.zeros(depth)
+
+    def at(self, logits: Float[Tensor, " vocab"], point: Float[Tensor, "1"]) -> tuple[Int[Tensor, "1"], Tensor]:
+        """The first choice, and its logits."""
+        return self(logits)
+
+    def __call__(self, logits: Float[Tensor, " vocab"]) -> tuple[Int[Tensor, "1"], Tensor]:
+        return logits.argmax(-1, keepdim=True), logits
 
 
-def drawn_at(chooser: Chooser, length: int) -> Choose:
-    """Draws after the chooser's warpers, from a stream of their own for a text of this length: a run that is cut there
+likeliest = Likeliest()
+
+
+class Drawn:
+    """Draws after the chooser's warpers, from a stream of its own for a text of this length: a run that is cut there
     draws the same again.
     """
-    random = np.random.default_rng([chooser.sampling.seed, 1, length])
 
-    def choose(logits: Tensor) -> tuple[Tensor, Tensor]:
-        probabilities = chooser.probabilities(logits[None])
-        return drawn_tokens(probabilities, [float(random.random())]), probabilities[0]
+    def __init__(self, chooser: Chooser, length: int) -> None:
+        self.chooser = chooser
+        self.random = np.random.default_rng([chooser.sampling.seed, 1, length])
 
-    return choose
+    @property
+    def key(self) -> Hashable:
+        """Names all that a draw depends on but its number."""
+        return replace(self.chooser.sampling, seed=0)
+
+    def points(self, depth: int) -> Float[np.ndarray, " depth"]:
+        """The next numbers to draw by; they stay to be drawn."""
+        return copy.deepcopy(self.random).random(depth)
+
+    def at(self, logits: Float[Tensor, " vocab"], point: Float[Tensor, "1"]) -> tuple[Int[Tensor, "1"], Tensor]:
+        """The token that a number in [0, 1] stands for, and the distribution."""
+        probabilities = self.chooser.probabilities(logits[None])
+        return drawn_tokens(probabilities, point), probabilities[0]
+
+    def __call__(self, logits: Float[Tensor, " vocab"]) -> tuple[Int[Tensor, "1"], Tensor]:
+        probabilities = self.chooser.probabilities(logits[None])
+        return drawn_tokens(probabilities, [float(self.random.random())]), probabilities[0]

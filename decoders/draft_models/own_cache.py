@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from decoders.model.state.stores import Store, Stores
 
 # (layer, keys, values) of new rows → all that they see
 Remember = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -23,6 +26,8 @@ class OwnCache:
         self, layers: int, heads: int, size: int, rotary: Callable[[int, Tensor], tuple[Tensor, Tensor]]
     ) -> None:
         self.layers, self.heads, self.size, self.rotary = layers, heads, size, rotary
+        self.stores: Stores | None = None  # that lend its memory, where it has to outlive the run
+        self.lent: Store | None = None
         self.store = torch.zeros(layers, 2, 1, heads, 0, size)
         self.cos = self.sin = torch.zeros(0, size)
 
@@ -32,12 +37,23 @@ class OwnCache:
         """
         if self.store.shape[4] >= rows:
             return False
-        store = torch.zeros(self.layers, 2, 1, self.heads, rows, self.size, dtype=like.dtype, device=like.device)
+        sizes = (2 * self.layers, 1, self.heads, rows, self.size)
+        lent = None if self.stores is None else self.stores.take(sizes, like.dtype, like.device)
+        flat = torch.zeros(sizes, dtype=like.dtype, device=like.device) if lent is None else lent.tensor
+        store = flat.view(self.layers, 2, 1, self.heads, -1, self.size)
         if kept_rows:
             store[..., :kept_rows, :] = self.store[..., :kept_rows, :]
-        self.store = store
-        self.cos, self.sin = self.rotary(rows, like)
+        self.store, self.lent = store, lent
+        self.cos, self.sin = self.table("rotary", lambda: self.rotary(store.shape[4], like))
         return True
+
+    def table(self, name: str, make: Callable[[], Any]) -> Any:
+        """A table by the positions of these rows, which stays with memory that was lent."""
+        if self.lent is None:
+            return make()
+        if name not in self.lent.tied:
+            self.lent.tied[name] = make()
+        return self.lent.tied[name]
 
     def rows(self, start: int, stop: int) -> Remember:
         """Append keys and values of rows ``start`` to ``stop``; return those of all rows up to there."""
@@ -48,3 +64,48 @@ class OwnCache:
             return store[layer, 0, :, :, :stop], store[layer, 1, :, :, :stop]
 
         return remember
+
+
+class FixedRows:
+    """Rows behind others whose number stands on the device, ``keys`` of the cache at most: what a captured forward
+    needs to serve any text.
+    """
+
+    def __init__(self, cache: OwnCache, keys: int) -> None:
+        self.cache, self.keys = cache, keys
+        self.places = torch.arange(keys, device=cache.store.device)
+
+    def turns(self, positions: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor]:
+        """cos and sin of positions."""
+        return self.cache.cos.index_select(0, positions), self.cache.sin.index_select(0, positions)
+
+    def remember(self, slots: Int[Tensor, " rows"]) -> Remember:
+        """Write rows' keys and values to ``slots``; gives those of all rows that a forward may look at."""
+
+        def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            pair = self.cache.store[layer]
+            for part, rows in zip(pair, (keys, values), strict=True):
+                part.index_copy_(2, slots, rows)
+            return pair[0][:, :, : self.keys], pair[1][:, :, : self.keys]
+
+        return remember
+
+    def chain(self, slots: Int[Tensor, " rows"]) -> Bool[Tensor, "rows keys"]:
+        """The mask of rows that see all before them."""
+        return self.places <= slots[:, None]
+
+    def tree(self, base: Int[Tensor, "1"], sees: Bool[Tensor, "rows own"]) -> Bool[Tensor, "rows keys"]:
+        """The mask of rows that see the first ``base`` ones, and of those behind them what ``sees`` says."""
+        own, count = self.places - base, sees.shape[1]
+        is_own = (own >= 0) & (own < count)
+        return (own < 0) | (is_own & sees.index_select(1, own.clamp(0, count - 1)))
+
+
+def keys_for(rows: int, capacity: int) -> int | None:
+    """Rows that a captured forward may look at: a power of two, so that few sizes are captured; None where a cache has
+    no room for so many.
+
+    >>> keys_for(300, 2048), keys_for(1100, 1536), keys_for(1600, 1536)
+    (512, 1536, None)
+    """
+    return None if rows > capacity else min(max(256, 1 << (rows - 1).bit_length()), capacity)

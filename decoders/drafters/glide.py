@@ -63,7 +63,7 @@ PART = TrainedPart(
 
 def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
     model, rotary = PART.load(target, params), target_rotary(target.stack)
-    run = DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
+    run = DraftRun(model, rotary, CompiledDraft.of(target, model, rotary), target.engines)
     expansion, size = (params.expansion, params.size) if isinstance(params, CapeParams) else ("none", 0)
     return ModelDrafter(run, params.gamma, expansion, size, is_delayed=True)
 

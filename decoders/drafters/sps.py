@@ -125,7 +125,7 @@ class LanguageModelRun:
         capacity = len(context.buffer) + SPARE_ROWS
         if self.cache is None or self.cache.capacity < capacity:
             have = 0
-            self.cache = TreeCache(self.drafter.shape, capacity)
+            self.cache = TreeCache(self.drafter.shape, capacity, stores=self.drafter.engines.stores)
         have, self.tokens = self.cache.cut(have), context.tokens.copy()
         self.ahead_rows = DraftRows(context.length)
         while True:
@@ -325,7 +325,7 @@ def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
     if source is None or is_part(typed_path(source)):
         model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
-        return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
+        return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary), target.engines)
     drafter = open_drafter(target, source, other_vocab=True)
     words = vocabularies(target, source, drafter)
     if words is None:

@@ -22,9 +22,10 @@ from decoders.errors import UserError
 from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
+from ..state.stores import Stores
 from .compiled_layers import CompiledForward, why_not
 from .compiling import WORKSHOP, CompiledPart
-from .graphs import GraphForward
+from .graphs import CaptureError, GraphForward
 from .kernel_forward import KernelForward
 from .static import ROWS, Bucket, StaticForward, StaticRows
 
@@ -66,9 +67,12 @@ class Engines:
         self._added_parts = list[CompiledPart]()  # of draft models
         if engine == "eager":
             return
-        if engine == "graph" or target.device.type == "cuda":
-            self.static = GraphForward(target) if engine == "graph" else None  # not measured yet: auto stays eager
-            self._is_checked = True
+        if target.device.type == "cuda":
+            graphs = GraphForward(target)
+            if reason := graphs.why_not():
+                say_once(f"forwards of {target.name} are not captured as CUDA graphs: {reason}")
+            else:
+                self.static = graphs
             return
         if target.by_kernels:
             self.static = KernelForward(target)
@@ -88,7 +92,10 @@ class Engines:
         bucket = None if self.static is None else self.static.bucket(rows)
         if bucket is not None and self._usable():
             assert self.static is not None
-            return self.static.run(bucket, rows, needs, captured), self.static.ran(bucket)
+            try:
+                return self.static.run(bucket, rows, needs, captured), self.static.ran(bucket)
+            except CaptureError as error:
+                say_once(f"forwards of {self.target.name} run eagerly, as capturing {bucket.rows} rows fails: {error}")
         return self.eager(rows, needs, captured), EAGER
 
     def _usable(self) -> bool:
@@ -117,7 +124,7 @@ class Engines:
         if self._is_checked or static is None:
             return self._is_checked
         for count in (1, ROWS[1]):
-            bucket, rows = example(self.target, count, CHECKED_KEYS)
+            bucket, rows = example(self.target, count, CHECKED_KEYS, static.stores)
             stock = self.eager(rows, Needs(), Capture())
             try:
                 engine_logits = static.run(bucket, rows, Needs(), Capture())
@@ -168,21 +175,32 @@ class Engines:
         return self.static is not None and self.ready()
 
     @property
+    def stores(self) -> Stores | None:
+        """The memory that a run's keys and values go to, where it has to outlive the run."""
+        return None if self.graphs is None else self.graphs.stores
+
+    @property
+    def graphs(self) -> GraphForward | None:
+        """The engine that captures CUDA graphs, where forwards run through it."""
+        return self.static if isinstance(self.static, GraphForward) and self._usable() else None
+
+    @property
     def parts(self) -> list[CompiledPart]:
         """Compilations for this target, most used first."""
         return [] if self.static is None else [*self.static.parts.values(), *self._added_parts]
 
 
-def example(target: Any, count: int, keys: int) -> tuple[Bucket, StaticRows]:
+def example(target: Any, count: int, keys: int, stores: Stores | None = None) -> tuple[Bucket, StaticRows]:
     """A forward of ``count`` rows at the end of a cache of ``keys``, which holds random numbers."""
     rows = next(rows for rows in ROWS if rows >= count)
     shape, length = target.shape, keys - rows
-    cache = TreeCache(shape, keys)
-    cache.length, cache.sizes = length, (shape.head_dim, shape.head_dim)
-    sizes = (2 * shape.layers, 1, shape.kv_heads, keys, shape.head_dim)
-    generator = torch.Generator().manual_seed(0)
     cached = target.cached_as or target.dtype
-    cache.store = torch.zeros(sizes, dtype=cached, device=target.device).normal_(generator=generator)
+    cache = TreeCache(shape, keys, cached, stores)
+    keys_like = torch.zeros((1, shape.kv_heads, 1, shape.head_dim), dtype=cached)
+    cache.store = cache.open(keys_like.to(target.device), keys_like.to(target.device))
+    numbers = torch.randn(cache.store[:, :, :, :keys].shape, generator=torch.Generator().manual_seed(0))
+    cache.store[:, :, :, :keys] = numbers.to(cache.store)
+    cache.length = length
     tokens = [n * 37 % shape.vocab for n in range(count)]
     masks = Masks(cached, target.device)
     return Bucket(rows, keys), StaticRows(cache, masks, tokens, np.arange(length, length + count), None)

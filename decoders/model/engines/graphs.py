@@ -1,31 +1,50 @@
-"""CUDA graphs: the stock forward of a bucket, captured once per run and replayed, so that a step dispatches one graph.
+"""CUDA graphs: a target's forward of a number of rows, captured once over a store of keys and values and replayed by
+every run that takes this store, so that a step launches one graph.
 
-A graph reads and writes fixed memory: the buffers, the run's cache, and what its taps caught, which is copied out.
-``benchmarks/gpu.py`` asks it on a GPU; ``tests/test_static.py`` runs the same path with a graph that calls the forward
-again.
+What differs from step to step is data in fixed memory, sent as one copy: tokens, positions, the number of committed
+keys, and which rows see one another. ``tests/tape.py`` stands for a graph on a CPU; ``benchmarks.gpu`` asks a GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from decoders.draft.draft import Ran
 from decoders.draft.needs import Needs
 
 from ..files.shape import ROTARIES
-from ..state.attention import running
+from ..state.attention import Masks, Rule, running
 from ..state.cache import TreeCache
 from ..state.capture import Capture
-from .static import Bucket, Buffers, StaticForward, StaticRows
+from ..state.stores import SMALLEST, Store, Stores
+from ..state.transfer import packed_on_host
+from ..state.two_parts import TwoParts, can_split
+from .static import Bucket, StaticForward, StaticRows, bucket_of
+
+AHEAD = (64, 32, 16, 8, 4, 1)  # rows captured before a run asks: the largest first, whose memory serves all
+FEWEST_KEYS = 256  # that a masked forward looks at; more in powers of two
+SPLIT_FROM = 8_192  # keys of a store from which attention goes in two parts; below, one masked kernel takes less time
+REST_S = 0.05  # between two looks whether anything runs
+
+
+class CaptureError(RuntimeError):
+    """A forward that could not be captured; it runs eagerly."""
 
 
 class Graph:
-    """A captured function; ``replay`` runs it again on the same memory."""
+    """A captured function; ``replay`` runs it again on the same memory. ``pool``: memory that graphs share."""
 
-    def __init__(self, function: Callable[[], Tensor]) -> None:
+    def __init__(self, function: Callable[[], Any], pool: Any = None) -> None:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # what is prepared in a first call must not be captured
@@ -33,69 +52,270 @@ class Graph:
                 function()
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self.result = function()
 
-    def replay(self) -> Tensor:
+    def replay(self) -> Any:
         self._graph.replay()
         return self.result
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The facts beside its store that a captured forward depends on. ``embedded``: the rows' embeddings are given,
+    where they are not all the embeddings of tokens.
+    """
+
+    bucket: Bucket
+    needs: Needs
+    embedded: bool
+    split: bool
+
+
+@dataclass(slots=True, eq=False)
+class Beside:
+    """A draft network's memory that outlives runs, and graphs that need none."""
+
+    stores: Stores = field(default_factory=Stores)
+    tied: dict[Any, Any] = field(default_factory=dict)
+
+
+class Inputs:
+    """What captured forwards of a number of rows read. Behind the real rows stand others, which see themselves and the
+    text, and which none of the real rows sees.
+    """
+
+    def __init__(self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.rows, self.device = rows, device
+        sizes = [8 * rows, 8 * rows, 8, -(-rows * rows // 8) * 8]
+        self.bytes = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
+        ids, positions, length, sees = self.bytes.split(sizes)
+        self.ids, self.positions, self.length = (part.view(torch.long) for part in (ids, positions, length))
+        self.sees = sees[: rows * rows].view(torch.bool).view(rows, rows)
+        self.embeddings = torch.zeros((rows, hidden), dtype=dtype, device=device)
+
+    def fill(self, rows: StaticRows) -> None:
+        """Take the rows of a forward: one copy to the device, which nobody waits for."""
+        count, length = rows.count, rows.cache.length
+        ids, positions = np.zeros(self.rows, np.int64), np.full(self.rows, length, np.int64)
+        sees = np.eye(self.rows, dtype=bool)
+        positions[:count] = rows.positions
+        if rows.sees is not None:
+            sees[:count, :count] = rows.sees
+        else:
+            sees[:count, :count] = np.tri(count, dtype=bool)
+        if not isinstance(rows.tokens, Tensor):
+            ids[:count] = rows.tokens
+        numbers = packed_on_host(self.device, ids, positions, np.asarray([length]), sees)
+        self.bytes.copy_(numbers, non_blocking=True)
+        if isinstance(rows.tokens, Tensor):
+            self.ids[:count] = rows.tokens
+        if rows.embed is not None:
+            self.embeddings[:count] = rows.embed(self.ids[:count])[0]
+
+
+class CapturedMasks:
+    """Masks of a captured forward, of the numbers in its inputs: additive ones over ``keys`` stored rows, once per
+    window; where attention goes in two parts, layers without a window get ``TwoParts``.
+    """
+
+    def __init__(self, inputs: Inputs, masks: Masks, keys: int, windows: frozenset[int], split: bool) -> None:
+        self.inputs, self.masks, self.keys, self.windows, self.split = inputs, masks, keys, windows, split
+        self._by_window: dict[int | None, Any] = {}
+
+    def __call__(self, rule: Rule, reach: int | None, skip: bool) -> Any:
+        window = reach if reach in self.windows else None
+        if window not in self._by_window:
+            self._by_window[window] = self._two_parts() if self.split and window is None else self._additive(window)
+        return self._by_window[window]
+
+    def _two_parts(self) -> TwoParts:
+        return TwoParts(self.inputs.length, self.inputs.sees)
+
+    def _additive(self, window: int | None) -> Float[Tensor, "1 1 rows keys"]:
+        inputs, rows = self.inputs, self.inputs.rows
+        places = torch.arange(self.keys, device=inputs.device)
+        own = places - inputs.length
+        is_own, own = (own >= 0) & (own < rows), own.clamp(0, rows - 1)
+        visible = (places < inputs.length) | (is_own & inputs.sees.index_select(1, own))
+        if window is not None:
+            keys_at = torch.where(is_own, inputs.positions.index_select(0, own), places)
+            visible = visible & (inputs.positions[:, None] - keys_at < window)
+        return self.masks.blank(rows, self.keys).masked_fill(~visible, self.masks.lowest)[None, None]
+
+
 class GraphForward(StaticForward):
-    """Stock forwards of fixed sizes, captured per run: a graph holds the addresses of the run's cache."""
+    """A target's stock forwards, captured per store, number of rows and what is read of them."""
 
     engine = "graph"
-    step = 256
+    step = FEWEST_KEYS
     doubling = True
-    fixed = True
-    graph = Graph
+    graph: Callable[..., Any] = Graph
+    split_from = SPLIT_FROM
+
+    def __init__(self, target: Any) -> None:
+        super().__init__(target)
+        self.stores, self.captures = Stores(), 0
+        self.failed = set[Any]()
+        self._beside: WeakKeyDictionary[nn.Module, Beside] = WeakKeyDictionary()
+        self._lock = threading.RLock()
+        cuda = target.device.type == "cuda"
+        self._pool = torch.cuda.graph_pool_handle() if cuda else None
+        self._masks_of = Masks(target.cached_as or target.dtype, target.device)
+        self._inputs: dict[int, Inputs] = {}
+        shape = target.shape
+        self.no_split = "its attention scores are capped" if shape.attention_softcap else None
+        self.no_split = self.no_split or can_split(target.device, target.dtype, shape.head_dim)
+        self._ahead: threading.Thread | None = None
+
+    def why_not(self) -> str | None:
+        """The reason why this target's forwards are not captured, in one clause; None where they can be."""
+        shape = self.target.shape
+        if shape.recurrent_layers:
+            return "the states of its recurrent layers do not stay where they are"
+        if shape.rotary not in ROTARIES:
+            return "its rotary positions depend on the length of the text"
+        return self.target.observed.unread
 
     def ready(self, rows: int) -> bool:
         return True
 
-    def bucket(self, rows: StaticRows) -> Bucket | None:
-        """None also where a run comes to this size for the first time: few sizes return, and capturing takes longer;
-        and of a hybrid model, whose states do not lie in buffers that stay.
-        """
-        shape = self.target.shape
-        bucket = super().bucket(rows) if shape.rotary in ROTARIES and not shape.recurrent_layers else None
-        if bucket is None or bucket in rows.cache.graphs:
-            return bucket
-        rows.cache.graphs[bucket] = None
-        return None
+    def kind(self, rows: StaticRows, needs: Needs) -> Kind | None:
+        """The captured forward for these rows; None where they run eagerly: there is no store, no text, or no size."""
+        cache = rows.cache
+        if rows.special or rows.prefixes is not None or cache.lent is None or not cache.length:
+            return None
+        bucket = bucket_of(rows.count, cache.length, cache.capacity, self.step, doubling=True, sizes=self.sizes)
+        if bucket is None:
+            return None
+        split = self.no_split is None and cache.capacity >= self.split_from and cache.sizes[0] == cache.sizes[1]
+        if split and not self.windows:  # the number of keys is data
+            bucket = Bucket(bucket.rows, cache.capacity)
+        kind = Kind(bucket, needs, rows.embed is not None, split)
+        return None if kind in self.failed else kind
 
-    def forward(
-        self, buffers: Buffers, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture
-    ) -> Float[Tensor, "rows vocab"]:
-        graphs, count = rows.cache.graphs, rows.count
-        if graphs.get((bucket, needs)) is None:
-            capture = Capture()
-            new_graph = self.graph(lambda: self._stock(buffers, bucket, rows.cache, needs, capture))
-            graphs[bucket, needs] = new_graph, capture
-        graph, capture = graphs[bucket, needs]
-        logits = graph.replay()
+    def bucket(self, rows: StaticRows) -> Bucket | None:
+        kind = self.kind(rows, Needs())
+        return None if kind is None else kind.bucket
+
+    def run(self, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
+        """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``. Raises CaptureError, once for a kind
+        of forward, where it cannot be captured.
+        """
+        kind = self.kind(rows, needs)
+        assert kind is not None and rows.cache.lent is not None
+        inputs = self.inputs(kind.bucket.rows)
+        inputs.fill(rows)
+        graph, capture = self.captured(kind, rows.cache, rows.cache.lent)
+        logits, count = graph.replay(), rows.count
         captured.hidden.update({layer: states[:count].clone() for layer, states in capture.hidden.items()})
         captured.queries.update({layer: queries[:, :count].clone() for layer, queries in capture.queries.items()})
         captured.sinks.update(capture.sinks)
         return logits[:count].clone()
 
-    def _stock(
-        self, buffers: Buffers, bucket: Bucket, cache: TreeCache, needs: Needs, capture: Capture
-    ) -> Float[Tensor, "rows vocab"]:
-        """The target's stock forward over a bucket, which writes to the slots in the buffers."""
-        target = self.target
-        windows: dict[int | None, Tensor] = {
-            window: buffers.mask(bucket.keys, window)[None, None] for window in (None, *self.windows)
-        }
-        masks = running.set(lambda rule, reach, skip: windows[reach if reach in self.windows else None])
-        cache.slots, cache.seen = buffers.slots, bucket.keys
+    def inputs(self, rows: int) -> Inputs:
+        if rows not in self._inputs:
+            target = self.target
+            self._inputs[rows] = Inputs(rows, target.embeddings.embedding_dim, target.dtype, target.device)
+        return self._inputs[rows]
+
+    def captured(self, kind: Kind, cache: TreeCache, store: Store) -> tuple[Any, Capture]:
+        """The graph of a kind of forward over a store, and what it captures of the rows; captured now where it is
+        missing.
+        """
+        if kind not in store.tied:
+            capture, inputs = Capture(), self.inputs(kind.bucket.rows)
+            store.tied[kind] = self._capture(kind, lambda: self._stock(inputs, kind, cache, capture)), capture
+        return store.tied[kind]
+
+    def beside(self, network: nn.Module) -> Beside:
+        """Memory and graphs of a draft network."""
+        return self._beside.setdefault(network, Beside())
+
+    @torch.inference_mode()
+    def function(self, tied: dict[Any, Any], key: Hashable, function: Callable[..., Any], *inputs: Tensor) -> Any:
+        """Results of a function of tensors of fixed sizes, captured where ``key`` comes for the first time; its other
+        memory is that which ``tied`` belongs to. They stay until the same key is asked again. Raises CaptureError, once
+        for a key, where it cannot be captured.
+        """
+        if key not in tied:
+            own_inputs = [tensor.clone() for tensor in inputs]
+            tied[key] = self._capture(key, lambda: function(*own_inputs)), own_inputs
+        graph, own_inputs = tied[key]
+        for own_input, tensor in zip(own_inputs, inputs, strict=True):
+            own_input.copy_(tensor)
+        return graph.replay()
+
+    def _capture(self, key: Any, function: Callable[[], Any]) -> Any:
+        if key in self.failed:
+            raise CaptureError("it failed before")
         try:
-            with target.taps.reading(needs, capture):
+            with self._lock:
+                graph = self.graph(function, self._pool)
+        except (RuntimeError, NotImplementedError) as error:  # memory that is full is one, too
+            self.failed.add(key)
+            raise CaptureError(str(error).strip().splitlines()[0][:160]) from error
+        self.captures += 1
+        return graph
+
+    def _stock(self, inputs: Inputs, kind: Kind, cache: TreeCache, capture: Capture) -> Float[Tensor, "rows vocab"]:
+        """The target's stock forward, which writes behind the committed rows."""
+        target = self.target
+        masks = CapturedMasks(inputs, self._masks_of, kind.bucket.keys, self.windows, kind.split)
+        rows_masks = running.set(masks)
+        cache.slots = inputs.length + torch.arange(inputs.rows, device=inputs.device)
+        given = {"inputs_embeds": inputs.embeddings[None]} if kind.embedded else {"input_ids": inputs.ids[None]}
+        try:
+            with target.taps.reading(kind.needs, capture):
                 output = target.model(
-                    inputs_embeds=buffers.embeddings[None], position_ids=buffers.positions[None],
-                    past_key_values=cache, use_cache=True,
-                )  # fmt: skip
+                    **given, position_ids=inputs.positions[None], past_key_values=cache, use_cache=True
+                )
         finally:
             cache.slots = None
-            running.reset(masks)
+            running.reset(rows_masks)
         return output.logits[0].float()
+
+    def ran(self, bucket: Bucket) -> Ran:
+        return Ran(self.engine, bucket.rows, bucket.keys)
+
+    # --- before a run asks
+
+    @torch.inference_mode()
+    def capture_ahead(self, busy: Callable[[], bool], needs: Sequence[Needs] = (Needs(),)) -> None:
+        """Capture the usual sizes over a store that the next run takes, in the background, while nothing runs."""
+        if self._ahead is not None:
+            return
+
+        def work() -> None:
+            try:
+                with torch.inference_mode():
+                    self._capture_all(busy, needs)
+            except CaptureError:
+                pass  # said by the run that asks for it
+
+        self._ahead = threading.Thread(target=work, name=f"graphs of {self.target.name}", daemon=True)
+        self._ahead.start()
+
+    def _capture_all(self, busy: Callable[[], bool], needs: Sequence[Needs]) -> None:
+        target = self.target
+        cache = TreeCache(target.shape, SMALLEST, target.cached_as, self.stores)
+        for rows in AHEAD:
+            for need in needs:
+                while busy():
+                    time.sleep(REST_S)
+                with target.lock:
+                    if cache.store is None:  # a forward of one token opens it
+                        target.forward(cache, self._masks_of, [0], np.arange(1), None)
+                        cache.commit([0])
+                    assert cache.lent is not None
+                    numbers = StaticRows(cache, self._masks_of, [0] * rows, np.arange(1, 1 + rows), None)
+                    kind = self.kind(numbers, need)
+                    if kind is not None:
+                        self.inputs(rows).fill(numbers)
+                        self.captured(kind, cache, cache.lent)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for what is captured ahead; whether it is there."""
+        if self._ahead is not None:
+            self._ahead.join(timeout_s)
+        return self._ahead is None or not self._ahead.is_alive()

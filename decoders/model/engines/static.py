@@ -22,6 +22,7 @@ from decoders.draft.needs import Needs
 from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
+from ..state.stores import Stores
 from ..state.transfer import send
 from .compiling import CompiledPart
 
@@ -81,20 +82,19 @@ def bucket_of(
 
 class MaskStore:
     """Memory of a forward's masks, one per window of the layers: forwards of all sizes share it, each writes its masks
-    anew. Where they are captured (``fixed``), every size has memory of its own, whose address stays.
+    anew.
     """
 
-    def __init__(self, dtype: torch.dtype, device: torch.device, *, fixed: bool = False) -> None:
-        self.dtype, self.device, self.fixed = dtype, device, fixed
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.dtype, self.device = dtype, device
         self.stores: dict[object, Float[Tensor, " numbers"]] = {}
 
     def mask(self, rows: int, keys: int, window: int | None = None) -> Float[Tensor, "rows keys"]:
         """The mask of a window, as the last forward that was filled has it."""
-        place, size = (rows, keys, window) if self.fixed else window, rows * keys
-        store = self.stores.get(place)
+        size, store = rows * keys, self.stores.get(window)
         if store is None or len(store) < size:
             room = size if store is None else max(size, 2 * len(store))
-            store = self.stores[place] = torch.zeros(room, dtype=self.dtype, device=self.device)
+            store = self.stores[window] = torch.zeros(room, dtype=self.dtype, device=self.device)
         return store[:size].view(rows, keys)
 
 
@@ -148,13 +148,13 @@ class StaticForward:
     sizes: Sequence[int] = ROWS
     step = 128
     doubling = False
-    fixed = False  # masks keep their addresses
+    stores: Stores | None = None  # of the caches that it reads, where their memory has to stay
     parts: Mapping[Any, CompiledPart] = {}
 
     def __init__(self, target: Any) -> None:
         self.target = target
         self.windows = frozenset(window for window in target.shape.layer_windows if window)
-        self._masks = MaskStore(target.cached_as or target.dtype, target.device, fixed=self.fixed)
+        self._masks = MaskStore(target.cached_as or target.dtype, target.device)
         self._buffers: dict[int, Buffers] = {}
         self._turns = torch.zeros(0), torch.zeros(0)  # cos and sin by position
 

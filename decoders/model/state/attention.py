@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
+from .two_parts import StoredRows, TwoParts, attend
+
 NAME = "specviz_tree"  # no "sdpa" in the name: transformers would then drop masks it thinks are causal
 ALIGNMENT = 16  # numbers: GPU kernels want every row of a mask to begin at such a place, and copy or fail where not
 FLASH_HEAD = 256  # the largest head that CUDA's flash kernel takes
@@ -36,9 +38,9 @@ class RowBatch:
 def tree_attention(
     module: nn.Module,
     query: Float[Tensor, "1 heads rows head_dim"],
-    key: Float[Tensor, "1 kv_heads keys head_dim"] | RowBatch,
-    value: Float[Tensor, "1 kv_heads keys value_dim"] | RowBatch,
-    attention_mask: Float[Tensor, "1 1 rows keys"] | RowBatch | None,
+    key: Float[Tensor, "1 kv_heads keys head_dim"] | RowBatch | StoredRows,
+    value: Float[Tensor, "1 kv_heads keys value_dim"] | RowBatch | StoredRows,
+    attention_mask: Float[Tensor, "1 1 rows keys"] | RowBatch | TwoParts | None,
     dropout: float = 0.0,
     scaling: float | None = None,
     softcap: float | None = None,
@@ -46,24 +48,33 @@ def tree_attention(
     **kwargs,
 ) -> tuple[Tensor, None]:
     """Attention of tree rows over the cached keys and themselves. Without a mask: causal over a fresh cache, or a row.
-    Of joined runs each attends to its own keys. A module's ``own_attention`` computes instead where it has one.
+    Of joined runs each attends to its own keys, a captured forward to its store's (``two_parts``). A module's
+    ``own_attention`` computes instead where it has one.
     ``s_aux``: the sinks of gpt-oss, one more score per head that takes its share of the weight and brings no value.
 
     Raises ValueError for several rows over a filled cache without a mask.
     """
     if isinstance(key, RowBatch):
-        assert isinstance(value, RowBatch) and not isinstance(attention_mask, Tensor)
+        assert isinstance(value, RowBatch) and not isinstance(attention_mask, Tensor | TwoParts)
         masks = (None,) * len(key.parts) if attention_mask is None else attention_mask.parts
         runs = zip(query.split(key.counts, 2), key.parts, value.parts, masks, strict=True)
         outputs = [tree_attention(module, *run, dropout, scaling, softcap, s_aux)[0] for run in runs]
         return torch.cat(outputs, 1), None
     assert not isinstance(value, RowBatch) and not isinstance(attention_mask, RowBatch)
     heads, rows, head_dim = query.shape[1:]
-    kv_heads, keys = key.shape[1:3]
     scale = head_dim**-0.5 if scaling is None else scaling
     tap = getattr(module, "attention_tap", None)
     if tap is not None:
         tap(query, key, attention_mask, scale, s_aux)
+    if isinstance(key, StoredRows):
+        assert isinstance(value, StoredRows)
+        if isinstance(attention_mask, TwoParts):
+            out = attend(query.to(key.own.dtype), key, value, attention_mask, scale, s_aux)
+            return out.transpose(1, 2).to(query.dtype).contiguous(), None
+        assert attention_mask is not None, "a captured forward has a mask for every layer"
+        key, value = (part.store[:, :, : attention_mask.shape[-1]] for part in (key, value))
+    assert not isinstance(value, StoredRows) and not isinstance(attention_mask, TwoParts)
+    kv_heads, keys = key.shape[1:3]
     if attention_mask is None and rows > 1 and keys != rows:
         raise ValueError("several rows over a filled cache need an explicit mask")
     dtype, own_attention = query.dtype, getattr(module, "own_attention", None)

@@ -16,7 +16,9 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..files.shape import ModelShape
 from .recurrent import JointStates, Paths, RecurrentStates
+from .stores import Store, Stores
 from .transfer import rows_of
+from .two_parts import StoredRows
 
 
 class CacheLayer(CacheLayerMixin):
@@ -78,12 +80,14 @@ class TreeCache(HybridCache):
     A forward writes its rows (root, nodes, probes) behind the committed ones; ``commit`` keeps the accepted path and
     forgets the rest. Where the path is the first rows in order, which a depth-first draft makes usual, nothing moves.
     ``prefix``: keys and values ``[layers, kv_heads, prefixes, head_dim]`` that a forward sees behind its rows, or None.
-    ``slots``: of a forward of fixed size, where its rows go, and it sees the first ``seen`` ones, hidden or not.
-    ``graphs``: forwards captured over this store (``model.engines.graphs``).
+    ``slots``: of a captured forward, where its rows go. ``stores`` lend the tensor where they are given: it may have
+    room for more than ``capacity``, and graphs that were captured over it are tied to ``lent``.
     ``dtype`` is that of keys and values, whatever a forward computes in (None: the same).
     """
 
-    def __init__(self, shape: ModelShape, capacity: int, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self, shape: ModelShape, capacity: int, dtype: torch.dtype | None = None, stores: Stores | None = None
+    ) -> None:
         super().__init__(layers=[CacheLayer(self, index) for index in range(shape.layers)])
         self.capacity, self.dtype = capacity, dtype
         self.slot_of = {layer: slot for slot, layer in enumerate(shape.kv_layers)}
@@ -93,16 +97,24 @@ class TreeCache(HybridCache):
         self.sizes = (0, 0)  # of a key and a value
         self.prefix: tuple[Tensor, Tensor] | None = None
         self.slots: Int[Tensor, " rows"] | None = None
-        self.seen = 0
-        self.graphs: dict[Any, Any] = {}
+        self.stores = stores
+        self.lent: Store | None = None
 
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def open(self, keys: Tensor, values: Tensor) -> Tensor:
+        """Memory for keys and values of a layer like these."""
+        self.sizes = keys.shape[3], values.shape[3]
+        sizes = (2 * len(self.slot_of), 1, keys.shape[1], self.capacity, max(self.sizes))
+        if self.stores is None:
+            return keys.new_zeros(sizes, dtype=self.dtype)
+        self.lent = self.stores.take(sizes, self.dtype or keys.dtype, keys.device)
+        self.capacity = self.lent.capacity
+        return self.lent.tensor
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Any, Any]:
         rows = keys.shape[-2]
         stop = self.length + rows
         if self.store is None:
-            self.sizes = keys.shape[3], values.shape[3]
-            sizes = (2 * len(self.slot_of), 1, keys.shape[1], self.capacity, max(self.sizes))
-            self.store = keys.new_zeros(sizes, dtype=self.dtype)
+            self.store = self.open(keys, values)
         slot = self.slot_of[layer]
         key_rows, value_rows = self.store[2 * slot], self.store[2 * slot + 1]
         if self.sizes[0] != self.sizes[1]:
@@ -110,7 +122,7 @@ class TreeCache(HybridCache):
         if self.slots is not None:
             key_rows.index_copy_(2, self.slots, keys)
             value_rows.index_copy_(2, self.slots, values)
-            return key_rows[:, :, : self.seen], value_rows[:, :, : self.seen]
+            return StoredRows(key_rows, keys), StoredRows(value_rows, values)
         key_rows[:, :, self.length : stop] = keys
         value_rows[:, :, self.length : stop] = values
         if self.prefix is not None:
@@ -168,7 +180,7 @@ class TreeCache(HybridCache):
         clone = copy.copy(self)
         clone.layers = [CacheLayer(clone, index) for index in range(len(self.layers))]
         clone.states = None if self.states is None else self.states.copy()
-        clone.prefix, clone.slots, clone.graphs = None, None, {}
+        clone.prefix, clone.slots = None, None
         clone.cut(length)
         return clone
 

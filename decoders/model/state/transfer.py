@@ -28,20 +28,29 @@ def send(device: torch.device, *arrays: np.ndarray) -> list[Tensor]:
     """
     if device.type == "cpu" or not arrays:
         return [torch.from_numpy(array) for array in arrays]
-    starts = [0, *accumulate(-(-array.nbytes // 8) * 8 for array in arrays)]  # where any dtype may begin
-    packed = np.zeros(starts.pop(), dtype=np.uint8)
-    for array, start in zip(arrays, starts, strict=True):
-        packed[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    host = torch.from_numpy(packed)
-    if torch.cuda.is_available():
-        host = host.pin_memory()  # else the copy is made twice, and waited for
-    device_bytes = host.to(device, non_blocking=True)
+    starts = [0, *accumulate(map(_room, arrays))]
+    device_bytes = packed_on_host(device, *arrays).to(device, non_blocking=True)
     parts = list[Tensor]()
-    for array, start in zip(arrays, starts, strict=True):
+    for array, start in zip(arrays, starts, strict=False):
         kind = torch.from_numpy(np.empty(0, array.dtype)).dtype
         part = device_bytes[start : start + array.nbytes] if array.nbytes else torch.empty(0, dtype=kind, device=device)
         parts.append(part.view(kind).view(array.shape))
     return parts
+
+
+def packed_on_host(device: torch.device, *arrays: np.ndarray) -> Tensor:
+    """Arrays behind one another as bytes, each at a multiple of eight, where a device copies from without waiting."""
+    starts = [0, *accumulate(map(_room, arrays))]
+    packed = np.zeros(starts.pop(), dtype=np.uint8)
+    for array, start in zip(arrays, starts, strict=True):
+        packed[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    host = torch.from_numpy(packed)
+    # else the copy is made twice, and waited for
+    return host.pin_memory() if device.type == "cuda" and torch.cuda.is_available() else host
+
+
+def _room(array: np.ndarray) -> int:
+    return -(-array.nbytes // 8) * 8  # where any dtype may begin
 
 
 class Passenger:

@@ -245,7 +245,7 @@ class Session:
 
     def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
         self.target, self.needs, self.capacity = target, needs, capacity
-        self.cache = TreeCache(target.shape, capacity + SPARE_ROWS, target.cached_as)
+        self.cache = TreeCache(target.shape, capacity + SPARE_ROWS, target.cached_as, target.engines.stores)
         if needs.heads and target.no_attention:
             raise UserError(target.no_attention)
         self.masks = Masks(target.cached_as or target.dtype, target.device)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
@@ -21,8 +19,16 @@ from decoders.method.part import Kind
 from decoders.model.target_model.target import Target
 from decoders.parts import TrainedPart, find_part, load_part
 from decoders.trace.origins import DRAFTER, EXPANSION
-from specviz.extras.heads.eagle import FORWARDS, NODE_TERMS, RULE, SCORED, EagleDrafter, verifier_by_rule
-from specviz.extras.heads.eagle_trees import CandidateTree, dynamic
+from specviz.extras.heads.eagle import (
+    FORWARDS,
+    NODE_TERMS,
+    RULE,
+    SCORED,
+    EagleDrafter,
+    dynamic_expansion,
+    verifier_by_rule,
+)
+from specviz.extras.heads.eagle_trees import Expansion
 
 from . import mtp_published
 from .block_chains import MtpChain
@@ -83,9 +89,9 @@ class MtpDrafter(EagleDrafter):
     def max_nodes(self) -> int:
         return self.levels if self.params.form == CHAIN else self.params.total_tokens - 1
 
-    def grow(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
+    def expansion(self, budget: int) -> Expansion:
         top_k = 1 if self.params.form == CHAIN else self.params.top_k
-        return dynamic(root, first, self.run.extend, self.run.head, levels=min(self.levels, budget), top_k=top_k)
+        return dynamic_expansion(min(self.levels, budget), top_k)
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         return None

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from decoders.draft_models.draft_run import common_prefix, pieces_of
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import rows_of, send
+from decoders.model.state.transfer import Mark, rows_of, send
+from specviz.extras.heads.eagle_trees import Expansion, Growing, grown
 
 from .mtp_head import MtpHead
 
@@ -103,6 +104,10 @@ class MtpRun:
             lower_states = self.states[index] if index < layers - 1 else lower_states
         self.level_states = [self._fed_back(0, last)]
         return self.head.say(self.head.normalize(0, last)).float()[0]
+
+    def draft(self, context: Context, expansion: Expansion) -> tuple[Growing, Mark]:
+        """The tree that an expansion grows behind a context, and when the context was read."""
+        return grown(self, context, expansion)
 
     @torch.inference_mode()
     def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:

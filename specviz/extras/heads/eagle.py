@@ -38,7 +38,7 @@ from . import eagle_export, eagle_published
 from .eagle_compiled import CompiledEagle
 from .eagle_head import EagleConfig, EagleHead
 from .eagle_run import EagleRun
-from .eagle_trees import EAGLE_TREE, CandidateTree, dynamic, expand_static
+from .eagle_trees import EAGLE_TREE, CandidateTree, Expansion, dynamic, expand_static
 from .head_chains import EagleChain
 from .head_formats import EAGLE3_FORMATS, EAGLE_FORMATS
 from .head_trees import SettledTrees
@@ -101,7 +101,7 @@ COSINE = Term(
 
 class EagleDrafter(Drafter):
     """Drafts trees with a head; they follow from the text alone. Others that grow EAGLE-2's trees say what differs:
-    ``route``, the ``most`` nodes that a draft keeps, and ``grow``.
+    ``route``, the ``most`` nodes that a draft keeps, and ``expansion``.
     """
 
     learns = False  # drafts follow from the text
@@ -124,9 +124,8 @@ class EagleDrafter(Drafter):
             return Draft.empty(context.root, "the head reads the target's states, and there is none before this token")
         device = context.device
         start_mark = mark(device)
-        first = self.run.read(context)
-        read = mark(device)
-        candidate_tree = self.grow(context.root, first, budget)
+        growing, read = self.run.draft(context, self.expansion(budget))
+        candidate_tree = growing.tree(context.root)
         limit = min(len(candidate_tree.tokens) - 1, self.max_nodes)
         ranking = candidate_tree.best(len(candidate_tree.tokens) - 1)
         tree, order = candidate_tree.subtree(ranking[:limit])
@@ -154,7 +153,7 @@ class EagleDrafter(Drafter):
             notes={
                 "forward_ms": Span(*grown_by),
                 "expand_ms": Span(*_between(grown_by, mark(device))),
-                "draft_forwards": float(len(candidate_tree.spans) + 1),
+                "draft_forwards": float(len(candidate_tree.logits)),
                 "scored": float(len(candidate_tree.tokens) - 1),
             },
             distributions=NodeDistributions(dict(zip(inner, node_logits, strict=True)), self.vocab),
@@ -171,12 +170,14 @@ class EagleDrafter(Drafter):
         """Nodes that a draft has at most, the root left out."""
         return self.params.total_tokens - 1 if isinstance(self.params, DynamicParams) else len(EAGLE_TREE)
 
-    def grow(self, root: int, first: torch.Tensor, budget: int) -> CandidateTree:
-        """All that the head scores behind the root."""
-        params, head, extend = self.params, self.run.head, self.run.extend
+    def expansion(self, budget: int) -> Expansion:
+        """The way in which the head's tree grows behind the root."""
+        params = self.params
         if isinstance(params, EagleParams):
-            return expand_static(root, first, extend, head, *self.trees.at(min(params.depth, budget), first.device))
-        return dynamic(root, first, extend, head, levels=min(params.depth + 1, budget), top_k=params.top_k)
+            tree, places = self.trees.at(depth := min(params.depth, budget), self.run.device)
+            rows = sum(len(place.inner) for place in places)
+            return Expansion(("settled", depth), rows, partial(expand_static, tree=tree, places=places))
+        return dynamic_expansion(min(params.depth + 1, budget), params.top_k)
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         if not draft.tree.drafted:
@@ -201,6 +202,12 @@ class EagleDrafter(Drafter):
         truth = context.memory.hidden[self.config.features[0]][context.root_position :][: len(nodes)]
         features = self.run.head.stands_for(self.run.states_of([self._went_on[node] for node in nodes]))
         return float(torch.cosine_similarity(features.float(), truth.float(), -1).mean())
+
+
+def dynamic_expansion(levels: int, top_k: int) -> Expansion:
+    """EAGLE-2's, of so many levels."""
+    expand = partial(dynamic, levels=levels, top_k=top_k)
+    return Expansion(("dynamic", levels, top_k), (levels - 1) * top_k, expand)
 
 
 def prune(candidate_tree: CandidateTree, order: Sequence[int], nodes: Sequence[int]) -> PrunedNodes | None:
@@ -229,7 +236,7 @@ def _between(spans: Sequence[tuple], end: object) -> list[tuple]:
 def build(kind: str, target: Target, params: EagleParams | DynamicParams) -> EagleDrafter:
     """The drafter of a head of this kind."""
     head = load_part(target, kind, params.part)
-    return EagleDrafter(EagleRun(head, CompiledEagle.of(target, head)), params)
+    return EagleDrafter(EagleRun(head, CompiledEagle.of(target, head), target.engines), params)
 
 
 def verifier_by_rule(params: Any, chooser: Chooser, stop_ids: Any) -> Verifier:

@@ -12,13 +12,57 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.draft_models.draft_run import common_prefix, forwards_of
-from decoders.draft_models.own_cache import OwnCache
+from decoders.draft_models.own_cache import FixedRows, OwnCache, keys_for
+from decoders.model.engines.engines import Engines, say_once
+from decoders.model.engines.graphs import CaptureError
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import rows_of, send
+from decoders.model.state.transfer import Mark, mark, rows_of, send
 
 from .eagle_head import EagleHead
+from .eagle_trees import Expansion, Growing, grown
 
+CAUGHT_UP = (8, 32)  # pairs at most that a captured draft reads before it goes on: accepted tokens
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
+
+
+class FixedEagle:
+    """A head's draft in fixed sizes, to be captured: the pairs that are caught up with, then a tree behind them."""
+
+    def __init__(self, head: EagleHead, rows: FixedRows) -> None:
+        self.head, self.rows = head, rows
+        self.levels = list[Tensor]()  # states: of the root, then of each level's rows
+        self.sees = torch.zeros(1, 0, dtype=torch.bool, device=rows.places.device)
+        self.drafted = 0
+
+    def grow(
+        self, features: Float[Tensor, "rows read"], tokens: Int[Tensor, " rows"], have: Int[Tensor, "1"],
+        count: Int[Tensor, "1"], expansion: Expansion,
+    ) -> Growing:  # fmt: skip
+        """The tree behind ``have`` pairs and the first ``count`` of these."""
+        slots = have + torch.arange(len(tokens), device=have.device)
+        self.base, state = have + count, self.head.read(features)
+        states, logits = self._forward(state, tokens, slots, slots, self.rows.chain(slots))
+        self.levels = [states.index_select(0, count - 1)]
+        first = logits.index_select(0, count - 1)[0]
+        return expansion.expand(Growing(first, self.extend, self.head, timed=False))
+
+    def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows drafted"]:
+        """As ``EagleRun.extend``."""
+        count = len(tokens)
+        diagonal = torch.eye(count, dtype=torch.bool, device=tokens.device)
+        self.sees = torch.cat([self.sees.index_select(0, parents), diagonal], 1)
+        slots = self.base + self.drafted + torch.arange(count, device=tokens.device)
+        place = self.base + (len(self.levels) - 1)
+        state = self.levels[-1].index_select(0, parents)
+        states, logits = self._forward(state, tokens, slots, place, self.rows.tree(self.base, self.sees))
+        self.levels.append(states)
+        self.drafted += count
+        return logits
+
+    def _forward(self, state: Tensor, tokens: Tensor, slots: Tensor, positions: Tensor, mask: Tensor) -> Any:
+        cos, sin = self.rows.turns(positions)
+        states = self.head(state[None], tokens[None], cos, sin, mask, self.rows.remember(slots))[0]
+        return states, self.head.say(states).float()
 
 
 class EagleRun:
@@ -27,12 +71,13 @@ class EagleRun:
     Pair j is the target's state at position j with the token at j + 1; the last one has the root. What a pair leads to
     depends on the text up to its token alone, so any cut of a run is picked up where it departs from what was read.
     Only committed pairs are kept: accepted tokens are read again, with the target's own states in place of the head's.
-    ``compiled`` are the head's compiled forwards (``CompiledEagle``), where there are any.
+    ``compiled`` are the head's compiled forwards (``CompiledEagle``), where there are any; ``engines`` those of the
+    target: whole drafts are captured where its forwards are.
     """
 
-    def __init__(self, head: EagleHead, compiled: Any = None) -> None:
+    def __init__(self, head: EagleHead, compiled: Any = None, engines: Engines | None = None) -> None:
         config = head.config
-        self.head, self.config, self.compiled = head, config, compiled
+        self.head, self.config, self.compiled, self.engines = head, config, compiled, engines
         self.tokens = np.zeros(0, dtype=np.int64)
         self.base = self.drafted = self.level = 0  # committed pairs; rows and levels of the draft under way
         self.sees = torch.zeros(1, 0, dtype=torch.bool)  # the draft's rows that those of its last level see
@@ -47,13 +92,8 @@ class EagleRun:
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, " drafted"]:
         """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
-        pairs, weight = context.root_position, self.head.fc.weight
-        assert pairs > 0, "there is no state of the target before its first forward"
-        have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
-        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, weight)
-        self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
-        self.places = []
-        self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
+        have, pairs = self._catch_up(context)
+        weight = self.head.fc.weight
         states = logits = torch.zeros(0)
         for start, stop, mask in forwards_of(have, pairs, context, self.device):
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
@@ -62,6 +102,60 @@ class EagleRun:
             states, logits = self.forward(state, tokens, start, slice(start, stop), mask, last_only=True)
         self.levels = [states]
         return logits[0]
+
+    def _catch_up(self, context: Context) -> tuple[int, int]:
+        """Begin behind a context: pairs that were read before, and all of them."""
+        pairs = context.root_position
+        assert pairs > 0, "there is no state of the target before its first forward"
+        have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
+        graphs = None if self.engines is None else self.engines.graphs
+        self.cache.stores = None if graphs is None else graphs.beside(self.head).stores
+        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, self.head.fc.weight)
+        self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
+        self.places = []
+        self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
+        return have, pairs
+
+    @torch.inference_mode()
+    def draft(self, context: Context, expansion: Expansion) -> tuple[Growing, Mark]:
+        """The tree that an expansion grows behind a context, and when the context was read: all by one graph where
+        the target's forwards are captured.
+        """
+        if (growing := self._captured(context, expansion)) is not None:
+            return growing, mark(self.device)
+        return grown(self, context, expansion)
+
+    def _captured(self, context: Context, expansion: Expansion) -> Growing | None:
+        """The tree by a captured draft; None where there is none for this head or a text of this length."""
+        graphs = None if self.engines is None or self.config.windows else self.engines.graphs
+        if graphs is None or self.cache.lent is None:
+            return None
+        pairs, known = context.root_position, common_prefix(self.tokens, context.tokens)
+        have = min(max(0, known - 1), pairs - 1)
+        rows = next((rows for rows in CAUGHT_UP if rows >= pairs - have), None)
+        keys = None if rows is None else keys_for(have + rows + expansion.rows, self.cache.store.shape[4])
+        if rows is None or keys is None or len(context.buffer) + DRAFT_ROWS > self.cache.store.shape[4]:
+            return None
+        features = torch.cat([context.hidden_at(layer)[have:pairs] for layer in self.config.features], -1)
+        features = F.pad(features.to(self.head.fc.weight.dtype), (0, 0, 0, rows - (pairs - have)))
+        tokens = np.zeros(rows, dtype=np.int64)
+        tokens[: pairs - have] = context.tokens[have + 1 : pairs + 1]
+        numbers = send(self.device, tokens, np.asarray([have]), np.asarray([pairs - have]))
+
+        def grow(features: Tensor, tokens: Tensor, have: Tensor, count: Tensor) -> tuple[Growing, list[Tensor]]:
+            fixed = FixedEagle(self.head, FixedRows(self.cache, keys))
+            growing = fixed.grow(features, tokens, have, count, expansion)
+            return growing.done(), fixed.levels
+
+        try:
+            key = ("draft", rows, keys, expansion.key)
+            growing, levels = graphs.function(self.cache.lent.tied, key, grow, features, *numbers)
+        except CaptureError as error:
+            say_once(f"drafts of a head run eagerly, as capturing them fails: {error}")
+            return None
+        self._catch_up(context)
+        self.levels = levels
+        return growing.kept()
 
     @torch.inference_mode()
     def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows drafted"]:

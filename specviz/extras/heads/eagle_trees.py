@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import torch
@@ -89,10 +91,12 @@ class Choices:
 
 
 class Growing:
-    """A tree that grows on the device, a forward for each level after the first; one copy brings all of it back."""
+    """A tree that grows on the device, a forward for each level after the first; one copy brings all of it back.
+    ``timed``: each forward is.
+    """
 
-    def __init__(self, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead) -> None:
-        self.extend, self.head = extend, head
+    def __init__(self, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead, timed: bool = True) -> None:
+        self.extend, self.head, self.timed = extend, head, timed
         self.logits, self.levels, self.spans = [first[None]], list[Choices](), list[tuple[Mark, Mark]]()
         self.scores = first.new_zeros(1)  # of the rows of the last level
 
@@ -109,12 +113,24 @@ class Growing:
         if not len(level.inner):
             return
         device = self.scores.device
-        start_mark = mark(device)
+        start_mark = mark(device) if self.timed else None
         self.scores = level.scores[level.inner]
         self.logits.append(self.extend(level.tokens[level.inner], level.rows[level.inner]))
-        self.spans.append((start_mark, mark(device)))
+        if self.timed:
+            self.spans.append((start_mark, mark(device)))
 
-    def grow(self, root: int) -> CandidateTree:
+    def done(self) -> Growing:
+        """The same, which cannot grow on: it holds no memory but its own."""
+        self.extend = _stop
+        return self
+
+    def kept(self) -> Growing:
+        """The same with logits of its own, where a graph writes over them."""
+        growing = copy.copy(self)
+        growing.logits = list(torch.cat(self.logits).split([len(rows) for rows in self.logits]))
+        return growing
+
+    def tree(self, root: int) -> CandidateTree:
         """The scored nodes behind a root."""
         columns = ("rows", "ranks", "tokens", "logprobs", "scores", "best", "inner")
         parts = fetch(*(torch.cat([getattr(level, name) for level in self.levels]) for name in columns))
@@ -136,13 +152,31 @@ class Growing:
         )  # fmt: skip
 
 
-def dynamic(
-    root: int, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead, *, levels: int, top_k: int
-) -> CandidateTree:
+def _stop(tokens: Tensor, parents: Tensor) -> Tensor:
+    raise AssertionError("this tree has grown")
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A way to grow a tree: ``key`` names it, ``rows`` are those that the head goes on from behind the root."""
+
+    key: tuple[Hashable, ...]
+    rows: int
+    expand: Callable[[Growing], Growing]
+
+
+def grown(run: Any, context: Any, expansion: Expansion) -> tuple[Growing, Mark]:
+    """The tree that an expansion grows from what a run says behind a context, and when the context was read."""
+    first = run.read(context)
+    read = mark(first.device)
+    return expansion.expand(Growing(first, run.extend, run.head)), read
+
+
+def dynamic(growing: Growing, *, levels: int, top_k: int) -> Growing:
     """EAGLE-2's expansion: per level, ``top_k`` choices after each node of the frontier, of which the ``top_k`` best by
     cumulative log-probability are the next one (§4.1; ``topK_genrate``).
     """
-    growing, count = Growing(first, extend, head), min(top_k, len(first))
+    count = min(top_k, growing.logits[0].shape[-1])
     for level in range(levels):
         tokens, logprobs = growing.choices(count)
         scores = (growing.scores[:, None] + logprobs).flatten()
@@ -154,15 +188,11 @@ def dynamic(
                 indices // count, indices % count, tokens.flatten(), logprobs.flatten(), scores, logprobs[:, 0], inner
             )
         )
-    return growing.grow(root)
+    return growing
 
 
-def expand_static(
-    root: int, first: Float[Tensor, " drafted"], extend: Extend, head: EagleHead, tree: RankTree,
-    places: Sequence[NodePlaces],
-) -> CandidateTree:  # fmt: skip
+def expand_static(growing: Growing, tree: RankTree, places: Sequence[NodePlaces]) -> Growing:
     """EAGLE-1's expansion: at every level the ranks that ``tree`` names; ``places`` says where they stand."""
-    growing = Growing(first, extend, head)
     for level, place in zip(tree.levels, places, strict=True):
         tokens, logprobs = growing.choices(int(level.ranks.max()) + 1)
         scores = growing.scores[place.rows] + logprobs[place.rows, place.ranks]
@@ -172,4 +202,4 @@ def expand_static(
                 logprobs[:, 0], place.inner,
             )
         )  # fmt: skip
-    return growing.grow(root)
+    return growing

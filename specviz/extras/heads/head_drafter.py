@@ -7,6 +7,7 @@ its own path.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,8 +19,10 @@ from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
+from decoders.model.engines.engines import Engines, say_once
+from decoders.model.engines.graphs import CaptureError
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Span, fetch, mark
+from decoders.model.state.transfer import Span, fetch, mark, send
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 
@@ -39,6 +42,11 @@ STEP_TERMS = (
     Term("forward_ms", "heads", "Milliseconds spent in the heads.", 0, 0),
     OUTSIDE_VOCAB,
 )  # fmt: skip
+# tokens, their log-probabilities and their head's highest one, level by level; and per level the log-probabilities of
+# all tokens that can be drafted, after each node with children
+Guesses = tuple[
+    Int[Tensor, " drafted"], Float[Tensor, " drafted"], Float[Tensor, " drafted"], list[Float[Tensor, "inner all"]]
+]
 NOTHING_READ = "nothing was processed yet: heads read the state before the last token"
 
 
@@ -50,7 +58,11 @@ class HeadsDrafter(Drafter):
 
     learns = False  # drafts follow from the text
 
-    def __init__(self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int) -> None:
+    def __init__(
+        self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int,
+        engines: Engines | None = None,
+    ) -> None:  # fmt: skip
+        self.engines = engines
         self.heads, self.layer, self.count = heads, layer, count
         self.trees = SettledTrees(paths, min(top_k, heads.config.draft_vocab or heads.config.vocab))
         self.vocab = DraftVocab.of(heads.drafted, heads.config.vocab)
@@ -68,7 +80,12 @@ class HeadsDrafter(Drafter):
         start_mark = mark(device)
         tree, places = self.trees.at(min(budget, self.count), device)
         state = context.hidden_at(self.layer)[-1] if self.prefix is None else self.prefix.read(context)
-        ids, logs, best, rows = self.guesses(state, context.root, tree, places)
+        (root,) = send(device, np.asarray([[context.root]]))
+        ids, logs, best, levels = self.guesses(state, root, tree, places)
+        rows = {
+            node: logprobs for level, of in zip(tree.levels, levels, strict=True)
+            for node, logprobs in zip(level.inner, of, strict=True)
+        }  # fmt: skip
         tokens, token_logprobs, confidence = fetch(ids, logs, best)
         order = np.concatenate([level.children for level in tree.levels]).argsort() + 1
         order = np.concatenate([[0], order])  # the guesses stand level by level, nodes depth first
@@ -98,16 +115,26 @@ class HeadsDrafter(Drafter):
 
     @torch.inference_mode()
     def guesses(
-        self, state: Float[Tensor, " hidden"], root: int, tree: RankTree, places: Sequence[NodePlaces]
-    ) -> tuple[Int[Tensor, " drafted"], Float[Tensor, " drafted"], Float[Tensor, " drafted"], dict[int, Tensor]]:
-        """Level by level: tokens, their log-probabilities and their head's highest one; and per node with children the
-        log-probabilities of all tokens that can be drafted.
-        """
+        self, state: Float[Tensor, " hidden"], root: Int[Tensor, "1 1"], tree: RankTree, places: Sequence[NodePlaces]
+    ) -> Guesses:  # fmt: skip
+        """What the heads say of a tree's nodes; by a graph where the target's forwards are captured."""
+        graphs = None if self.engines is None else self.engines.graphs
+        say = partial(self._say, tree=tree, places=places)
+        if graphs is None:
+            return say(state, root)
+        try:
+            *said, levels = graphs.function(graphs.beside(self.heads).tied, ("guesses", tree.paths), say, state, root)
+        except CaptureError as error:
+            say_once(f"drafts of heads run eagerly, as capturing them fails: {error}")
+            return say(state, root)
+        return *said, [logprobs.clone() for logprobs in levels]
+
+    def _say(self, state: Tensor, root: Tensor, *, tree: RankTree, places: Sequence[NodePlaces]) -> Guesses:
         heads, grounded = self.heads, self.heads.config.grounded
-        tokens, logs, best, rows = list[Tensor](), list[Tensor](), list[Tensor](), dict[int, Tensor]()
+        tokens, logs, best, levels = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
         path = all_heads = state
         if grounded:
-            path = heads.embedding(torch.full((1, 1), root, device=state.device))
+            path = heads.embedding(root)
         else:
             all_heads = heads.say_all(state, len(places)).float().log_softmax(-1)
         for number, (level, place) in enumerate(zip(tree.levels, places, strict=True)):
@@ -123,13 +150,12 @@ class HeadsDrafter(Drafter):
             tokens.append(level_tokens)
             logs.append(top[place.rows, place.ranks])
             best.append(top[place.rows, 0])
-            node_logprobs = logprobs if grounded else [all_heads[number]] * len(level.inner)
-            rows.update(zip(level.inner, node_logprobs, strict=True))
+            levels.append(logprobs)
             if grounded and len(place.inner):
                 path = torch.cat(
                     [path[place.rows[place.inner]], heads.embedding(level_tokens[place.inner])[:, None]], 1
                 )
-        return torch.cat(tokens), torch.cat(logs), torch.cat(best), rows
+        return torch.cat(tokens), torch.cat(logs), torch.cat(best), levels
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         return note_outside(self.vocab, verdict)

@@ -77,7 +77,7 @@ def build_heads(kind: str, target: Target, params: HeadsParams) -> HeadsDrafter:
         )
     count = params.heads or stored_heads
     paths = _paths(kind, target, params, count)
-    return HeadsDrafter(heads, heads.config.layer(target.shape), paths, count, params.top_k)
+    return HeadsDrafter(heads, heads.config.layer(target.shape), paths, count, params.top_k, target.engines)
 
 
 def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequence[Ranks]:
