@@ -19,6 +19,7 @@ from .own_cache import OwnCache
 
 if TYPE_CHECKING:
     from decoders.model.state.memory import Context
+    from decoders.model.target_model.target import Target
 
 READ_ROWS, READ_ROWS_CPU = 1024, 512  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
@@ -60,8 +61,8 @@ class DraftRun:
 
     A position's state depends on the tokens and the target's keys before it alone, so any cut of a run, or another
     text, is picked up where it departs from what was read. Accepted positions are recomputed, as they were drafted
-    with the target's keys of drafted tokens missing (GLIDE §4.1). ``compiled`` are the model's compiled forwards
-    (``CompiledDraft``), where there are any.
+    with the target's keys of drafted tokens missing (GLIDE §4.1). ``compiled`` are the model's forwards by the
+    target's engine (``forwards_by_engine``), where there are any.
     """
 
     def __init__(
@@ -203,6 +204,11 @@ class DraftRun:
         rows = len(context.buffer) + DRAFT_ROWS
         if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
             self._target_rotary = self.rotary(torch.arange(rows, device=self.device))
+
+
+def forwards_by_engine(target: Target, model: DraftModel) -> Any:
+    """A draft model's forwards by the target's engine; None where that has none."""
+    return target.engines.draft(model)
 
 
 def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
