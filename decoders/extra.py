@@ -53,6 +53,9 @@ class Extra:
     name: str = field(metadata={"about": "the folder's name, or the plug-in's"})
     about: str = field(metadata={"about": "what it is for, in a sentence"})
     uses: tuple[str, ...] = field(default=(), metadata={"about": "other annexes that it imports"})
+    beside: tuple[str, ...] = field(
+        default=(), metadata={"about": "other annexes that it imports only where they are there"}
+    )
     methods: tuple[Any, ...] = field(
         default=(), metadata={"about": "`decoders.Method` cards, or modules with a `METHOD` or `METHODS`"}
     )
@@ -61,6 +64,14 @@ class Extra:
     )
     importers: tuple[Any, ...] = field(
         default=(), metadata={"about": "importers of servers' logs, or modules with an `IMPORTER`"}
+    )
+    engines: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "about": "engine (`--engine`) → the module that runs a target's forwards; the module has "
+            "`forward_of(target, engine)`, which returns a `decoders.model.engines.static.StaticForward`, or a "
+            "sentence that says why there is none"
+        },
     )
     commands: Mapping[str, Command] = field(
         default_factory=dict,
@@ -181,6 +192,22 @@ def cards(hook: str, *names: str) -> Iterator[tuple[Extra, Any]]:
             if hasattr(part, name):
                 entries = getattr(part, name)
                 yield from ((extra, entry) for entry in (entries if isinstance(entries, (tuple, list)) else [entries]))
+
+
+def names_of(hook: str) -> tuple[str, ...]:
+    """Names that annexes and plug-ins bring to a hook of names and modules (``engines``, …)."""
+    return tuple(dict.fromkeys(name for extra in extras().values() for name in getattr(extra, hook)))
+
+
+def module_of(hook: str, name: str) -> ModuleType | None:
+    """The module behind a name of such a hook; None where it cannot be imported, which ``problems`` says."""
+    for extra in extras().values():
+        if module := getattr(extra, hook).get(name):
+            try:
+                return extra.module(module)
+            except Exception as problem:
+                leave_out(extra.package, problem)
+    return None
 
 
 def problems() -> tuple[str, ...]:

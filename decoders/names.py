@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from .extra import names_of
+
+AUTO, EAGER, GRAPH = "auto", "eager", "graph"  # engines that need no annex
+
 DESIGNED = "designed"
 MASKS = ("ensemble", "decoder", "encoder")  # what a vector of PPD's prompt tokens sees of its group
 TREE_KINDS = (DESIGNED, "wide", "naive", "random")  # PPD's trees, a wider search, and fig. 8a's to compare with
@@ -18,3 +22,8 @@ COMPARED_METHODS = (QUICK, USUAL, "adapld")  # what is compared where nothing is
 PROMPT_TOKENS = "ppd"  # the kind of part whose trees are designed here (`specviz tree`, the page Trees)
 
 AFTER_STOP, BEHIND_END = NEVER_JUDGED = "after stop", "behind the output's end"  # of nodes behind the last token
+
+
+def engine_names() -> tuple[str, ...]:
+    """Engines (`--engine`) by name: the core's, and those of annexes and plug-ins."""
+    return (AUTO, EAGER, *names_of("engines"), GRAPH)

@@ -21,7 +21,7 @@ from decoders.draft.draft import Draft, Ran
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.model.engines import compiling, engines
+from decoders.model.engines import compiled_parts, compiling, engines
 from decoders.model.engines.compiled_layers import CompiledForward, why_not
 from decoders.model.engines.compiling import CompiledPart, Workshop
 from decoders.model.engines.engines import Engines
@@ -331,11 +331,11 @@ def test_forwards_that_differ_or_fail_are_never_used(engine, said, caplog, monke
     assert made.static is None and said in caplog.text
 
 
-@pytest.mark.parametrize("parameters", [5, engines.LARGEST + 1])
+@pytest.mark.parametrize("parameters", [5, compiled_parts.LARGEST + 1])
 def test_a_server_compiles_while_nothing_runs_or_under_compiled_at_once(parameters, monkeypatch, home):
     shop, target = [], target_of()
     target.info["parameters"] = parameters
-    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts, busy: shop.append((list(parts), busy)))
+    monkeypatch.setattr(compiled_parts.WORKSHOP, "make", lambda parts, busy: shop.append((list(parts), busy)))
 
     def busy() -> bool:
         return True
@@ -343,10 +343,13 @@ def test_a_server_compiles_while_nothing_runs_or_under_compiled_at_once(paramete
     made = {engine: Engines(target, engine) for engine in ("eager", "auto", "compiled")}
     for each in made.values():
         each.begin(busy)
-    expected = [(made["auto"].parts, busy), (made["compiled"].parts, None)]
-    assert shop == expected[parameters > 5 :] and len(made["auto"].parts) == 2
+    automatic = made["auto"].static
+    assert isinstance(automatic, CompiledForward) and isinstance(made["compiled"].static, CompiledForward)
+    expected = [(automatic.all_parts, busy), (made["compiled"].static.all_parts, None)]
+    assert shop == expected[parameters > 5 :] and len(automatic.all_parts) == 2
     draft = CompiledPart.of("decoders.model.engines.layer", {"any": 3})
-    made["auto"].add([draft])  # of a draft model that a run opened
+    automatic.add([draft])  # of a draft model that a run opened
+    made["auto"].resume()
     assert parameters > 5 or shop[-1] == ([*expected[0][0], draft], busy)
 
 
@@ -522,7 +525,7 @@ def test_a_child_begins_while_nothing_runs_unless_somebody_waits(workshop, part,
 
 def test_two_runs_while_compiling(workshop, monkeypatch):
     fake(monkeypatch, WAITS)
-    monkeypatch.setattr(engines, "WORKSHOP", workshop)
+    monkeypatch.setattr(compiled_parts, "WORKSHOP", workshop)
     target = target_of()
     prompts = [Prompt.from_ids([n, 6, 7, n, 6]) for n in (5, 9)]
     expected = [generate(target, prompt, "pld", max_new_tokens=20) for prompt in prompts]
@@ -538,7 +541,7 @@ def no_compiler(workshop, monkeypatch):
     """A machine on which nothing can be compiled, and on which nothing was said of it yet."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(engines, "WORKSHOP", workshop)
+    monkeypatch.setattr(compiled_parts, "WORKSHOP", workshop)
     monkeypatch.setattr(engines, "_messages", set())
 
 
@@ -678,7 +681,7 @@ def test_compiled_taps_and_padding(module_target, length, rows):
 def test_a_later_start_opens_what_was_compiled(module_target, monkeypatch):
     monkeypatch.setattr(compiling, "_child", lambda *_: pytest.fail("nothing is missing"))
     target, shop = target_of(), Workshop()
-    monkeypatch.setattr(engines, "WORKSHOP", shop)
+    monkeypatch.setattr(compiled_parts, "WORKSHOP", shop)
     monkeypatch.setattr("decoders.model.engines.compiled_layers.WORKSHOP", shop)
     target.engines = Engines(target, "compiled")
     assert target.engines.ready() and len(shop.open_parts) == 2

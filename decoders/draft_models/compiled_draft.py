@@ -7,6 +7,7 @@ give the logits of their last row. Prompts and other dtypes or devices run eager
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -28,6 +29,8 @@ from .network import DraftModel
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
+
+log = logging.getLogger(__name__)
 
 MOST_ROWS = 64  # of the text, at a time: more run eagerly
 KEYS, CHECKED_ROWS = 256, 4  # of the check: another number of rows than that with which the part was made
@@ -60,11 +63,14 @@ class CompiledForwards(ABC):
     def of(cls, target: Target, network: Any, *arguments: Any) -> Self | None:
         """A network's compiled forwards, kept with the target; None where they are not wanted or cannot be had."""
         weight, key = next(network.parameters()), ("compiled", id(network))
-        if target.engines.static is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
+        if not target.engines.runs_drafts or weight.dtype != torch.float32 or weight.device.type != "cpu":
             return None
         if (forwards := target.companions.get(key)) is None or forwards.engines is not target.engines:
             forwards = target.companions[key] = cls(target, network, *arguments)
-            target.engines.add(forwards.parts.values())
+            target.engines.static.add(forwards.parts.values())
+            if target.engines.waits:
+                log.warning("compiling a draft model, once for this machine")
+            target.engines.resume()
         return forwards
 
     @abstractmethod

@@ -21,6 +21,7 @@ from .own_cache import FixedRows, OwnCache, keys_for
 
 if TYPE_CHECKING:
     from decoders.model.state.memory import Context
+    from decoders.model.target_model.target import Target
 
 # logits and a number to draw by → a token [1], and what is kept of what was said
 ChooseAt = Callable[[Float[Tensor, " vocab"], Float[Tensor, "1"]], tuple[Int[Tensor, "1"], Tensor]]
@@ -108,9 +109,9 @@ class DraftRun:
 
     A position's state depends on the tokens and the target's keys before it alone, so any cut of a run, or another
     text, is picked up where it departs from what was read. Accepted positions are recomputed, as they were drafted
-    with the target's keys of drafted tokens missing (GLIDE §4.1). ``compiled`` are the model's compiled forwards
-    (``CompiledDraft``), where there are any; ``engines`` those of the target: chains are captured where its forwards
-    are.
+    with the target's keys of drafted tokens missing (GLIDE §4.1). ``compiled`` are the model's forwards by the
+    target's engine (``forwards_by_engine``), where there are any; ``engines`` those of the target: chains are captured
+    where its forwards are.
     """
 
     def __init__(
@@ -297,6 +298,11 @@ class DraftRun:
         if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
             places = torch.arange(self.cache.store.shape[4], device=self.device)
             self._target_rotary = self.cache.table("target rotary", lambda: self.rotary(places))
+
+
+def forwards_by_engine(target: Target, model: DraftModel) -> Any:
+    """A draft model's forwards by the target's engine; None where that has none."""
+    return target.engines.draft(model)
 
 
 def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from decoders.draft.params import param
-from decoders.draft_models.compiled_draft import CompiledDraft, compiled_model
-from decoders.draft_models.draft_run import DraftRun, target_rotary
+from decoders.draft_models.draft_run import DraftRun, forwards_by_engine, target_rotary
 from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.forced_chain import ModelChain
@@ -56,14 +55,14 @@ PART = TrainedPart(
             "a draft model that reads the target's cached keys, for glide", 60.0, own=("kv_layer", "copied"),
             settings={"glimpse": True}, varies=VARIES, worth=0.1,
         ),
-        compiled=compiled_model, chain=ModelChain,
+        compiled=forwards_by_engine, chain=ModelChain,
     )
 )  # fmt: skip
 
 
 def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
     model, rotary = PART.load(target, params), target_rotary(target.stack)
-    run = DraftRun(model, rotary, CompiledDraft.of(target, model, rotary), target.engines)
+    run = DraftRun(model, rotary, forwards_by_engine(target, model), target.engines)
     expansion, size = (params.expansion, params.size) if isinstance(params, CapeParams) else ("none", 0)
     return ModelDrafter(run, params.gamma, expansion, size, is_delayed=True)
 

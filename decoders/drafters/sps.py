@@ -18,8 +18,7 @@ from torch import Tensor
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
-from decoders.draft_models.compiled_draft import CompiledDraft, compiled_model
-from decoders.draft_models.draft_run import DraftRun, common_prefix, target_rotary
+from decoders.draft_models.draft_run import DraftRun, common_prefix, forwards_by_engine, target_rotary
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.drafter_export import causal_lm
 from decoders.draft_models.expansion import EXPANSIONS
@@ -58,7 +57,7 @@ PART = TrainedPart(
             DRAFT_MODELS, "a vanilla drafter for a target", "a small draft model, for the method sps", 60.0,
             settings={"glimpse": False}, varies=VARIES,
         ),
-        formats={"transformers": causal_lm}, compiled=compiled_model, chain=ModelChain,
+        formats={"transformers": causal_lm}, compiled=forwards_by_engine, chain=ModelChain,
     ),
     parameter="drafter", offered="drafter",
     instead=", or name a model (parameter drafter)",
@@ -268,8 +267,8 @@ def open_drafter(target: Target, source: str, *, other_vocab: bool = False) -> T
             raise UserError(_cannot(target, drafter, reason))
         if target.engines.busy is not None:
             drafter.engines.begin(target.engines.busy)
-        elif engine == "compiled":
-            drafter.engines.prepare()
+        else:
+            drafter.engines.resume()
         target.companions[key], target.companions[differ] = drafter, reason
     drafter, reason = target.companions[key], target.companions.get(differ)
     if reason is not None and not other_vocab:
@@ -325,7 +324,7 @@ def _running(target: Target, source: str | None, across: str = TEXT) -> Any:
     """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
     if source is None or is_part(typed_path(source)):
         model, rotary = load_part(target, PART.kind.name, source), target_rotary(target.stack)
-        return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary), target.engines)
+        return DraftRun(model, rotary, forwards_by_engine(target, model), target.engines)
     drafter = open_drafter(target, source, other_vocab=True)
     words = vocabularies(target, source, drafter)
     if words is None:

@@ -64,8 +64,8 @@ class Kind:
     shape, how one that others published is fitted to a target, and how it is trained here. ``formats`` are the
     published ones that it can be written in, by name: each makes a ``decoders.draft_models.part_files.PartFiles`` of a
     ``PartSource``, or raises UserError. ``reads`` are those that others publish it in, each a
-    ``decoders.draft_models.published.Format``. ``compiled`` gives a network's compiled forwards for a target
-    (``decoders.draft_models.compiled_draft.CompiledForwards``), or None. ``chain`` gives its drafts along given texts,
+    ``decoders.draft_models.published.Format``. ``compiled`` gives a network's forwards by a target's engine, which
+    has none of its own of most networks (None). ``chain`` gives its drafts along given texts,
     which the drafter doctor examines (``decoders.draft_models.forced_chain.ForcedChain``). ``ranks`` gives, of guesses
     that follow from a position alone, per distance the ranks of the tokens that came, for a target, a network, tokens
     and the number of those that are the prompt's.

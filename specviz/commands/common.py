@@ -98,8 +98,8 @@ def open_target(args: argparse.Namespace) -> Target:
     from decoders.model.target_model.passed_over import passed_over, passed_over_words
 
     say(passed_over_words(passed_over(target.model.generation_config)), error=True)
-    if target.engines.engine == "compiled" and not target.engines.ready():
-        say("compiling, once for this machine: about half a minute", error=True)
+    if target.engines.static is not None and target.engines.waits:
+        say(target.engines.static.notice, error=True)
         target.engines.prepare()
     return target
 

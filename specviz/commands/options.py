@@ -10,8 +10,8 @@ from typing import Any
 from decoders.draft.params import Control, controls
 from decoders.errors import UserError
 from decoders.model.files.catalog import WEIGHTS
+from decoders.names import engine_names
 
-ENGINES = ("auto", "eager", "compiled", "graph")
 ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): compiled where it is"
 WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or int4, smaller and faster at few rows"
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
@@ -76,7 +76,7 @@ def add_model(
         group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     if weights:
         group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
-    group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
+    group.add_argument("--engine", choices=engine_names(), metavar="E", help=ENGINE_HELP)
     count(group, "--threads", "CPU threads (default: torch's choice)", high=4096)
     if plugins:
         add_plugin(parser)

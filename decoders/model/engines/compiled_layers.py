@@ -16,9 +16,10 @@ from decoders.draft.needs import Needs, heads_by_layer
 
 from ..state.capture import Capture
 from ..state.transfer import rows_of
+from .compiled_parts import PartsForward
 from .compiling import WORKSHOP, CompiledPart, OpenPart
 from .layer import layer_shape, layer_weights
-from .static import FINE_ROWS, Bucket, Buffers, StaticForward, StaticRows
+from .static import FINE_ROWS, Bucket, Buffers, StaticRows
 
 MAKER = "decoders.model.engines.layer"
 
@@ -40,10 +41,9 @@ def why_not(target: Any) -> str | None:
     return None if len(shapes) == 1 else f"forwards of {target.name} cannot be compiled: its layers differ"
 
 
-class CompiledForward(StaticForward):
+class CompiledForward(PartsForward):
     """Forwards of a target through compiled layers, as far as they are there (``ready``)."""
 
-    engine = "compiled"
     sizes = FINE_ROWS  # one compiled layer serves them all
     step = 32  # keys that are hidden are attended to all the same
 

@@ -1,13 +1,16 @@
-"""The engine of a forward: stock code (eager), what is compiled, or CUDA graphs; all behind ``Engines.run``.
+"""The engine of a forward: stock code (eager), CUDA graphs, or one that an annex or a plug-in brings; all behind
+``Engines.run``.
 
-``auto`` takes what is compiled, and runs eagerly what is not. No step is ever run twice.
+``auto`` takes what is there, and runs eagerly what is not. No step is ever run twice.
 """
 
 from __future__ import annotations
 
 import logging
+import statistics
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,25 +21,24 @@ from torch import Tensor
 from decoders.draft.draft import Ran
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
+from decoders.extra import module_of, names_of
+from decoders.names import AUTO, EAGER, GRAPH, engine_names
 
 from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
 from ..state.stores import Stores
-from .compiled_layers import CompiledForward, why_not
-from .compiling import WORKSHOP, CompiledPart
+from ..state.transfer import wait
 from .graphs import CaptureError, GraphForward
-from .kernel_forward import KernelForward
 from .static import ROWS, Bucket, StaticForward, StaticRows
 
 log = logging.getLogger(__name__)
 
-ENGINES = ("auto", "eager", "compiled", "graph")
-DEFAULT = "auto"
 CHECKED_KEYS = 128  # of the forward by which static ones are compared with stock code
 TOLERANCE = 1e-3  # of the logits' spread, or 1: how far a static forward's may be from eager's
-LARGEST = 1_000_000_000  # parameters: beyond, a CPU's time goes to reading weights, and ``auto`` compiles nothing
-EAGER = Ran()
+HALF_TOLERANCE = 0.1  # the same in half precision, where sums that are formed in another order differ as much
+TIMED = 5  # forwards of a row by each engine, of which ``auto`` takes the faster one on a GPU
+STOCK = Ran()
 _messages: set[str] = set()
 
 
@@ -50,22 +52,21 @@ def say_once(sentence: str) -> None:
 class Engines:
     """A target's ways to run a forward. ``eager`` is its stock forward over rows.
 
-    A server has what is missing compiled in the background (``begin``); a command under ``compiled`` waits for it
+    A server has what is missing made in the background (``begin``); a command waits for it where it names the engine
     (``prepare``), under ``auto`` it takes what is there. Raises UserError for an unknown engine, and for ``graph``
     without CUDA.
     """
 
-    def __init__(self, target: Any, engine: str = "eager") -> None:
-        if engine not in ENGINES:
-            raise UserError(f"engine {engine!r} is unknown: use one of {', '.join(ENGINES)}")
-        if engine == "graph" and target.device.type != "cuda":
+    def __init__(self, target: Any, engine: str = EAGER) -> None:
+        if engine not in engine_names():
+            raise UserError(f"engine {engine!r} is unknown: use one of {', '.join(engine_names())}")
+        if engine == GRAPH and target.device.type != "cuda":
             raise UserError(f"the engine graph captures CUDA graphs, and {target.name} is on the {target.device}")
         self.target, self.engine = target, engine
         self.busy: Callable[[], bool] | None = None  # of a server: whether anything runs
         self.static: StaticForward | None = None
         self._is_checked = False
-        self._added_parts = list[CompiledPart]()  # of draft models
-        if engine == "eager":
+        if engine == EAGER:
             return
         if target.device.type == "cuda":
             graphs = GraphForward(target)
@@ -74,17 +75,16 @@ class Engines:
             else:
                 self.static = graphs
             return
-        if target.by_kernels:
-            self.static = KernelForward(target)
+        for name in names_of("engines"):
+            if engine in (AUTO, name) and (module := module_of("engines", name)) is not None:
+                forward = module.forward_of(target, engine)
+                if isinstance(forward, StaticForward):
+                    self.static = forward
+                    break
+                if engine == name:
+                    say_once(forward)
+        if self.static is not None and self.ready():
             self.check()
-            return
-        reason = why_not(target)
-        if reason is None:
-            self.static = CompiledForward(target)
-            if self.ready():
-                self.check()
-        elif engine == "compiled":
-            say_once(reason)
 
     @torch.inference_mode()
     def run(self, rows: StaticRows, needs: Needs, captured: Capture) -> tuple[Float[Tensor, "rows vocab"], Ran]:
@@ -96,20 +96,20 @@ class Engines:
                 return self.static.run(bucket, rows, needs, captured), self.static.ran(bucket)
             except CaptureError as error:
                 say_once(f"forwards of {self.target.name} run eagerly, as capturing {bucket.rows} rows fails: {error}")
-        return self.eager(rows, needs, captured), EAGER
+        return self.eager(rows, needs, captured), STOCK
 
     def _usable(self) -> bool:
         """True if steps run through static forwards: all of them are there, and give the same as stock code."""
         return self.ready() and (self._is_checked or self.check())
 
-    def add(self, parts: Iterable[CompiledPart]) -> None:
-        """Have parts of a draft model compiled as the target's are; a command under ``compiled`` waits here."""
-        self._added_parts += parts
-        if self.busy is not None:
-            self.begin(self.busy)
-        elif self.engine == "compiled" and not self.complete():
-            log.warning("compiling a draft model, once for this machine")
-            self.prepare()
+    @property
+    def runs_drafts(self) -> bool:
+        """True if forwards of draft networks may run by this engine, too."""
+        return self.static is not None and self.static.runs_drafts
+
+    def draft(self, network: Any) -> Any:
+        """Forwards of a draft network by this engine; None where it has none."""
+        return None if self.static is None else self.static.draft(network)
 
     def eager(self, rows: StaticRows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
         with self.target.taps.reading(needs, captured):
@@ -132,14 +132,38 @@ class Engines:
                 reason = f"{static.engine} forwards of {name} fail ({str(error).strip()[:120]}): not used"
                 break
             distance = float((engine_logits - stock).abs().max())
-            if not distance <= TOLERANCE * max(1.0, float(stock.std())):
+            tolerance = TOLERANCE if self.target.dtype in (torch.float32, torch.float64) else HALF_TOLERANCE
+            if not distance <= tolerance * max(1.0, float(stock.std())):
                 reason = f"{static.engine} forwards of {name} differ from its own by {distance:.2g}: not used"
                 break
+            if count == 1 and self.engine == AUTO and isinstance(static, GraphForward):
+                reason = self._slower(static, bucket, rows)
+                if reason is not None:
+                    break
         self._is_checked = reason is None
         if reason is not None:
             say_once(reason)
             self.static = None
         return self._is_checked
+
+    def _slower(self, static: StaticForward, bucket: Bucket, rows: StaticRows) -> str | None:
+        """The reason why stock code is taken, where it needs less time for these rows on this device."""
+
+        def ms(forward: Callable[[], Any]) -> float:
+            times = list[float]()
+            for _ in range(TIMED + 1):
+                wait(self.target.device)
+                start_time = time.perf_counter()
+                forward()
+                wait(self.target.device)
+                times.append((time.perf_counter() - start_time) * 1e3)
+            return statistics.median(times[1:])
+
+        stock = ms(lambda: self.eager(rows, Needs(), Capture()))
+        static_ms = ms(lambda: static.run(bucket, rows, Needs(), Capture()))
+        if static_ms <= stock:
+            return None
+        return f"{static.engine} forwards of {self.target.name} take {static_ms:.1f} ms, its own {stock:.1f}: not used"
 
     def ready(self) -> bool:
         """True if static forwards are there, or never will be."""
@@ -151,26 +175,29 @@ class Engines:
         return self.engine, self.static is not None and self.ready()
 
     def complete(self) -> bool:
-        """True if all that is compiled for this target is there, or cannot be had."""
-        return all(WORKSHOP.open(part) is not None or part.package in WORKSHOP.failed for part in self.parts)
+        """True if all that is made for this target is there, or cannot be had."""
+        return self.static is None or self.static.complete()
+
+    @property
+    def waits(self) -> bool:
+        """True if a command has to wait for what is missing: it names this engine, and no server makes it meanwhile."""
+        return self.engine != AUTO and self.busy is None and not self.complete()
 
     def begin(self, busy: Callable[[], bool]) -> None:
-        """For a server: have what is missing compiled in the background. Under ``auto`` while nothing runs (not
-        ``busy()``), at the lowest priority; under ``compiled`` at once, beside whatever goes on.
+        """For a server: have what is missing made in the background. Under ``auto`` while nothing runs (not
+        ``busy()``); where the engine is named at once, beside whatever goes on.
         """
         self.busy = busy
-        at_once = self.engine == "compiled"
-        if self.complete() or (not at_once and self.target.info["parameters"] > LARGEST):
-            return
-        WORKSHOP.make(self.parts, None if at_once else busy)
-        if reason := WORKSHOP.why_not(self.parts):
-            say_once(reason)
+        if self.static is not None and not self.complete():
+            reason = self.static.make(busy if self.engine == AUTO else None)
+            if reason is not None:
+                say_once(reason)
 
     def prepare(self, cancel: threading.Event | None = None) -> bool:
-        """Compile what is missing now, and wait for it or ``cancel``; whether static forwards are there."""
-        if not self.ready() or not self.complete():
-            WORKSHOP.make(self.parts)
-            if not WORKSHOP.wait(self.parts, cancel) and (reason := WORKSHOP.why_not(self.parts)):
+        """Make what is missing now, and wait for it or ``cancel``; whether static forwards are there."""
+        if self.static is not None and not (self.ready() and self.complete()):
+            self.static.make()
+            if (reason := self.static.wait(cancel)) is not None:
                 say_once(reason)
         return self.static is not None and self.ready()
 
@@ -184,10 +211,12 @@ class Engines:
         """The engine that captures CUDA graphs, where forwards run through it."""
         return self.static if isinstance(self.static, GraphForward) and self._usable() else None
 
-    @property
-    def parts(self) -> list[CompiledPart]:
-        """Compilations for this target, most used first."""
-        return [] if self.static is None else [*self.static.parts.values(), *self._added_parts]
+    def resume(self) -> None:
+        """Have made what a draft model needs besides, as the target's own was: by a server, or a command that waits."""
+        if self.busy is not None:
+            self.begin(self.busy)
+        elif self.waits:
+            self.prepare()
 
 
 def example(target: Any, count: int, keys: int, stores: Stores | None = None) -> tuple[Bucket, StaticRows]:

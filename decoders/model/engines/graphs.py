@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from decoders.draft.draft import Ran
 from decoders.draft.needs import Needs
+from decoders.names import GRAPH
 
 from ..files.shape import ROTARIES
 from ..state.attention import Masks, Rule, running
@@ -147,7 +148,8 @@ class CapturedMasks:
 class GraphForward(StaticForward):
     """A target's stock forwards, captured per store, number of rows and what is read of them."""
 
-    engine = "graph"
+    engine = GRAPH
+    notice = "capturing CUDA graphs of its forwards"
     step = FEWEST_KEYS
     doubling = True
     graph: Callable[..., Any] = Graph
@@ -167,6 +169,7 @@ class GraphForward(StaticForward):
         self.no_split = "its attention scores are capped" if shape.attention_softcap else None
         self.no_split = self.no_split or can_split(target.device, target.dtype, shape.head_dim)
         self._ahead: threading.Thread | None = None
+        self._reason: str | None = None
 
     def why_not(self) -> str | None:
         """The reason why this target's forwards are not captured, in one clause; None where they can be."""
@@ -280,42 +283,48 @@ class GraphForward(StaticForward):
 
     # --- before a run asks
 
+    def complete(self) -> bool:
+        """True if what is captured before a run asks is there, or cannot be had."""
+        return self._ahead is not None and not self._ahead.is_alive()
+
+    def make(self, busy: Callable[[], bool] | None = None) -> str | None:
+        """Begin to capture the usual sizes over a store that the next run takes, in the background; with ``busy`` while
+        that is False.
+        """
+        if self._ahead is None:
+            name, idle = f"graphs of {self.target.name}", lambda: False
+            self._ahead = threading.Thread(target=self._capture_all, args=(busy or idle,), name=name, daemon=True)
+            self._ahead.start()
+        return None
+
+    def wait(self, cancel: threading.Event | None = None) -> str | None:
+        """Return when the usual sizes were captured, or ``cancel`` is set; the reason why some cannot be."""
+        while not self.complete() and not (cancel is not None and cancel.is_set()):
+            if self._ahead is not None:
+                self._ahead.join(REST_S)
+        return self._reason
+
     @torch.inference_mode()
-    def capture_ahead(self, busy: Callable[[], bool], needs: Sequence[Needs] = (Needs(),)) -> None:
-        """Capture the usual sizes over a store that the next run takes, in the background, while nothing runs."""
-        if self._ahead is not None:
-            return
-
-        def work() -> None:
-            try:
-                with torch.inference_mode():
-                    self._capture_all(busy, needs)
-            except CaptureError:
-                pass  # said by the run that asks for it
-
-        self._ahead = threading.Thread(target=work, name=f"graphs of {self.target.name}", daemon=True)
-        self._ahead.start()
-
-    def _capture_all(self, busy: Callable[[], bool], needs: Sequence[Needs]) -> None:
+    def _capture_all(self, busy: Callable[[], bool]) -> None:
         target = self.target
         cache = TreeCache(target.shape, SMALLEST, target.cached_as, self.stores)
         for rows in AHEAD:
-            for need in needs:
-                while busy():
-                    time.sleep(REST_S)
+            while busy():
+                time.sleep(REST_S)
+            try:
                 with target.lock:
-                    if cache.store is None:  # a forward of one token opens it
-                        target.forward(cache, self._masks_of, [0], np.arange(1), None)
-                        cache.commit([0])
-                    assert cache.lent is not None
-                    numbers = StaticRows(cache, self._masks_of, [0] * rows, np.arange(1, 1 + rows), None)
-                    kind = self.kind(numbers, need)
-                    if kind is not None:
-                        self.inputs(rows).fill(numbers)
-                        self.captured(kind, cache, cache.lent)
+                    self._capture_rows(cache, rows)
+            except CaptureError as error:
+                self._reason = f"forwards of {target.name} run eagerly, as capturing {rows} rows fails: {error}"
+                return
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for what is captured ahead; whether it is there."""
-        if self._ahead is not None:
-            self._ahead.join(timeout_s)
-        return self._ahead is None or not self._ahead.is_alive()
+    def _capture_rows(self, cache: TreeCache, rows: int) -> None:
+        target, masks = self.target, self._masks_of
+        if cache.store is None:  # a forward of one token opens it
+            target.forward(cache, masks, [0], np.arange(1), None)
+            cache.commit([0])
+        numbers = StaticRows(cache, masks, [0] * rows, np.arange(1, 1 + rows), None)
+        kind = self.kind(numbers, Needs())
+        if kind is not None and cache.lent is not None:
+            self.inputs(rows).fill(numbers)
+            self.captured(kind, cache, cache.lent)

@@ -18,11 +18,12 @@ from ..files.catalog import WEIGHTS
 from ..state.capture import Capture
 from ..state.transfer import rows_of
 from . import kernel
+from .compiled_parts import PartsForward
 from .joint import JointPart
 from .kernel import KERNELS
 from .norms import FusedRMSNorm
 from .rounding import KernelLinear, round_weights
-from .static import Bucket, Buffers, StaticForward, StaticRows
+from .static import Bucket, Buffers, StaticRows
 
 MOST_ROWS = 128  # of a bucket; larger forwards run by stock code
 
@@ -78,10 +79,9 @@ def _norms(layer: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-class KernelForward(StaticForward):
+class KernelForward(PartsForward):
     """A target's forwards in one call; any number of rows is a bucket of its own."""
 
-    engine = "compiled"
     sizes = range(1, MOST_ROWS + 1)
     step = 16
 

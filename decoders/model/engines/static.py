@@ -7,7 +7,8 @@ the next forward writes over, and every mask hides them. A hidden slot has the w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,6 @@ from ..state.cache import TreeCache
 from ..state.capture import Capture
 from ..state.stores import Stores
 from ..state.transfer import send
-from .compiling import CompiledPart
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
 # where a bucket costs nothing to have
@@ -141,7 +141,7 @@ class Buffers:
 
 class StaticForward:
     """A target's forwards of fixed sizes; subclasses run them. ``sizes`` are the row buckets, keys of a bucket are a
-    multiple of ``step``, and ``parts`` have to be compiled for them.
+    multiple of ``step``, and ``notice`` is for those who wait for what has to be made first.
     """
 
     engine = ""
@@ -149,7 +149,8 @@ class StaticForward:
     step = 128
     doubling = False
     stores: Stores | None = None  # of the caches that it reads, where their memory has to stay
-    parts: Mapping[Any, CompiledPart] = {}
+    notice = ""
+    runs_drafts = False  # it has forwards of draft networks, too
 
     def __init__(self, target: Any) -> None:
         self.target = target
@@ -169,6 +170,21 @@ class StaticForward:
     def ready(self, rows: int) -> bool:
         """True if forwards of so many rows can run now."""
         raise NotImplementedError
+
+    def complete(self) -> bool:
+        """True if nothing is missing that can be had."""
+        return True
+
+    def make(self, busy: Callable[[], bool] | None = None) -> str | None:
+        """Begin to make what is missing, with ``busy`` in the background while that is False; the reason why something
+        cannot be had.
+        """
+
+    def wait(self, cancel: threading.Event | None = None) -> str | None:
+        """Return when what is missing was made, or ``cancel`` is set; the reason why something cannot be had."""
+
+    def draft(self, network: Any) -> Any:
+        """Forwards of a draft network; None where this engine has none."""
 
     def run(self, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
         """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``."""

@@ -16,8 +16,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from decoders.errors import UserError, first_line
 from decoders.folders import refuse_pointer, typed_path
+from decoders.names import AUTO
 
-from ..engines.engines import DEFAULT
 from ..files.catalog import model_place
 from ..files.gguf import Progress, convert, gguf_file, source_of
 from ..files.shape import ModelShape
@@ -43,8 +43,8 @@ def load_target(
 
     dtype and device are chosen where not given: cuda → bfloat16, cpu → float32. ``progress`` hears what is done, where
     that takes long: a GGUF file is converted when it is opened for the first time. ``engine`` is how forwards run
-    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or auto. ``weights`` (``catalog.WEIGHTS``) are of
-    fewer bits where that is asked for, on a CPU in float32.
+    (``names.engine_names``); where not given, what SPECVIZ_ENGINE says, or auto. ``weights`` (``catalog.WEIGHTS``) are
+    of fewer bits where that is asked for, on a CPU in float32.
 
     Raises UserError with one sentence for a missing or incomplete folder, a file that cannot be read, a refused family,
     an unknown dtype, device, engine or weights.
@@ -182,7 +182,7 @@ def chosen_dtype(dtype: str | None, device: torch.device) -> torch.dtype:
 
 def chosen_engine(engine: str | None) -> str:
     """The engine meant; without one, what SPECVIZ_ENGINE says, or auto."""
-    return engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT
+    return engine or os.environ.get("SPECVIZ_ENGINE") or AUTO
 
 
 def local_place(model: str | Path) -> Path | str:

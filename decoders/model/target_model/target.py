@@ -61,7 +61,7 @@ class Target:
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters, context_length,
     dtype, device, weights (where not fp32: ``catalog.WEIGHTS``), activations (int8 by our own kernels), packed (on
     a CPU: packed weights are used where that was found to be faster; ``packed=True`` uses them always, False never).
-    ``engine`` is how its verify forwards run: ``engines.ENGINES``. One forward runs at a time (``lock``); any number
+    ``engine`` is how its verify forwards run: ``names.engine_names``. One forward runs at a time (``lock``); any number
     of sessions may be open.
     """
 

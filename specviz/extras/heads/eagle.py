@@ -35,7 +35,6 @@ from decoders.verifiers.turns import TurnsVerifier
 from decoders.verifiers.verifier import Verifier
 
 from . import eagle_export, eagle_published
-from .eagle_compiled import CompiledEagle
 from .eagle_head import EagleConfig, EagleHead
 from .eagle_run import EagleRun
 from .eagle_trees import EAGLE_TREE, CandidateTree, Expansion, dynamic, expand_static
@@ -236,7 +235,7 @@ def _between(spans: Sequence[tuple], end: object) -> list[tuple]:
 def build(kind: str, target: Target, params: EagleParams | DynamicParams) -> EagleDrafter:
     """The drafter of a head of this kind."""
     head = load_part(target, kind, params.part)
-    return EagleDrafter(EagleRun(head, CompiledEagle.of(target, head), target.engines), params)
+    return EagleDrafter(EagleRun(head, head_forwards(target, head), target.engines), params)
 
 
 def verifier_by_rule(params: Any, chooser: Chooser, stop_ids: Any) -> Verifier:
@@ -255,6 +254,15 @@ def heads_of(kind: Kind, make: Callable[[str, Target, Any], Drafter] = build) ->
     }
 
 
+def head_forwards(target: Target, head: EagleHead) -> Any:
+    """A head's forwards by the target's engine; None where that runs none of draft networks."""
+    if not target.engines.runs_drafts:
+        return None
+    from .eagle_compiled import CompiledEagle
+
+    return CompiledEagle.of(target, head)
+
+
 def lesson(third: bool) -> Any:
     """EAGLE-3's lesson, or EAGLE-1's, as a training begins."""
     from .eagle_lesson import Eagle, Eagle3
@@ -268,7 +276,7 @@ KIND = Kind(
         HEADS, "an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2",
         own=("mlp", "unroll", "own_states"), lesson=partial(lesson, third=False), worth=0.2,
     ),
-    {"eagle": eagle_export.first}, reads=EAGLE_FORMATS, compiled=CompiledEagle.of, chain=EagleChain,
+    {"eagle": eagle_export.first}, reads=EAGLE_FORMATS, compiled=head_forwards, chain=EagleChain,
 )  # fmt: skip
 THIRD = Kind(
     "eagle3", "EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fit, True),
@@ -277,7 +285,7 @@ THIRD = Kind(
         own=("mlp", "unroll"), lesson=partial(lesson, third=True), worth=0.34,
     ),
     {form: partial(eagle_export.third, form) for form in ("speculators", "eagle")},
-    reads=EAGLE3_FORMATS, compiled=CompiledEagle.of, chain=EagleChain,
+    reads=EAGLE3_FORMATS, compiled=head_forwards, chain=EagleChain,
 )  # fmt: skip
 EAGLE = Method(
     name="eagle",
