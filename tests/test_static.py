@@ -25,7 +25,6 @@ from decoders.model.engines import compiled_parts, compiling, engines
 from decoders.model.engines.compiled_layers import CompiledForward, why_not
 from decoders.model.engines.compiling import CompiledPart, Workshop
 from decoders.model.engines.engines import Engines
-from decoders.model.engines.graphs import GraphForward
 from decoders.model.engines.layer import LayerShape, LlamaLayer
 from decoders.model.engines.linear import packable
 from decoders.model.engines.static import ROWS, StaticRows, bucket_of
@@ -52,17 +51,6 @@ class Interpreter:
         return self.layer(*tensors[:7], tensors[7:])
 
 
-class Again:
-    """A captured graph that is none: it calls the forward again."""
-
-    def __init__(self, function) -> None:
-        self.replay = function
-
-
-class AgainForward(GraphForward):
-    graph = Again
-
-
 def target_of(family: str = "llama", weights: str | None = None) -> Target:
     return Target(network(family), tiny_tokenizer(), f"tiny {family}", weights=weights)
 
@@ -80,12 +68,6 @@ def interpret_unchecked(target: Target) -> Engines:
     """``interpreted`` under ``auto``, before its forwards were compared with stock ones."""
     made = interpret(target)
     made.engine, made._is_checked = "auto", False
-    return made
-
-
-def replay(target: Target) -> Engines:
-    made = Engines(target)
-    made.engine, made.static, made._is_checked = "graph", AgainForward(target), True
     return made
 
 
@@ -111,11 +93,9 @@ def score(session, tree: DraftTree):
 def both(target: Target, made: Engines, length: int, rows: int):
     """The same forward through the stock code and through an engine."""
     eager, results = Engines(target), []
-    for one in (eager, made, made):  # a graph is captured where a size returns
+    for one in (eager, made):
         target.engines = one
         results.append(score(session := session_of(target, length), tree_of(session, rows)))
-        if one is made and isinstance(made.static, GraphForward):
-            results[-1] = score(session, tree_of(session, rows))
     target.engines = eager
     return results[0], results[-1]
 
@@ -163,20 +143,6 @@ def test_a_layer_of_its_own_computes_joint_linears_as_one(family, rows):
         torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral-window", "gemma2", "gemma3", "gpt2", "phi", "olmo2", "opt"])
-@pytest.mark.parametrize("length, rows", [(40, 1), (40, 5), (250, 17)])
-def test_a_graph_gives_what_stock_code_gives(family, length, rows):
-    target = target_of(family)
-    (_, stock, taps), (ran, ours, own_taps) = both(target, replay(target), length, rows)
-    assert ran.engine == "graph" and ran.rows >= rows and ran.keys in (256, 512)
-    assert [sorted(kind) for kind in taps] == [sorted(kind) for kind in own_taps]
-    for one, other in zip(stock[:1] + stock[-1:], ours[:1] + ours[-1:], strict=True):
-        torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
-    for kind, own in zip(taps, own_taps, strict=True):
-        for layer in kind:
-            torch.testing.assert_close(own[layer], kind[layer], atol=1e-5 * float(kind[layer].std()), rtol=1e-5)
-
-
 @torch.inference_mode()
 def with_garbage(target: Target, engine: Engines, seed: int):
     """A padded forward over a cache and buffers whose unused places hold random numbers."""
@@ -193,19 +159,17 @@ def with_garbage(target: Target, engine: Engines, seed: int):
     return score(session, tree)[1]
 
 
-@pytest.mark.parametrize("way", [interpret, replay])
-def test_padding_and_unused_slots_change_no_bit(way):
+def test_padding_and_unused_slots_change_no_bit():
     target = target_of("mistral-window")
-    engine = way(target)
+    engine = interpret(target)
     engine.static.bucket = lambda rows: bucket_of(rows.count, rows.cache.length, rows.cache.capacity, 128)
     first, second = (with_garbage(target, engine, seed) for seed in (1, 2))
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("way", [CompiledForward, GraphForward])
-def test_masks_of_several_windows_are_filled_together_at_any_size(way):
+def test_masks_of_several_windows_are_filled_together_at_any_size():
     target, windows = target_of(), frozenset({5, 9})
-    forward, addresses = way(target), dict[tuple[int, ...], int]()
+    forward = CompiledForward(target)
     forward.windows = windows
     for length in (*range(20, 140, 8), 40):
         for count in (1, 3):
@@ -218,8 +182,7 @@ def test_masks_of_several_windows_are_filled_together_at_any_size(way):
                 mask, back = buffers.mask(keys, window), torch.tensor(at)[:, None] - torch.arange(keys)
                 assert torch.equal(mask[:count] == 0, (back >= 0) & (back < (window or keys))), (length, window)
                 assert bool((mask[count:] == buffers.lowest).all())
-                assert addresses.setdefault((keys, window or 0), mask.data_ptr()) == mask.data_ptr() or not way.fixed
-    assert len(forward._masks.stores) == (len(addresses) if way.fixed else 3)
+    assert len(forward._masks.stores) == 3
 
 
 def test_a_mask_that_shows_the_padding_would_be_seen(home, monkeypatch):
@@ -240,20 +203,18 @@ def test_a_mask_that_shows_the_padding_would_be_seen(home, monkeypatch):
     assert not torch.equal(first[0], second[0])
 
 
-@pytest.mark.parametrize("way", [interpret, replay])
 @pytest.mark.parametrize("method", ["plain", "pld+h", "pld+a", "recycling"])
-def test_methods_write_the_same_over_the_edges_of_buckets(way, method):
+def test_methods_write_the_same_over_the_edges_of_buckets(method):
     """The text grows past 256 keys while it is written."""
     target = target_of()
     prompt = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:235])
     expected = generate(target, prompt, method, max_new_tokens=40)
-    target.engines = way(target)
+    target.engines = interpret(target)
     trace = record(target, prompt, method, max_new_tokens=40)
     assert trace.output_ids == expected
     steps = trace.tables["steps"]
     used = {keys for keys in steps["engine_keys"] if keys}
-    first = 0 if way is interpret else len({*zip(steps["engine_rows"], steps["engine_keys"], strict=True)})
-    assert len(used) >= 2 and steps["engine"].count("eager") <= first  # a graph is captured where a size returns
+    assert len(used) >= 2 and steps["engine"].count("eager") == 0
     buckets = zip(steps["engine_rows"], steps["engine_keys"], strict=True)
     assert target.engines.static is not None
     assert all(rows in target.engines.static.sizes for rows, keys in buckets if keys)

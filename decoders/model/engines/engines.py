@@ -124,6 +124,7 @@ class Engines:
         if self._is_checked or static is None:
             return self._is_checked
         for count in (1, ROWS[1]):
+            rows: StaticRows | None = None  # whose store the next ones take
             bucket, rows = example(self.target, count, CHECKED_KEYS, static.stores)
             stock = self.eager(rows, Needs(), Capture())
             try:

@@ -63,16 +63,15 @@ class Stores:
         with self._lock:
             return any(tensor.shape[3] >= rows for tensor, _ in self._idle)
 
-    def drop(self) -> None:
-        """Free the idle stores."""
-        with self._lock:
-            self._idle.clear()
-
     @classmethod
-    def drop_all(cls) -> None:
-        """Free the idle stores of every target."""
-        for stores in cls._everywhere:
-            stores.drop()
+    def drop_all(cls) -> bool:
+        """Free the idle stores of every target; whether there was one."""
+        freed = False
+        for stores in list(cls._everywhere):
+            with stores._lock:
+                freed = freed or bool(stores._idle)
+                stores._idle.clear()
+        return freed
 
     def _fitting(self, sizes: tuple[int, ...], dtype: torch.dtype) -> int | None:
         others = sizes[:3], sizes[4:], dtype

@@ -63,15 +63,16 @@ def attend(
     group = heads // kv_heads
     folded_query = query.reshape(1, kv_heads, group * rows, head_dim)
     text, text_sum = _over_text(folded_query, key.store, value.store, mask.length, scale)
-    scores = (folded_query.float() @ key.own.float().mT) * scale
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = (folded_query.to(wide) @ key.own.to(wide).mT) * scale
     scores = scores.masked_fill(~mask.sees.repeat(group, 1), -math.inf)
     own_sum = scores.logsumexp(-1)
-    own = (scores - own_sum[..., None]).exp() @ value.own.float()
+    own = (scores - own_sum[..., None]).exp() @ value.own.to(wide)
     share = torch.sigmoid(text_sum - own_sum)[..., None]
-    merged = (share * text.float() + (1 - share) * own).reshape(1, heads, rows, head_dim)
+    merged = (share * text.to(wide) + (1 - share) * own).reshape(1, heads, rows, head_dim)
     if sinks is not None:
         total = torch.logaddexp(text_sum, own_sum).reshape(1, heads, rows)
-        merged = merged * torch.sigmoid(total - sinks.float()[:, None])[..., None]
+        merged = merged * torch.sigmoid(total - sinks.to(wide)[:, None])[..., None]
     return merged.to(query.dtype)
 
 

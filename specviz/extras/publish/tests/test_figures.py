@@ -144,7 +144,7 @@ def test_a_chain_of_thousands_is_drawn(accepted: int) -> None:
         ("model", "dtype", ["a"]), ("method", "title", "x" * 19_000),
     ],
 )  # fmt: skip
-def test_odd_records_are_drawn_at_once(record: str, name: str, value: object) -> None:
+def test_odd_records_are_Drawn_once(record: str, name: str, value: object) -> None:
     trace = recordings.chain()
     trace.run[record] = {**trace.run.get(record, {}), name: value}
     drawn: list[str] = []
