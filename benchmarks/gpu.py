@@ -51,7 +51,22 @@ class Machine:
     def load_bundled(self, dtype: str, engine: str = "eager") -> Any:
         from decoders import load_target
 
-        return load_target("bundled", dtype=dtype, device=str(self.device), engine=engine)
+        return self.by(engine, load_target("bundled", dtype=dtype, device=str(self.device), engine="eager"))
+
+    def by(self, engine: str, target: Any) -> Any:
+        """The target with another engine; in a rehearsal graphs are emulated."""
+        from decoders.model.engines.engines import Engines
+        from decoders.model.engines.graphs import GraphForward
+
+        if engine == "graph" and self.rehearse:
+            from tests.tape import Tape
+
+            target.engines = Engines(target)
+            target.engines.engine, target.engines.static = engine, GraphForward(target)
+            target.engines.static.graph = Tape
+        else:
+            target.engines = Engines(target, engine)
+        return target
 
     def large(self) -> Any:
         """Llama-3.1-8B's shape with random weights, made where it runs: the model."""
@@ -196,45 +211,77 @@ def exact(machine: Machine) -> Iterator[Row]:
 
 
 def graphs(machine: Machine) -> Iterator[Row]:
-    """Every lossless method through CUDA graphs, in fp32, writes what plain decoding writes without them."""
-    from decoders import generate, methods
+    """Every lossless method through CUDA graphs, in fp32, writes and accepts what it does without them: twice in one
+    process, and the second run captures nothing.
+    """
+    from decoders import generate, methods, record
 
-    if machine.rehearse:
-        yield "CUDA graphs", "a CPU has none", ""
-        return
     target, stock = machine.load_bundled("float32", "graph"), machine.load_bundled("float32")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
     plain = generate(stock, prompt, max_new_tokens=machine.tokens)
 
     def write(name: str) -> tuple[str, bool]:
-        tokens = generate(target, prompt, name, max_new_tokens=machine.tokens)
-        return f"{len(tokens)} tokens", tokens == plain or not methods()[name].lossless
+        def steps(target: Any) -> tuple[list[int], list[int]]:
+            trace = record(target, prompt, name, max_new_tokens=machine.tokens)
+            return trace.output_ids, trace.tables["steps"]["accepted"]
 
-    yield from (check(f"fp32 graphs, {name} = plain", partial(write, name)) for name in usable(target))
+        expected, static, captures = steps(stock), target.engines.graphs, list[int]()
+        same = expected[0] == plain or not methods()[name].lossless
+        for _ in range(2):
+            before = static.captures
+            same = steps(target) == expected and same
+            captures.append(static.captures - before)
+        said = f"{len(expected[0])} tokens in {len(expected[1])} steps, captured {captures[0]}, then {captures[1]}"
+        return said, same and captures[1] == 0
+
+    yield from (check(f"fp32 graphs, {name} = without", partial(write, name)) for name in usable(target))
+    failed = target.engines.graphs.failed
+    yield "captures that failed", f"{len(failed)}", verdict(not failed)
+
+
+def two_parts(machine: Machine) -> Iterator[Row]:
+    """Attention of 8 rows of 8B's shape behind a mask and in two parts, as each is captured, and where it splits."""
+    from types import SimpleNamespace
+
+    import torch
+
+    from decoders.model.engines import split_from
+    from decoders.model.engines.graphs import Graph
+    from decoders.model.state.two_parts import can_split
+
+    graph: Any = Graph
+    if machine.rehearse:
+        from tests.tape import Tape as graph
+    shape = SimpleNamespace(heads=32, kv_heads=8, head_dim=128)
+    target = SimpleNamespace(shape=shape, device=machine.device, dtype=torch.bfloat16)
+    reason = can_split(machine.device, target.dtype, shape.head_dim)
+    if reason is not None:
+        yield "attention in two parts", reason, ""
+        return
+    for rows in split_from.SIZES[: 1 if machine.rehearse else None]:
+        masked, parts = split_from.measured(target, rows, graph)
+        yield f"attention of 8 rows in a store of {rows:,}", f"masked {masked:.3f} ms, in two parts {parts:.3f}", ""
 
 
 def steps(machine: Machine) -> Iterator[Row]:
-    """A plain step, and one of a chain of 8, by engine, with cuDNN's attention and without."""
-    import torch
-
+    """A plain step, and one of a chain of 8, by engine: of the first run, with what it captures, and of the fifth."""
     from decoders.engine.decoding import Decoding
 
-    for engine, cudnn in (("eager", False), ("eager", True), ("graph", False)):
-        if machine.rehearse and engine == "graph":
-            continue
+    for engine in ("eager", "graph"):
         target = machine.load_bundled("bfloat16", engine)
-        torch.backends.cuda.enable_cudnn_sdp(cudnn)
         prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
-        for name in ("plain", "pld"):
+        for name in ("plain", "pld", "eagle3", "glide"):
+            if name not in usable(target):
+                continue
             taken = []
-            for _ in range(4):
+            for _ in range(2 if machine.rehearse else 5):
                 run = Decoding.of(target, prompt, name, max_new_tokens=machine.tokens, stop_ids=())
                 run.prefill()
                 started = time.perf_counter()
                 count = sum(1 for _ in run)  # the tokens are read, so nothing is left to wait for
                 taken.append((time.perf_counter() - started) * 1e3 / count)
-            said = f"{min(taken):.2f} ms, of the first run {taken[0]:.2f}"
-            yield f"a step of {name}, {engine}, cuDNN {'on' if cudnn else 'off'}", said, ""
+                del run
+            yield f"a step of {name}, {engine}", f"{taken[-1]:.2f} ms, of the first run {taken[0]:.2f}", ""
 
 
 def clocks(machine: Machine) -> Iterator[Row]:
@@ -301,7 +348,7 @@ def sizes(machine: Machine) -> Iterator[Row]:
             yield f"forward of {label} rows behind {context:,}", f"{taken:.2f} ms{share}", ""
 
     def plain(engine: str) -> tuple[str, bool]:
-        faster = Target(model, None, "8B shape", engine=engine)
+        faster = machine.by(engine, target)
         run = Decoding.of(faster, prompt_of(machine.contexts[0], faster.info["vocab"]), max_new_tokens=machine.tokens)
         run.prefill()
         machine.peak()
@@ -313,10 +360,11 @@ def sizes(machine: Machine) -> Iterator[Row]:
 
     bandwidth = read_bandwidth()
     yield "memory bandwidth", f"{bandwidth / 1e12:.2f} TB/s", ""
-    for engine in ("eager",) if machine.rehearse else ("eager", "graph"):
+    for engine in ("eager", "graph"):
         yield check(f"a plain step behind {machine.contexts[0]:,}, {engine}", partial(plain, engine))
-    for context in machine.contexts:
-        yield from forwards(context)
+        for context in machine.contexts:
+            for what, value, good in forwards(context):
+                yield f"{what}, {engine}", value, good
 
 
 def long(machine: Machine) -> Iterator[Row]:
@@ -348,7 +396,7 @@ def speed(machine: Machine) -> Iterator[Row]:
     from decoders import record
     from decoders.sweep.contenders import timer
 
-    target = machine.load_bundled("bfloat16")
+    target = machine.load_bundled("bfloat16", "graph")
     prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 2 * machine.tokens
 
     plain = timer(target, "plain", {}, most)
@@ -398,7 +446,7 @@ PARTS: dict[str, Callable[[Machine], Iterator[Row]]] = {
     "attention": lambda machine: attention(machine, False),
     "attention-cudnn": lambda machine: attention(machine, True),
     "half": half, "exact": exact, "graphs": graphs, "training": training,
-    "steps": steps, "clocks": clocks, "sizes": sizes, "speed": speed, "long": long,
+    "two-parts": two_parts, "steps": steps, "clocks": clocks, "sizes": sizes, "speed": speed, "long": long,
 }  # fmt: skip
 UNTIMED = ("versions", "attention", "attention-cudnn", "half", "exact", "graphs", "training")  # these run side by side
 BLOCKING = ("attention", "attention-cudnn", "half")  # an error is told where it happens

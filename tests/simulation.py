@@ -29,6 +29,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from decoders.model.engines.graphs import GraphForward
+
+from .tape import Tape
+
 PROJECT = str(Path(__file__).resolve().parent.parent / "decoders")
 PASSED_ON = ("transfer.py", "capture.py")  # whose callers are told
 CUDA = torch.device("cuda", 0)
@@ -332,12 +336,13 @@ def simulate() -> Iterator[SimulatedDevice]:
         torch.cuda, Event=_Event, current_stream=lambda device=None: None, device_count=lambda: 1,
         synchronize=lambda where=None: device.note("wait"), get_device_name=lambda *where: "simulated",
         mem_get_info=lambda *where: (1 << 40, 1 << 40), memory_reserved=lambda *where: 0,
-        memory_allocated=lambda *where: 0,
+        memory_allocated=lambda *where: 0, graph_pool_handle=lambda: None,
     )  # fmt: skip
+    graphs = mock.patch.multiple(GraphForward, graph=Tape, make=lambda self, busy=None: None, complete=lambda self: True)
     overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     try:
-        with cuda, _Functions(), _Operations():
+        with cuda, graphs, _Functions(), _Operations():
             yield device
     finally:
         torch.__future__.set_overwrite_module_params_on_conversion(overwrite)

@@ -61,4 +61,6 @@ def arguments(func: Any) -> Any:
 
 
 def storage(tensor: Tensor) -> int:
-    return id(tensor) if tensor.is_mkldnn else tensor.untyped_storage().data_ptr()
+    """The address of a tensor's memory: of its numbers on the host, where the device is simulated."""
+    host = getattr(tensor, "host", tensor)
+    return id(host) if host.is_mkldnn else host.untyped_storage().data_ptr()

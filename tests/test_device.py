@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 
 import numpy as np
@@ -60,8 +61,8 @@ def here(folder) -> Target:
     return target_on(folder, "cpu")
 
 
-def target_on(folder, device: str) -> Target:
-    target = load_target(folder, device=device, dtype="float32")
+def target_on(folder, device: str, engine: str = "eager") -> Target:
+    target = load_target(folder, device=device, dtype="float32", engine=engine)
     if (folder / "drafter").exists():
         offer_drafter(target, str(folder / "drafter"))
     return target
@@ -108,6 +109,32 @@ def test_every_method_runs_there_as_on_a_cpu(folder, here, prompt, name, drawn):
                     tied = ties(trace.tables[table]["draft_prob"]) if (table, column) == ("guesses", "token") else ()
                     both = zip(again.tables[table][column], trace.tables[table][column], strict=True)
                     assert all(a == b or i in tied for i, (a, b) in enumerate(both)), (table, column)
+
+
+@pytest.mark.parametrize("name", matrix(methods(), methods_here("pld", "glide", "eagle3"), "the other methods"))
+def test_every_method_runs_there_by_graphs(folder, here, prompt, name):
+    """Captured forwards and drafts mix no devices, read no value, and copy as seldom as others."""
+    if methods()[name].missing(here):
+        pytest.skip("without the parts it needs")
+    tokens = generate(here, prompt, name, max_new_tokens=NEW)
+    with simulate() as device:
+        target = target_on(folder, "cuda", "graph")
+        assert generate(target, prompt, name, max_new_tokens=NEW) == tokens
+        gc.collect()
+        before = target.engines.graphs.captures
+        run = Decoding.of(target, prompt, name, max_new_tokens=NEW)
+        steps = iter(run)
+        written, (there, back) = list(next(steps).emitted), COPIES.get(name, (2, 2))
+        while True:
+            with device.counting():
+                step = next(steps, None)
+            if step is None:
+                break
+            written += step.emitted
+            assert step.scored.ran.engine == "graph" and device.copies["wait"] == 0
+            assert device.copies["there"] <= there and device.copies["back"] <= back, device.sites
+        assert written == tokens and not target.engines.graphs.failed
+        assert target.engines.graphs.captures == before
 
 
 def test_attention_that_plans_at_every_step_is_off_once_a_target_is_open(folder):

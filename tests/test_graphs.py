@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 import transformers as hf
@@ -21,9 +20,10 @@ from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.engine.decoding import Decoding
 from decoders.method.part import kinds
-from decoders.model.engines import engines, graphs
+from decoders.model.engines import engines, graphs, split_from
+from decoders.model.engines.captured_inputs import Inputs
 from decoders.model.engines.engines import Engines
-from decoders.model.engines.graphs import CaptureError, GraphForward, Inputs
+from decoders.model.engines.graphs import CaptureError, GraphForward
 from decoders.model.state.stores import IDLE, Stores, capacity_for
 from decoders.model.state.two_parts import StoredRows, TwoParts, attend
 from decoders.model.target_model.target import Target
@@ -391,21 +391,32 @@ def test_waiting_for_captures_ends_when_it_is_cancelled():
 def test_auto_takes_the_faster_engine(monkeypatch, caplog):
     monkeypatch.setattr(engines, "_messages", set())
     target = tiny_target()
-    for ratio, kept in ((0.5, True), (2.0, False)):
-        static = captured(target)
+    for ratio, is_taken in ((0.5, True), (2.0, False)):
+        static, times = captured(target), iter((1.0, ratio))
         target.engines.engine = "auto"
-        times = iter(np.repeat([1.0, ratio], engines.TIMED + 1))
-        clock = [0.0]
-
-        def tick(clock=clock, times=times, state=[0]) -> float:  # noqa: B006
-            state[0] += 1
-            if state[0] % 2 == 0:
-                clock[0] += next(times) / 1e3
-            return clock[0]
-
-        monkeypatch.setattr(engines.time, "perf_counter", tick)
-        assert target.engines._usable() is kept and (target.engines.static is static) is kept
+        monkeypatch.setattr(engines, "median_ms", lambda call, device, times=times: call() is None or next(times))
+        assert target.engines._usable() is is_taken and (target.engines.static is static) is is_taken
     assert "graph forwards of tiny-llama take 2.0 ms, its own 1.0: not used" in caplog.text
+
+
+@pytest.mark.parametrize("faster, found", [
+    ((), split_from.NEVER), ((32_768,), 32_768), ((2_048, 16_384, 32_768), 16_384), (split_from.SIZES, 2_048),
+])  # fmt: skip
+def test_attention_goes_in_two_parts_where_that_is_faster(faster, found, monkeypatch, home):
+    """At this size and all larger ones; measured once."""
+    target, tried = tiny_target(), list[int]()
+
+    def measured(target, rows, graph):
+        tried.append(rows)
+        return 1.0, 0.5 if rows in faster else 1.5
+
+    monkeypatch.setattr(split_from, "measured", measured)
+    assert [split_from.split_from(target, Tape) for _ in range(2)] == [found] * 2
+    assert tried == list(split_from.SIZES)
+
+
+def test_both_attentions_can_be_measured():
+    assert min(split_from.measured(tiny_target(), 2_048, Tape)) > 0
 
 
 def test_a_model_whose_memory_moves_is_not_captured(monkeypatch):

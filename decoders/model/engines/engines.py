@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 import logging
-import statistics
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +26,7 @@ from ..state.attention import Masks
 from ..state.cache import TreeCache
 from ..state.capture import Capture
 from ..state.stores import Stores
-from ..state.transfer import wait
+from ..state.transfer import median_ms
 from .graphs import CaptureError, GraphForward
 from .static import ROWS, Bucket, StaticForward, StaticRows
 
@@ -37,7 +35,6 @@ log = logging.getLogger(__name__)
 CHECKED_KEYS = 128  # of the forward by which static ones are compared with stock code
 TOLERANCE = 1e-3  # of the logits' spread, or 1: how far a static forward's may be from eager's
 HALF_TOLERANCE = 0.1  # the same in half precision, where sums that are formed in another order differ as much
-TIMED = 5  # forwards of a row by each engine, of which ``auto`` takes the faster one on a GPU
 STOCK = Ran()
 _messages: set[str] = set()
 
@@ -150,18 +147,9 @@ class Engines:
     def _slower(self, static: StaticForward, bucket: Bucket, rows: StaticRows) -> str | None:
         """The reason why stock code is taken, where it needs less time for these rows on this device."""
 
-        def ms(forward: Callable[[], Any]) -> float:
-            times = list[float]()
-            for _ in range(TIMED + 1):
-                wait(self.target.device)
-                start_time = time.perf_counter()
-                forward()
-                wait(self.target.device)
-                times.append((time.perf_counter() - start_time) * 1e3)
-            return statistics.median(times[1:])
-
-        stock = ms(lambda: self.eager(rows, Needs(), Capture()))
-        static_ms = ms(lambda: static.run(bucket, rows, Needs(), Capture()))
+        device = self.target.device
+        stock = median_ms(lambda: self.eager(rows, Needs(), Capture()), device)
+        static_ms = median_ms(lambda: static.run(bucket, rows, Needs(), Capture()), device)
         if static_ms <= stock:
             return None
         return f"{static.engine} forwards of {self.target.name} take {static_ms:.1f} ms, its own {stock:.1f}: not used"

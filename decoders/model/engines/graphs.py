@@ -24,17 +24,17 @@ from decoders.draft.needs import Needs
 from decoders.names import GRAPH
 
 from ..files.shape import ROTARIES
-from ..state.attention import Masks, Rule, running
+from ..state.attention import Masks, running
 from ..state.cache import TreeCache
 from ..state.capture import Capture
 from ..state.stores import SMALLEST, Store, Stores
-from ..state.transfer import packed_on_host
-from ..state.two_parts import TwoParts, can_split
+from ..state.two_parts import can_split
+from .captured_inputs import CapturedMasks, Inputs
+from .split_from import split_from
 from .static import Bucket, StaticForward, StaticRows, bucket_of
 
 AHEAD = (64, 32, 16, 8, 4, 1)  # rows captured before a run asks: the largest first, whose memory serves all
 FEWEST_KEYS = 256  # that a masked forward looks at; more in powers of two
-SPLIT_FROM = 8_192  # keys of a store from which attention goes in two parts; below, one masked kernel takes less time
 REST_S = 0.05  # between two looks whether anything runs
 
 
@@ -81,70 +81,6 @@ class Beside:
     tied: dict[Any, Any] = field(default_factory=dict)
 
 
-class Inputs:
-    """What captured forwards of a number of rows read. Behind the real rows stand others, which see themselves and the
-    text, and which none of the real rows sees.
-    """
-
-    def __init__(self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.rows, self.device = rows, device
-        sizes = [8 * rows, 8 * rows, 8, -(-rows * rows // 8) * 8]
-        self.bytes = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
-        ids, positions, length, sees = self.bytes.split(sizes)
-        self.ids, self.positions, self.length = (part.view(torch.long) for part in (ids, positions, length))
-        self.sees = sees[: rows * rows].view(torch.bool).view(rows, rows)
-        self.embeddings = torch.zeros((rows, hidden), dtype=dtype, device=device)
-
-    def fill(self, rows: StaticRows) -> None:
-        """Take the rows of a forward: one copy to the device, which nobody waits for."""
-        count, length = rows.count, rows.cache.length
-        ids, positions = np.zeros(self.rows, np.int64), np.full(self.rows, length, np.int64)
-        sees = np.eye(self.rows, dtype=bool)
-        positions[:count] = rows.positions
-        if rows.sees is not None:
-            sees[:count, :count] = rows.sees
-        else:
-            sees[:count, :count] = np.tri(count, dtype=bool)
-        if not isinstance(rows.tokens, Tensor):
-            ids[:count] = rows.tokens
-        numbers = packed_on_host(self.device, ids, positions, np.asarray([length]), sees)
-        self.bytes.copy_(numbers, non_blocking=True)
-        if isinstance(rows.tokens, Tensor):
-            self.ids[:count] = rows.tokens
-        if rows.embed is not None:
-            self.embeddings[:count] = rows.embed(self.ids[:count])[0]
-
-
-class CapturedMasks:
-    """Masks of a captured forward, of the numbers in its inputs: additive ones over ``keys`` stored rows, once per
-    window; where attention goes in two parts, layers without a window get ``TwoParts``.
-    """
-
-    def __init__(self, inputs: Inputs, masks: Masks, keys: int, windows: frozenset[int], split: bool) -> None:
-        self.inputs, self.masks, self.keys, self.windows, self.split = inputs, masks, keys, windows, split
-        self._by_window: dict[int | None, Any] = {}
-
-    def __call__(self, rule: Rule, reach: int | None, skip: bool) -> Any:
-        window = reach if reach in self.windows else None
-        if window not in self._by_window:
-            self._by_window[window] = self._two_parts() if self.split and window is None else self._additive(window)
-        return self._by_window[window]
-
-    def _two_parts(self) -> TwoParts:
-        return TwoParts(self.inputs.length, self.inputs.sees)
-
-    def _additive(self, window: int | None) -> Float[Tensor, "1 1 rows keys"]:
-        inputs, rows = self.inputs, self.inputs.rows
-        places = torch.arange(self.keys, device=inputs.device)
-        own = places - inputs.length
-        is_own, own = (own >= 0) & (own < rows), own.clamp(0, rows - 1)
-        visible = (places < inputs.length) | (is_own & inputs.sees.index_select(1, own))
-        if window is not None:
-            keys_at = torch.where(is_own, inputs.positions.index_select(0, own), places)
-            visible = visible & (inputs.positions[:, None] - keys_at < window)
-        return self.masks.blank(rows, self.keys).masked_fill(~visible, self.masks.lowest)[None, None]
-
-
 class GraphForward(StaticForward):
     """A target's stock forwards, captured per store, number of rows and what is read of them."""
 
@@ -153,7 +89,7 @@ class GraphForward(StaticForward):
     step = FEWEST_KEYS
     doubling = True
     graph: Callable[..., Any] = Graph
-    split_from = SPLIT_FROM
+    split_from: int | None = None  # rows of a store from which attention goes in two parts; None: not measured yet
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
@@ -191,11 +127,17 @@ class GraphForward(StaticForward):
         bucket = bucket_of(rows.count, cache.length, cache.capacity, self.step, doubling=True, sizes=self.sizes)
         if bucket is None:
             return None
-        split = self.no_split is None and cache.capacity >= self.split_from and cache.sizes[0] == cache.sizes[1]
+        split = self.no_split is None and cache.sizes[0] == cache.sizes[1] and cache.capacity >= self._split_from()
         if split and not self.windows:  # the number of keys is data
             bucket = Bucket(bucket.rows, cache.capacity)
         kind = Kind(bucket, needs, rows.embed is not None, split)
         return None if kind in self.failed else kind
+
+    def _split_from(self) -> int:
+        """``split_from`` as it was measured on this device."""
+        if self.split_from is None:
+            self.split_from = split_from(self.target, lambda function: self.graph(function, self._pool))
+        return self.split_from
 
     def bucket(self, rows: StaticRows) -> Bucket | None:
         kind = self.kind(rows, Needs())
@@ -314,7 +256,7 @@ class GraphForward(StaticForward):
             try:
                 with target.lock:
                     self._capture_rows(cache, rows)
-            except CaptureError as error:
+            except Exception as error:  # nobody waits for this thread: runs go on eagerly
                 self._reason = f"forwards of {target.name} run eagerly, as capturing {rows} rows fails: {error}"
                 return
 

@@ -6,8 +6,9 @@ copied, and every function here is what it stands for.
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import accumulate
@@ -194,3 +195,15 @@ def wait(device: torch.device) -> None:
     """Until a device has done all that was asked of it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def median_ms(call: Callable[[], Any], device: torch.device, calls: int = 11) -> float:
+    """Milliseconds of a call, each waited for: the median of so many, behind one that warms."""
+    taken = list[float]()
+    for _ in range(calls + 1):
+        wait(device)
+        start_time = time.perf_counter()
+        call()
+        wait(device)
+        taken.append((time.perf_counter() - start_time) * 1e3)
+    return statistics.median(taken[1:])

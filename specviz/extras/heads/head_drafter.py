@@ -22,7 +22,7 @@ from decoders.method.drafter import Drafter
 from decoders.model.engines.engines import Engines, say_once
 from decoders.model.engines.graphs import CaptureError
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Span, fetch, mark, send
+from decoders.model.state.transfer import Span, fetch, mark
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 
@@ -80,7 +80,7 @@ class HeadsDrafter(Drafter):
         start_mark = mark(device)
         tree, places = self.trees.at(min(budget, self.count), device)
         state = context.hidden_at(self.layer)[-1] if self.prefix is None else self.prefix.read(context)
-        (root,) = send(device, np.asarray([[context.root]]))
+        root = torch.full((1, 1), context.root, device=device)
         ids, logs, best, levels = self.guesses(state, root, tree, places)
         rows = {
             node: logprobs for level, of in zip(tree.levels, levels, strict=True)
