@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from decoders.model.engines.static import StaticForward
+
+from .compiled_draft import compiled_model
 from .compiling import WORKSHOP, CompiledPart
-from .static import StaticForward
 
 LARGEST = 1_000_000_000  # parameters: beyond, a CPU's time goes to reading weights, and ``auto`` compiles nothing
 
@@ -44,3 +46,6 @@ class PartsForward(StaticForward):
     def add(self, parts: Iterable[CompiledPart]) -> None:
         """Take in the parts of a draft model, which are made as the target's own are."""
         self.draft_parts += parts
+
+    def draft(self, network: Any) -> Any:
+        return compiled_model(self.target, network)
