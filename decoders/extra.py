@@ -53,7 +53,7 @@ class Extra:
     name: str = field(metadata={"about": "the folder's name, or the plug-in's"})
     about: str = field(metadata={"about": "what it is for, in a sentence"})
     uses: tuple[str, ...] = field(default=(), metadata={"about": "other annexes that it imports"})
-    beside: tuple[str, ...] = field(
+    optional: tuple[str, ...] = field(
         default=(), metadata={"about": "other annexes that it imports only where they are there"}
     )
     methods: tuple[Any, ...] = field(
@@ -71,6 +71,15 @@ class Extra:
             "about": "engine (`--engine`) → the module that runs a target's forwards; the module has "
             "`forward_of(target, engine)`, which returns a `decoders.model.engines.static.StaticForward`, or a "
             "sentence that says why there is none"
+        },
+    )
+    weights: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "about": "weights of fewer bits (`--weights`) → the module that puts a model's layers on them; the module "
+            "has `fits(device, dtype)`, `round_model(model, shape, weights, name, engine, activations)`, which returns "
+            "`decoders.model.engines.fewer_bits.RoundedWeights`, and `rounded_bytes(weights, count, head, tables, "
+            "engine, itemsize)`"
         },
     )
     commands: Mapping[str, Command] = field(

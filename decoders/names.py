@@ -5,6 +5,7 @@ from __future__ import annotations
 from .extra import names_of
 
 AUTO, EAGER, GRAPH = "auto", "eager", "graph"  # engines that need no annex
+OWN_WEIGHTS = "fp32"  # of a model's layers, in its own dtype
 
 DESIGNED = "designed"
 MASKS = ("ensemble", "decoder", "encoder")  # what a vector of PPD's prompt tokens sees of its group
@@ -27,3 +28,8 @@ AFTER_STOP, BEHIND_END = NEVER_JUDGED = "after stop", "behind the output's end" 
 def engine_names() -> tuple[str, ...]:
     """Engines (`--engine`) by name: the core's, and those of annexes and plug-ins."""
     return (AUTO, EAGER, *names_of("engines"), GRAPH)
+
+
+def weight_names() -> tuple[str, ...]:
+    """Weights (`--weights`) by name: a model's own, and those of fewer bits that annexes and plug-ins bring."""
+    return (OWN_WEIGHTS, *names_of("weights"))

@@ -31,12 +31,17 @@ def section(name: str, extra: Extra) -> str:
     for hook in ("methods", "verifiers", "importers", "pages"):
         if parts := [str(part).rpartition(".")[2] for part in getattr(extra, hook)]:
             lines.append(f"- {hook}: {', '.join(parts)}")
+    for hook in ("engines", "weights"):
+        if names := list(getattr(extra, hook)):
+            lines.append(f"- {hook}: {', '.join(names)}")
     if extra.peers:
         lines.append(f"- peers: {', '.join(extra.peers.values())}")
     for variable, about in extra.settings.items():
         lines.append(f"- `{variable}`: {about}")
     if extra.uses:
         lines.append(f"- uses the annex{'es' * (len(extra.uses) > 1)} {', '.join(extra.uses)}")
+    if extra.optional:
+        lines.append(f"- works with {', '.join(extra.optional)} where that is there")
     return "\n".join(lines) + "\n"
 
 

@@ -338,7 +338,9 @@ def simulate() -> Iterator[SimulatedDevice]:
         mem_get_info=lambda *where: (1 << 40, 1 << 40), memory_reserved=lambda *where: 0,
         memory_allocated=lambda *where: 0, graph_pool_handle=lambda: None,
     )  # fmt: skip
-    graphs = mock.patch.multiple(GraphForward, graph=Tape, make=lambda self, busy=None: None, complete=lambda self: True)
+    graphs = mock.patch.multiple(  # nothing is captured in another thread, which is not on this device
+        GraphForward, graph=Tape, make=lambda self, busy=None: None, complete=lambda self: True
+    )
     overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     try:

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from decoders.model.engines.graphs import GraphForward
+
 READS = {
     "_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "_unique2", "unique_dim",
 }  # fmt: skip
@@ -64,3 +66,9 @@ def storage(tensor: Tensor) -> int:
     """The address of a tensor's memory: of its numbers on the host, where the device is simulated."""
     host = getattr(tensor, "host", tensor)
     return id(host) if host.is_mkldnn else host.untyped_storage().data_ptr()
+
+
+class TapeForward(GraphForward):
+    """Captured forwards of a target on a CPU."""
+
+    graph = Tape

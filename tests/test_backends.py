@@ -322,15 +322,15 @@ def numbers(trace: Any) -> dict[str, Any]:
 
 @pytest.mark.cluster("two processes open a model, and one of them is killed")
 def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_is_lost() -> None:
-    """The bundled target in two processes, on int8 weights where this torch has them: every row as without them; the
+    """The bundled target in two processes, on weights of fewer bits where there are any: every row as without them; the
     model is opened once, for all of this.
     """
     from decoders import Prompt, record
-    from decoders.model.engines.rounding import _unable
+    from decoders.names import weight_names
     from specviz.app import open_desk
     from specviz.pages.whatif.whatif_page import Continuation, Redraft
 
-    weights = None if _unable(8) else "int8"
+    weights = (None, *weight_names()[1:2])[-1]
     desk = open_desk("bundled", weights=weights, backends=Workers(2, threads=1))
     desk.begin()
     pool = desk.runner.pool

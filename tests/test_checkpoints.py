@@ -107,14 +107,16 @@ def test_a_multimodal_checkpoint_that_lacks_text_weights_is_called_multimodal(tm
         load_target(tmp_path)
 
 
-@pytest.mark.parametrize("weights", [None, "int8"])
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss", "llama"])
 def test_verify_compares_with_a_reference_that_can_attend_as_the_model_does(
-    family: str, weights: str | None, tmp_path: Path, capsys: pytest.CaptureFixture
+    family: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Soft caps (Gemma-2) and sinks (gpt-oss) are not in torch's kernels."""
-    if (family, weights) == ("gpt_oss", "int8"):
-        pytest.skip("experts are not rounded")
+    assert "ok: every output is identical" in verify_against_generate(family, tmp_path, capsys)
+
+
+def verify_against_generate(family: str, tmp_path: Path, capsys: pytest.CaptureFixture, *more: str) -> str:
+    """The table of ``specviz verify`` for a tiny model."""
     model: Any = None
     if family == "gpt_oss":
         small = {"head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 24}
@@ -130,11 +132,11 @@ def test_verify_compares_with_a_reference_that_can_attend_as_the_model_does(
     save_model(tmp_path, "llama", model=model)
     prompt = {"question_id": 1, "category": "a", "turns": ["the old lamp at the station the old lamp"]}
     (tmp_path / "p.jsonl").write_text(json.dumps(prompt))
-    more = [] if weights is None else ["--weights", weights]
     options = ["--prompts", str(tmp_path / "p.jsonl"), "--methods", "pld", "--max-new-tokens", "12", *more]
     assert main(["verify", "--model", str(tmp_path), *options]) == 0
     shown = capsys.readouterr().out
-    assert "generate()" in shown and "ok: every output is identical" in shown
+    assert "generate()" in shown
+    return shown
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"  # noqa: E501

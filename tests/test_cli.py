@@ -9,7 +9,6 @@ import string
 import subprocess
 import sys
 import types
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -463,7 +462,7 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     server = types.ModuleType("specviz.app")
     server.serve = lambda *a, **k: calls.append((a, k))  # the real one imports the web framework
     monkeypatch.setitem(sys.modules, "specviz.app", server)
-    given = ("--weights", "int8", "--port", 0, "--auth-file", "users", "--limit", "runs=5")
+    given = ("--weights", "fp32", "--port", 0, "--auth-file", "users", "--limit", "runs=5")
     assert specviz("app", "--model", "x", *given) == 0
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}, "pickers": [], "allow_hosts": []}
@@ -471,7 +470,7 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
     opening = dict.fromkeys(("device", "dtype", "drafter", "engine", "threads", "backends"))
     assert [mount(None, None) for mount in calls[0][1].pop("mounts")] in ([], [None])
-    assert calls[0][1] == opening | shared | {"weights": "int8", "read_only": False}
+    assert calls[0][1] == opening | shared | {"weights": "fp32", "read_only": False}
     assert calls[1][0] == (None, "127.0.0.1", 7860)
     alone = shared | {"auth_file": None, "limits": {}}
     assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone
@@ -759,28 +758,3 @@ def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
     monkeypatch.setattr("specviz.commands.run._decode", lambda args, record: [result])
     assert specviz("run", "--prompt", "x") == 0
     assert capsys.readouterr().out == "a\\x1b[31m\\u202eb\n[bold]☃\n"
-
-
-def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch):
-    """The model's layers, then those of its draft models; what is there already stays."""
-    from decoders.model.engines import compiling, kernel
-
-    opened, made = {}, []
-
-    def wait(parts, cancel=None):
-        opened.update(dict.fromkeys(part for part in parts if len(made) != 2))
-        return len(made) != 2
-
-    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
-    monkeypatch.setattr(kernel.KERNELS, "usable", lambda engine: engine == "compiled")
-    monkeypatch.setattr(compiling.WORKSHOP, "open", lambda part: part if part in opened else None)
-    monkeypatch.setattr(compiling.WORKSHOP, "make", lambda parts: made.extend(parts))
-    monkeypatch.setattr(compiling.WORKSHOP, "wait", wait)
-    monkeypatch.setattr(compiling.WORKSHOP, "failed", defaultdict(lambda: "compiling failed (no space)"))
-    assert specviz("compile", "--model", model) == 1
-    said = capsys.readouterr().out
-    assert f"0 of {len(made)} parts are compiled" in said and "2 of " in said and "(no space)" in said
-    assert "the model's layers, one row" in said and "the kernels for rounded weights are there" in said
-    assert [part.maker for part in made[:2]] == ["decoders.model.engines.layer"] * 2
-    count, first = len(made), made[1]
-    assert specviz("compile", "--model", model) == 0 and made[count:] == [first]

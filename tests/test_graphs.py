@@ -31,7 +31,7 @@ from decoders.prompt.prompt import Segment
 
 from .drafts import save_tiny_part
 from .models import GROUPED, network, prompt_ids, tiny_target, tiny_tokenizer
-from .tape import Tape
+from .tape import Tape, TapeForward
 from .test_static import score, session_of, tree_of
 from .tiers import matrix
 
@@ -41,10 +41,6 @@ IDS = prompt_ids(4, 40)
 PROMPT = Prompt(tuple(IDS), (Segment("instruction", 0, 4), Segment("context", 4, 30, 0), Segment("question", 30, 40)))
 REPEATS = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:235])
 DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=4)
-
-
-class TapeForward(GraphForward):
-    graph = Tape
 
 
 def captured(target: Target, *, split: bool = False) -> GraphForward:

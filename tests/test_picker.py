@@ -16,8 +16,6 @@ import transformers as hf
 from fastapi.testclient import TestClient
 
 from decoders.errors import TooLarge, UserError
-from decoders.model.engines.kernel import KERNELS
-from decoders.model.engines.rounding import _unable
 from decoders.model.files import catalog
 from decoders.model.target_model import size
 from specviz.app import open_desk
@@ -263,73 +261,6 @@ def refusal(client: TestClient, model: object) -> str:
     answer = choose(client, model)
     assert answer.status_code == 422, answer.json()
     return answer.json()["error"]
-
-
-@pytest.mark.slow("opens models in turn")
-@pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")
-def test_every_model_is_opened_on_the_weights_that_the_app_was_started_with(models: Path, tmp_path: Path) -> None:
-    with serving_first(models, tmp_path, weights="int8") as (client, desk):
-        assert client.get("/api/status").json()["model"]["info"]["weights"] == "int8" and "int8" in desk.loader.text
-        job = desk.submit(FORM, "pld", {}, {"max_new_tokens": 4})
-        assert job.finished.wait(WAIT_S) and desk.store.get(job.id).run["model"]["weights"] == "int8"
-        sizes = {one["model"]: one["memory_bytes"] for one in client.get("/api/models").json()["models"]}
-        assert sizes[str(tmp_path / "first")] == size.size_of(tmp_path / "first", weights="int8").bytes
-        assert choose(client, tmp_path / "second").status_code == 200
-        settle(desk.loader)
-        assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
-
-
-@pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")
-@pytest.mark.slow("opens an app for one number")
-def test_memory_is_told_for_the_engine_that_the_app_was_started_with(
-    app: tuple[TestClient, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """This project's own kernels, which some engines have, round the head, too."""
-    client, desk = app
-    monkeypatch.setattr(KERNELS, "can_compute", lambda engine: engine == "compiled")
-    needed = list[int]()
-    monkeypatch.setattr(size, "check_fits", lambda name, size, device: needed.append(size.bytes))
-    for engine in (None, "compiled"):
-        desk.engine = engine
-        listed = client.get("/api/models", params={"weights": "int8"}).json()["models"]
-        told = next(one["memory_bytes"] for one in listed if one["model"] == str(tmp_path / "first"))
-        assert told == size.size_of(tmp_path / "first", weights="int8", engine=engine or "eager").bytes
-        desk.services["models"]._check_fits(str(tmp_path / "first"), "int8")
-        assert needed[-1] == told
-    assert needed[0] != needed[1]
-
-
-@pytest.mark.skipif(bool(_unable(8)), reason="this build of torch has no such kernels")
-def test_other_weights_are_chosen_while_the_app_runs(app: tuple[TestClient, Any], tmp_path: Path) -> None:
-    client, desk = app
-    here = str(tmp_path / "first")
-
-    def memory(weights: str) -> int:
-        listed = client.get("/api/models", params={"weights": weights}).json()
-        return next(one["memory_bytes"] for one in listed["models"] if one["model"] == here)
-
-    told = client.get("/api/models").json()
-    assert told["weights"] == "fp32" and told["choices"] == ["fp32", "int8", "int4"]
-    assert memory("int8") < memory("fp32") == memory("")
-    answer = choose(client, here, weights="int2")
-    assert answer.status_code == 422 and "one of fp32, int8, int4" in answer.json()["error"]
-    assert choose(client, here, weights="int8").status_code == 200
-    settle(desk.loader)
-    assert desk.loader.target.info["weights"] == "int8" and client.get("/api/models").json()["weights"] == "int8"
-    assert memory("") == memory("int8")
-    job = desk.submit(FORM, "pld", {}, {"max_new_tokens": 4})
-    assert job.finished.wait(WAIT_S) and desk.store.get(job.id).run["model"]["weights"] == "int8"
-    assert choose(client, tmp_path / "second").status_code == 200  # on those in use
-    settle(desk.loader)
-    assert desk.loader.target.info["layers"] == 5 and desk.loader.target.info["weights"] == "int8"
-    assert choose(client, tmp_path / "second", weights="fp32").status_code == 200
-    settle(desk.loader)
-    assert "weights" not in desk.loader.target.info
-
-
-def test_smaller_weights_are_offered_on_a_cpu_in_float32_alone(models: Path, tmp_path: Path) -> None:
-    with serving_first(models, tmp_path, dtype="bfloat16") as (client, _):
-        assert client.get("/api/models").json()["choices"] == ["fp32"]
 
 
 @pytest.mark.slow("opens models in turn")

@@ -7,25 +7,20 @@ import resource
 import struct
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import transformers as hf
 
 from decoders import UserError, load_target
 from decoders.draft.needs import Needs
 from decoders.errors import TooLarge
-from decoders.model.engines.joint import JointPart
-from decoders.model.engines.kernel import KERNELS
-from decoders.model.engines.rounding import RoundedLinear, _unable
 from decoders.model.state import room
 from decoders.model.target_model import size as sizes
 from decoders.model.target_model.size import check_fits, free_memory, gigabytes, size_of
 from decoders.model.target_model.target import SPARE_ROWS
 
 from .gguf_files import write_gguf
-from .models import GROUPED, network, save_model, session_behind, tiny_target, tiny_tokenizer
+from .models import network, session_behind, tiny_target, tiny_tokenizer
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -47,28 +42,6 @@ def test_a_folder_is_as_large_as_the_target_it_becomes(tmp_path: Path, family: s
     assert size.cache == 2 * layers * heads * width * rows * 4 and size.bytes == size.weights + size.cache
     half = size_of(folder, dtype="bfloat16", device="cpu")
     assert half.weights == 2 * size.parameters + 4 * 320 * 64, "with the head in fp32"
-
-
-@pytest.mark.skipif(bool(_unable(8) or _unable(4)), reason="this build of torch has no such kernels")
-@pytest.mark.parametrize("weights", ["int8", "int4"])
-@pytest.mark.parametrize("tied", [True, False])
-def test_rounded_weights_are_as_large_as_said(tmp_path: Path, weights: str, tied: bool, monkeypatch: Any) -> None:
-    """While they are read, they are as large as ever."""
-    save_model(tmp_path, model=hf.LlamaForCausalLM(hf.LlamaConfig(**{**GROUPED, "tie_word_embeddings": tied})))
-    size, plain = (size_of(tmp_path, device="cpu", weights=kind) for kind in (weights, None))
-    model = load_target(tmp_path, weights=weights).model
-    parts = {id(one.joint): one.joint.linear for one in model.modules() if isinstance(one, JointPart)}
-    linears = [*parts.values(), *(layer for layer in model.modules() if isinstance(layer, RoundedLinear))]
-    there = sum(layer.numbers.nbytes + layer.scale.nbytes for layer in linears)
-    there += 4 * plain.parameters - 4 * sum(layer.in_features * layer.out_features for layer in linears)
-    assert size.weights == pytest.approx(there, rel=0.03) and size.weights < 0.7 * plain.weights
-    assert (size.parameters, size.opening, size.cache) == (plain.parameters, plain.opening, plain.cache)
-    monkeypatch.setattr(KERNELS, "can_compute", lambda engine: engine == "auto")
-    own, head = (
-        size_of(tmp_path, device="cpu", weights=weights, engine="auto"),
-        model.config.vocab_size * model.config.hidden_size,
-    )
-    assert own.weights - size.weights == (head if tied else -3 * head), "a byte a number, beside the embedding or alone"
 
 
 def test_shards_and_other_weights_are_counted(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from decoders.draft.params import controls
 from decoders.draft.settings import AUTO
 from decoders.drafters import select_method
 from decoders.method.method import Method
-from decoders.model.engines.linear import machine
+from decoders.model.engines.machine import machine
 from decoders.model.state.storage import drafter_bytes
 from decoders.model.target_model.load import versions
 from decoders.model.target_model.passed_over import passed_over

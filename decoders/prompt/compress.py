@@ -289,8 +289,8 @@ def _join(passages: Sequence[Passage], owner: Sequence[int], kept_units: dict[in
     return bodies
 
 
-def _tokens_of(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str], count: Counter) -> int:
-    bodies = _join(passages, owner, kept)
+def _tokens_of(passages: Sequence[Passage], owner: Sequence[int], kept_units: dict[int, str], count: Counter) -> int:
+    bodies = _join(passages, owner, kept_units)
     return sum(count([p.head + body + p.tail for p, body in zip(passages, bodies, strict=True) if body]))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from decoders.folders import read_own, reading, settings_folder, write_json
-from decoders.model.engines.linear import processor_name
+from decoders.model.engines.machine import processor_name
 from decoders.model.files.catalog import precision_of
 from decoders.model.target_model.target import Target
 from decoders.trace.speedup import WIDEST

@@ -29,7 +29,6 @@ GROUPS = {
     "build": {
         "methods": "list methods, their papers and what they lack; begin and check one of your own",
         "models": "list the models that are here, and their trained parts",
-        "compile": "compile a model's forwards at once; the app does it while nothing runs",
         "calibrate": "find copying heads and the best layer",
         "train": "train the bundled target, or parts for a target",
         "parts": "keep a published head, or a trained part, for a model; or store a part in int8",

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from decoders.model.files.catalog import SMOLLM2, default_model, missing_smollm2
+from decoders.names import weight_names
 from specviz.models import list_models
 from specviz.words import short_number
 
@@ -18,7 +19,9 @@ DESCRIPTION = "List the models that are here: bundled, SmolLM2, converted from G
 
 def add(parser: argparse.ArgumentParser) -> None:
     options.flag(parser, "--json", "print one JSON object")
-    parser.add_argument("--weights", choices=options.WEIGHTS, metavar="W", help="the memory with int8 or int4")
+    names = weight_names()
+    help = f"the memory with {' or '.join(names[1:] or names)}"
+    parser.add_argument("--weights", choices=names, metavar="W", help=help)
 
 
 def run(args: argparse.Namespace) -> int:

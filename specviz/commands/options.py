@@ -9,11 +9,10 @@ from typing import Any
 
 from decoders.draft.params import Control, controls
 from decoders.errors import UserError
-from decoders.model.files.catalog import WEIGHTS
-from decoders.names import engine_names
+from decoders.extra import names_of
+from decoders.names import AUTO, engine_names, weight_names
 
-ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): compiled where it is"
-WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or int4, smaller and faster at few rows"
+DEVICES = {"compiled": " (CPU)", "graph": " (CUDA)"}  # on which an engine runs
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
 
@@ -75,11 +74,27 @@ def add_model(
     if dtype:
         group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     if weights:
-        group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
-    group.add_argument("--engine", choices=engine_names(), metavar="E", help=ENGINE_HELP)
+        group.add_argument("--weights", choices=weight_names(), metavar="W", help=weights_help())
+    group.add_argument("--engine", choices=engine_names(), metavar="E", help=engine_help())
     count(group, "--threads", "CPU threads (default: torch's choice)", high=4096)
     if plugins:
         add_plugin(parser)
+
+
+def engine_help() -> str:
+    """The help of ``--engine``."""
+    names = [f"{name}{DEVICES.get(name, '')}" for name in engine_names() if name != AUTO]
+    first = f": {others[0]} where it is" if (others := names_of("engines")) else ""
+    return f"how forwards run: {', '.join(names)}, or auto (default){first}"
+
+
+def weights_help() -> str:
+    """The help of ``--weights``."""
+    own, *others = weight_names()
+    if not others:
+        return f"of the layers: {own}"
+    fewer = f"rounded to {' or '.join(others)}, smaller and faster at few rows"
+    return f"of the layers, on a CPU: {own} (default), or {fewer}"
 
 
 def model_arguments(args: argparse.Namespace) -> dict[str, Any]:

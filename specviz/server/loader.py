@@ -51,7 +51,7 @@ class Loader:
 
     ``state`` is none (nothing to load: viewing only), loading, ready or failed. ``number`` counts the models that were
     ready, so that pages notice another one. ``model`` is the source of the one in use, as ``--model`` takes it, and
-    ``weights`` what it is opened on (``decoders.model.files.catalog.WEIGHTS``).
+    ``weights`` what it is opened on (``decoders.names.weight_names``).
 
     Args:
         load: Opens the first model; None for viewing only, for the ``reason``.

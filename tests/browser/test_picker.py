@@ -65,6 +65,8 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
     monkeypatch.setattr(service, "list_models", lambda weights, **_: here[:4] if weights == "fp32" else half)
     monkeypatch.setattr(service, "absent", lambda: here[4:])
     monkeypatch.setattr(service.Models, "_check_fits", lambda self, model, weights: None)
+    monkeypatch.setattr(service.Models, "_choices", lambda self: ["fp32", "int8", "int4"])
+    monkeypatch.setattr(service, "weight_names", lambda: ("fp32", "int8", "int4"))
     yield made
     made.gate.set()
 

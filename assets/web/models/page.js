@@ -9,8 +9,7 @@ import { Coded, computed, html, signal } from "specviz/ui/html.js";
 import { Sheet, floating } from "specviz/ui/sheet.js";
 
 const NAMED = ["bundled", "smollm2"]; // others are named by where they lie
-/** @type {Record<string, string>} */
-const WEIGHTS = { fp32: "fp32, as they are", int8: "int8, rounded", int4: "int4, rounded" };
+const OWN = "fp32"; // a model's weights as they are
 
 const shown = signal(false);
 const list = signal(/** @type {ModelList | null} */ (null));
@@ -88,7 +87,7 @@ function Picker() {
       <label for="svm-weights">Weights</label>
       <select class="svp-input" id="svm-weights" value=${weights.value} onChange=${weigh}>
         ${of.choices.map((one) => html`<option value=${one} selected=${one === weights.value}>
-          ${WEIGHTS[one] ?? one}</option>`)}</select>
+          ${one === OWN ? `${one}, as they are` : `${one}, rounded`}</option>`)}</select>
       <span>Rounded ones are read faster and, once loaded, take less memory; what the model writes may differ.</span>
     </div>`}
     <ul class="svm-list ui-stack" aria-label="Models that are here">${of

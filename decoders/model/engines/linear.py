@@ -14,7 +14,6 @@ import ctypes
 import functools
 import json
 import mmap
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from decoders.folders import cache_folder, write_json
 from decoders.top_k import top_k
 
 from ..state.transfer import send
+from .machine import machine
 
 PACK_ROWS = 8  # rows the packed layout is tuned for: a short draft
 TRIED_ROWS = (1, 2, 3, 4, 8, 16)
@@ -162,25 +162,6 @@ def _notes() -> dict[str, dict[str, int]]:
     except (OSError, ValueError):
         return {}
     return {name: shapes for name, shapes in notes.items() if isinstance(shapes, dict)} if type(notes) is dict else {}
-
-
-def cpu_fact(name: str) -> str:
-    """A fact on the first processor, as Linux lists it; "" on another system."""
-    try:
-        cpu_lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in cpu_lines if line.startswith(name)), "")
-
-
-def processor_name() -> str:
-    """The processor by its maker's name."""
-    return cpu_fact("model name") or platform.processor() or platform.machine()
-
-
-def machine() -> str:
-    """Facts besides its shape that the speed of a linear layer depends on."""
-    return f"{processor_name()}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
 
 
 def _try(outputs: int, inputs: int) -> int:

@@ -1,15 +1,12 @@
-"""RMS norms as one operation instead of five, where that gives the same bits; and norms and activations in double."""
+"""RMS norms as one operation instead of five, where that gives the same bits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from ..state.hybrid import replace_in_forward
 
 Norm = Callable[[Tensor, Tensor, float], Tensor]
 
@@ -17,11 +14,6 @@ Norm = Callable[[Tensor, Tensor, float], Tensor]
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """``weight * x / rms(x)`` over the last dimension, by torch's own kernel."""
     return F.rms_norm(x, weight.shape, weight, eps)
-
-
-def exact_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """``rms_norm`` computed in double: the order of its sum, which differs between kernels, is lost in rounding."""
-    return F.rms_norm(x.double(), weight.shape, weight.double(), eps).to(x.dtype)
 
 
 class FusedRMSNorm(nn.Module):
@@ -57,34 +49,3 @@ def fuse_norms(model: nn.Module, norm: Norm = rms_norm) -> int:
                 setattr(parent, name, FusedRMSNorm(weight.detach(), eps, norm))
                 count += 1
     return count
-
-
-class _TorchInDouble:
-    """torch, whose ``float32`` is double."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, "float64" if name == "float32" else name)
-
-
-class ExactActivation(nn.Module):
-    """An activation computed in double: kernels' results in fp32 may depend on how many numbers there are."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x.double()).to(x.dtype)
-
-
-def compute_in_double(model: nn.Module) -> None:
-    """Have a model's gated norms and its activations, but SiLU, compute in double. A gated norm's own code runs, with
-    double where it says float32.
-    """
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if type(child).__module__ == "transformers.activations" and "SiLU" not in type(child).__name__:
-                setattr(parent, name, ExactActivation(child))
-    for module in model.modules():
-        if type(module).__name__.endswith("RMSNormGated"):
-            replace_in_forward(module, torch=_TorchInDouble())

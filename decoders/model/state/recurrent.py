@@ -305,12 +305,12 @@ def delta_rule(
     unitriangular system, as in the chunked form (Yang et al. 2024, §3.3), of ancestors instead of all rows before.
     """
     path_decay, between = _decays(decay, ancestors)
-    held = torch.linalg.solve_triangular(
+    writes = torch.linalg.solve_triangular(
         _products(key * beta, key, between), beta * (value - (key * path_decay.exp()) @ state),
         upper=False, unitriangular=True,
     )  # fmt: skip
-    out = torch.baddbmm((query * path_decay.exp()) @ state, _products(query, key, between), held)
-    return out, Writes(key, held, path_decay)
+    out = torch.baddbmm((query * path_decay.exp()) @ state, _products(query, key, between), writes)
+    return out, Writes(key, writes, path_decay)
 
 
 def scan_rule(

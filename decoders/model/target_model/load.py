@@ -43,8 +43,8 @@ def load_target(
 
     dtype and device are chosen where not given: cuda → bfloat16, cpu → float32. ``progress`` hears what is done, where
     that takes long: a GGUF file is converted when it is opened for the first time. ``engine`` is how forwards run
-    (``names.engine_names``); where not given, what SPECVIZ_ENGINE says, or auto. ``weights`` (``catalog.WEIGHTS``) are
-    of fewer bits where that is asked for, on a CPU in float32.
+    (``names.engine_names``); where not given, what SPECVIZ_ENGINE says, or auto. ``weights`` (``names.weight_names``)
+    are of fewer bits where that is asked for, on a CPU in float32.
 
     Raises UserError with one sentence for a missing or incomplete folder, a file that cannot be read, a refused family,
     an unknown dtype, device, engine or weights.

@@ -14,8 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoders.errors import TooLarge, UserError, first_line
 
-from ..engines.kernel import KERNELS
-from ..engines.rounding import BITS
+from ..engines.fewer_bits import rounded_bytes
 from ..files.catalog import model_name
 from ..files.gguf import is_converted
 from ..files.gguf_header import damage_error, read_header
@@ -123,14 +122,9 @@ def _size(
     count: int, cached: CacheFacts, kind: torch.dtype, torch_device: torch.device, rounded: str | None, engine: str, *,
     dequantised: int = 0,
 ) -> Size:  # fmt: skip
-    """``rounded``: what the weights between embedding and head are rounded to, once they are read; this project's own
-    kernels round the head to int8 too, beside the embedding where the two are one.
-    """
-    read = weights = count * kind.itemsize
-    if rounded in BITS:
-        head = cached.head if KERNELS.can_compute(engine) else 0
-        tables = cached.tables - (head if cached.tables > cached.head else 0)
-        weights = head + tables * kind.itemsize + int(max(0, count - cached.tables) * BITS[rounded] / 8)
+    """``rounded``: what the weights between embedding and head are rounded to, once they are read."""
+    read = count * kind.itemsize
+    weights = rounded_bytes(rounded, count, cached.head, cached.tables, engine, kind.itemsize)
     copies = cached.head * torch.float32.itemsize if kind.itemsize < 4 else 0
     rows = min(TEXT, cached.context_length) + SPARE_ROWS
     cache = 2 * cached.layers * cached.kv_heads * cached.head_dim * rows * kind.itemsize

@@ -24,8 +24,8 @@ from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt, Segment
 
 from ..engines.engines import Engines
+from ..engines.fewer_bits import round_model
 from ..engines.joint import pack_joined
-from ..engines.kernel_forward import round_target
 from ..engines.linear import Head, packable, top_tokens
 from ..engines.norms import fuse_norms
 from ..engines.static import StaticRows
@@ -60,8 +60,8 @@ class Target:
     """A causal language model ready to score trees.
 
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters, context_length,
-    dtype, device, weights (where not fp32: ``catalog.WEIGHTS``), activations (int8 by our own kernels), packed (on
-    a CPU: packed weights are used where that was found to be faster; ``packed=True`` uses them always, False never).
+    dtype, device, weights (where not fp32: ``names.weight_names``), activations (where rows are rounded), packed (on a
+    CPU: packed weights are used where that was found to be faster; ``packed=True`` uses them always, False never).
     ``engine`` is how its verify forwards run: ``names.engine_names``. One forward runs at a time (``lock``); any number
     of sessions may be open.
     """
@@ -91,10 +91,9 @@ class Target:
         }
         self.shape = replace(shape, recurrent_layers=follow_paths(self.layers, shape.family))
         self.key = fingerprint(self.config, self.stack.parameters())  # which trained parts carry
-        rounding_info, self.by_kernels = round_target(model, shape, weights, name, engine)
-        self.info |= rounding_info
-        # rounded layers round their rows: an attention sum's last bit, which varies with the rows, must not reach them
-        self.cached_as = torch.float64 if "weights" in self.info and not self.by_kernels else None
+        self.rounded_weights = round_model(model, shape, weights, name, engine)
+        self.info |= {} if self.rounded_weights is None else self.rounded_weights.info
+        self.cached_as = None if self.rounded_weights is None else self.rounded_weights.cached_as
         self._attend_by(NAME)
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:
@@ -221,15 +220,15 @@ class Target:
             running.reset(row_masks)
         return output.logits[0].float()
 
-    def _inputs(self, tokens: Tokens, positions: np.ndarray, *others: np.ndarray | None) -> list[Any]:
+    def _inputs(self, tokens: Tokens, positions: np.ndarray, *arrays: np.ndarray | None) -> list[Any]:
         """A forward's inputs from the host, sent together; nothing is sent for a chain of tokens that are there."""
-        if isinstance(tokens, Tensor) and not (np.diff(positions) - 1).any() and all(array is None for array in others):
+        if isinstance(tokens, Tensor) and not (np.diff(positions) - 1).any() and all(array is None for array in arrays):
             first = int(positions[0])
-            return [tokens, torch.arange(first, first + len(positions), device=self.device), *others]
+            return [tokens, torch.arange(first, first + len(positions), device=self.device), *arrays]
         on_host = not isinstance(tokens, Tensor)
         ids = [np.asarray(tokens, dtype=np.int64)] if on_host else []
-        parts: Iterator[Any] = iter(send(self.device, *ids, positions, *(o for o in others if o is not None)))
-        return [next(parts) if on_host else tokens, next(parts), *(None if o is None else next(parts) for o in others)]
+        parts: Iterator[Any] = iter(send(self.device, *ids, positions, *(o for o in arrays if o is not None)))
+        return [next(parts) if on_host else tokens, next(parts), *(None if o is None else next(parts) for o in arrays)]
 
     rereads = property(rereads_text)
     reference_logits = reference_logits

@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface, GenerationConfig, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import eager_mask, sdpa_mask
+from transformers import GenerationConfig, PreTrainedModel
 
-from decoders.model.engines import kernel
-from decoders.model.engines.kernel_forward import round_target
+from decoders.model.engines.fewer_bits import round_model
 from decoders.model.files.shape import ModelShape
 from decoders.model.state.transfer import wait
-from decoders.model.target_model.load import load_network, own_attention
-
-IN_DOUBLE, BY_KERNELS = {"sdpa": "sdpa_in_double", "eager": "eager_in_double"}, "sdpa_by_kernels"
-
-
-def sdpa_in_double(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-    attention_mask: torch.Tensor | None, **options: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """transformers' own attention, its sums formed in double: beside rounded weights as the target's are."""
-    if attention_mask is not None and attention_mask.is_floating_point():
-        attention_mask = attention_mask.double()
-    out, _ = sdpa_attention_forward(module, query.double(), key.double(), value.double(), attention_mask, **options)
-    return out.to(query.dtype), None
-
-
-def eager_in_double(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-    attention_mask: torch.Tensor | None, **options: Any,
-) -> tuple[torch.Tensor, Any]:  # fmt: skip
-    """The attention of a model's own code, its sums formed in double, where torch's kernels lack what it needs."""
-    mask = None if attention_mask is None else attention_mask.double()
-    eager_forward = sys.modules[type(module).__module__].eager_attention_forward
-    out, weights = eager_forward(module, query.double(), key.double(), value.double(), mask, **options)
-    return out.to(query.dtype), weights
-
-
-def by_kernels(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-    attention_mask: torch.Tensor | None, scaling: float | None = None, **options: Any,
-) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """Attention by this project's kernels, as the target's is beside weights that they compute on."""
-    return kernel.attention(query, key, value, attention_mask, scaling or query.shape[-1] ** -0.5), None
-
-
-for _name, _function, _mask in (
-    (IN_DOUBLE["sdpa"], sdpa_in_double, sdpa_mask), (IN_DOUBLE["eager"], eager_in_double, eager_mask),
-    (BY_KERNELS, by_kernels, sdpa_mask),
-):  # fmt: skip
-    AttentionInterface.register(_name, _function)
-    AttentionMaskInterface.register(_name, _mask)
+from decoders.model.target_model.load import load_network
+from decoders.names import EAGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +44,9 @@ class StockModel:
         self, model: PreTrainedModel, name: str = "stock", weights: str | None = None, activations: str | None = None
     ) -> None:
         self.model: Any = model.eval()
-        engine = "compiled" if activations == "int8" else "eager"
-        rounding_info, able = round_target(model, ModelShape.of(model.config), weights, name, engine)
-        if rounding_info:
-            self.model.set_attn_implementation(BY_KERNELS if able else IN_DOUBLE[own_attention(model)])
+        rounded = round_model(model, ModelShape.of(model.config), weights, name, EAGER, activations)
+        if rounded is not None:
+            self.model.set_attn_implementation(rounded.attention)
         self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
 
     @classmethod

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.draft_models.compiled_draft import CHECKED_ROWS, KEYS, CompiledForwards, Pair
-from decoders.draft_models.functional import LEVEL, ROW, TEXT, ForwardShape
+from specviz.extras.cpu.compiled_draft import CHECKED_ROWS, KEYS, CompiledForwards, Pair
+from specviz.extras.cpu.functional import LEVEL, ROW, TEXT, ForwardShape
 
 from .eagle_functional import EagleRows
 from .eagle_head import EagleHead

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoders.draft_models.functional import LEVEL, TEXT, ForwardShape, compile_rows, write
-from decoders.model.engines.layer import EXAMPLE_CAPACITY, EXAMPLE_KEYS
+from specviz.extras.cpu.functional import LEVEL, TEXT, ForwardShape, compile_rows, write
+from specviz.extras.cpu.layer_maker import EXAMPLE_CAPACITY, EXAMPLE_KEYS
 
 from .eagle_head import EagleConfig, EagleHead
 

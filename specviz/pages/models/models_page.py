@@ -6,14 +6,15 @@ import contextlib
 import dataclasses
 from concurrent.futures import TimeoutError as NotYet
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
 from decoders.folders import typed_path
-from decoders.model.files.catalog import NAMES, WEIGHTS, Weights, model_name
+from decoders.model.files.catalog import NAMES, model_name
+from decoders.names import weight_names
 from specviz.model_records import source_of_key
 from specviz.models import absent, list_models, same_place
 from specviz.places import is_id
@@ -24,7 +25,21 @@ from specviz.server.http import User, problem
 CHECK_S = 2.0  # whatever cannot be loaded is usually refused within this time
 MAX_CHARACTERS = 400  # characters of a path or hub id
 
-On = Annotated[Literal[""] | Weights, needs(f"the weights are {{given}}: one of {', '.join(WEIGHTS)}, please")]
+
+
+def _check_weights(name: str) -> str:
+    """The weights' name, or "" for those in use."""
+    if name and name not in weight_names():
+        raise ValueError(name)
+    return name
+
+
+On = Annotated[
+    str,
+    Field(json_schema_extra={"enum": ["", *weight_names()]}),
+    AfterValidator(_check_weights),
+    needs(f"the weights are {{given}}: one of {', '.join(weight_names())}, please"),
+]
 
 
 class Choice(Body):
@@ -115,7 +130,7 @@ class Models(Service):
         """The weights that a model can be loaded on here."""
         from torch import device
 
-        from decoders.model.engines.rounding import weights_for
+        from decoders.model.engines.fewer_bits import weights_for
         from decoders.model.target_model.load import chosen_device, chosen_dtype
 
         target_device = device(chosen_device(self.desk.device))

@@ -7,11 +7,11 @@ import json
 import pytest
 import torch
 
-from tests import test_draft_engines
+from specviz.extras.cpu.tests import test_draft_engines
+from specviz.extras.cpu.tests.test_compiled_layers import interpret
+from specviz.extras.cpu.tests.test_draft_engines import check_drafts, context_of
+from specviz.extras.cpu.tests.test_draft_engines import openings as openings
 from tests.models import prompt_ids, tiny_target
-from tests.test_draft_engines import check_drafts, context_of
-from tests.test_draft_engines import openings as openings
-from tests.test_static import interpret
 from tests.tiers import matrix
 
 from ..eagle_compiled import CompiledEagle

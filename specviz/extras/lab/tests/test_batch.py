@@ -509,7 +509,7 @@ def test_a_batch_takes_a_temperature(target: Any) -> None:
 @pytest.fixture
 def prompts(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> Path:
     monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
-    monkeypatch.setattr("decoders.model.engines.compiling.compiler", lambda: None)  # compiling takes minutes
+    monkeypatch.setattr("decoders.model.engines.machine.compiler", lambda: None)  # compiling takes minutes
     path = tmp_path / "set.jsonl"
     path.write_text(ASKED["prompts"]["file"]["text"])
     return path

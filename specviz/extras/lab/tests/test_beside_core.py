@@ -203,7 +203,7 @@ def test_every_user_turn_is_measured(capsys: Any, model: str, tmp_path: Path, ho
 def test_bench_measures_and_writes(
     capsys: Any, model: str, prompts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    monkeypatch.setattr("decoders.model.engines.compiling.compiler", lambda: None)  # compiling takes minutes
+    monkeypatch.setattr("decoders.model.engines.machine.compiler", lambda: None)  # compiling takes minutes
     out, page = tmp_path / "bench.json", tmp_path / "bench.html"
     args = ["--model", model, "--prompts", prompts, "--methods", "pld", "--max-new-tokens", 6, "--repeats", 1]
     assert specviz("bench", *args, "--peers", "--json", out, "--html", page, "--set", "pld.k=3") == 0

@@ -17,7 +17,7 @@ from decoders.draft_models.part_files import PartSource
 from decoders.drafters import select_method
 from decoders.drafters.sps import METHOD, LanguageModelRun
 from decoders.errors import UserError
-from decoders.model.engines import compiling
+from decoders.model.engines import machine
 from decoders.model.files.gguf import gguf_file
 from decoders.names import BASELINE, QUICK, USUAL
 from decoders.study.measure.peers import Peer, PeerSetup
@@ -46,7 +46,7 @@ PAIRS = (  # our method, its peer, and what their ratio is called
 def peers_of(setup: PeerSetup) -> tuple[list[Peer], list[str]]:
     """The ``alternatives`` that can take part, and a sentence for each that cannot."""
     notes, length, gguf = list[str](), 0, gguf_file(setup.source)
-    if compiling.compiler() is None:
+    if machine.compiler() is None:
         notes.append("generate() with a static cache takes no part: no C++ compiler was found to compile it with")
     else:
         length = setup.longest

@@ -52,13 +52,13 @@ def plain(target: Target) -> list[int]:
 
 
 def test_each_method_has_its_peer(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways.compiling, "compiler", lambda: None)
+    monkeypatch.setattr(ways.machine, "compiler", lambda: None)
     setup = PeerSetup(target, StockModel(network()), Path("x"), {"pld+h": None}, 60)
     found, notes = peers_of(setup)
     assert [peer.name for peer in found] == [GENERATE] and "no C++ compiler was found" in notes[0]
     found, _ = peers_of(replace(setup, methods={"pld": None, "sps": {"gamma": 3}}))
     assert [peer.name for peer in found] == [GENERATE, LOOKUP, ASSISTED]
-    monkeypatch.setattr(ways.compiling, "compiler", lambda: "c++")
+    monkeypatch.setattr(ways.machine, "compiler", lambda: "c++")
     found, notes = peers_of(setup)
     assert [peer.name for peer in found] == [GENERATE, STATIC] and notes == []
 
@@ -182,7 +182,7 @@ def test_a_drafter_of_another_tokenizer_is_no_assistant(strangers: Any) -> None:
 def test_the_command_measures_peers(
     capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ways.compiling, "compiler", lambda: None)  # compiling takes minutes
+    monkeypatch.setattr(ways.machine, "compiler", lambda: None)  # compiling takes minutes
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"id": 0, "turns": ["the old lamp and the old lamp"]}\n', "utf-8")
     args = ["--model", model, "--prompts", str(prompts), "--methods", "pld", "--max-new-tokens", "6", "--repeats", "1"]

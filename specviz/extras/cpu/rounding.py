@@ -13,20 +13,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from decoders.errors import UserError
+from decoders.model.engines.joint import join
+from decoders.model.engines.linear import WeightLayer, give_back, mapped_weights
+from decoders.model.engines.norms import fuse_norms
 
-from ..files.catalog import WEIGHTS
 from . import kernel
-from .joint import join
-from .linear import WeightLayer, give_back, mapped_weights
-from .norms import compute_in_double, exact_norm, fuse_norms
+from .exact import ExactLinear, compute_in_double, exact_norm
 
-BITS = {"int8": 8, "int4": 5}  # of a weight, with its share of scales and offsets
 GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
 BLOCK = 16  # outputs that the int4 kernel takes at a time, and inputs that the int8 kernel does
 
@@ -91,19 +89,6 @@ class KernelLinear(RoundedLinear):
             return kernel.unpack(self.numbers, self.scale, self.out_features, self.in_features, self.bits)
 
 
-class ExactLinear(nn.Module):
-    """A linear layer as it is, its sums formed in double: the order of their terms is lost in rounding."""
-
-    def __init__(self, plain: nn.Linear) -> None:
-        super().__init__()
-        self.out_features, self.in_features = plain.weight.shape
-        self.weight, self.bias = plain.weight, plain.bias
-
-    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
-        bias = None if self.bias is None else self.bias.double()
-        return F.linear(x.double(), self.weight.double(), bias).to(x.dtype)
-
-
 def fits(outputs: int, inputs: int, bits: int) -> bool:
     """True where the kernel takes a layer's sizes; beyond them the one of int8 reads memory that is not there."""
     return inputs % BLOCK == 0 if bits == 8 else inputs % GROUP == 0 and outputs % BLOCK == 0
@@ -117,26 +102,21 @@ def rounded_product(rows: Float[Tensor, "rows in"], numbers: Tensor, scale: Tens
     return torch.ops.aten._weight_int8pack_mm(half, numbers, scale).to(rows.dtype)
 
 
+def takes(device: torch.device, dtype: torch.dtype) -> bool:
+    """True where the kernels compute: on a CPU, in fp32."""
+    return device.type == "cpu" and dtype == torch.float32
+
+
 @torch.no_grad()
-def weights_for(device: torch.device, dtype: torch.dtype) -> tuple[str, ...]:
-    """The weights that a model on this device and in this dtype can be opened on."""
-    return WEIGHTS if device.type == "cpu" and dtype == torch.float32 else WEIGHTS[:1]
-
-
-def round_weights(model: nn.Module, weights: str | None, name: str, use_kernels: bool = False) -> int:
+def round_weights(model: nn.Module, weights: str, name: str, use_kernels: bool = False) -> int:
     """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. Norms, and
-    linear layers that do not fit, compute in double then. fp32 and None change nothing. ``use_kernels``: by this
-    project's kernels, which are usable; the head then gets eight bits.
+    linear layers that do not fit, compute in double then. ``use_kernels``: by this project's kernels, which are usable;
+    the head then gets eight bits.
 
-    Raises UserError for unknown weights, for a model that is not on a CPU in fp32 or has experts, and where the kernels
-    are missing.
+    Raises UserError for a model that is not on a CPU in fp32 or has experts, and where the kernels are missing.
     """
-    if weights in (None, "fp32"):
-        return 0
-    if weights not in WEIGHTS:
-        raise UserError(f"weights {weights!r} are unknown: use one of {', '.join(WEIGHTS)}")
     first = next(model.parameters())
-    if weights not in weights_for(first.device, first.dtype):
+    if not takes(first.device, first.dtype):
         kind = str(first.dtype).removeprefix("torch.")
         raise UserError(f"{weights} weights are for a CPU in float32, and {name} is on the {first.device} in {kind}")
     if any(param.ndim == 3 for module in model.modules() if not isinstance(module, nn.Conv1d)

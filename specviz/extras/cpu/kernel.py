@@ -28,9 +28,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.folders import cache_folder, write_bytes
+from decoders.model.engines.machine import compiler, cpu_fact, machine
 
-from .compiling import FOLDER, compiler
-from .linear import cpu_fact, machine
+from .compiling import FOLDER
 
 log = logging.getLogger(__name__)
 

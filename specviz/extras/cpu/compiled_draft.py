@@ -19,13 +19,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.model.engines.compiling import WORKSHOP, CompiledPart, OpenPart
+from decoders.draft_models.draft_run import DraftRun, target_rotary
+from decoders.draft_models.network import DraftModel
 from decoders.model.engines.engines import TOLERANCE, say_once
 from decoders.model.engines.linear import PackedLinear
 
-from .draft_run import DraftRun, target_rotary
+from .compiling import WORKSHOP, CompiledPart, OpenPart
 from .functional import ROW, TEXT, DraftRows, ForwardShape, TensorForward
-from .network import DraftModel
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
@@ -67,7 +67,8 @@ class CompiledForwards(ABC):
             return None
         if (forwards := target.companions.get(key)) is None or forwards.engines is not target.engines:
             forwards = target.companions[key] = cls(target, network, *arguments)
-            target.engines.static.add(forwards.parts.values())
+            static: Any = target.engines.static  # it has parts, as it runs drafts
+            static.add(forwards.parts.values())
             if target.engines.waits:
                 log.warning("compiling a draft model, once for this machine")
             target.engines.resume()
@@ -140,7 +141,7 @@ class CompiledForwards(ABC):
 class CompiledDraft(CompiledForwards):
     """A draft model's forwards: of one token, and of rows of the text."""
 
-    noun, maker, rows = "draft model", "decoders.draft_models.functional", DraftRows
+    noun, maker, rows = "draft model", f"{__package__}.functional", DraftRows
     kinds: ClassVar[Mapping[str, int]] = {ROW: 1, TEXT: CHECKED_ROWS}
 
     def __init__(self, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:

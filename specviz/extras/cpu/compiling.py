@@ -33,8 +33,7 @@ from typing import Any
 import torch
 
 from decoders.folders import cache_folder, write_bytes, write_json
-
-from .linear import machine
+from decoders.model.engines.machine import compiler, machine
 
 log = logging.getLogger(__name__)
 
@@ -86,12 +85,6 @@ def _texts(module: str, root: Path = ROOT) -> tuple[str, ...]:
             else:
                 waiting += [root.joinpath(*name.split(".")).with_suffix(".py") for name in names]
     return tuple(texts[file] for file in sorted(texts))
-
-
-def compiler() -> str | None:
-    """The C++ compiler, as inductor looks for it; None where there is none."""
-    cxx = os.environ.get("CXX")
-    return next((path for name in ([cxx] if cxx else ["g++", "clang++"]) if (path := shutil.which(name))), None)
 
 
 class _MadeWay(Exception):

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .buffers import BufferedForward
+from .compiled_draft import compiled_model
 from .compiling import WORKSHOP, CompiledPart
-from .static import StaticForward
 
 LARGEST = 1_000_000_000  # parameters: beyond, a CPU's time goes to reading weights, and ``auto`` compiles nothing
 
 
-class PartsForward(StaticForward):
+class PartsForward(BufferedForward):
     """A target's static forwards that run through compiled parts, or have those of draft models beside them."""
 
     engine = "compiled"
@@ -44,3 +45,6 @@ class PartsForward(StaticForward):
     def add(self, parts: Iterable[CompiledPart]) -> None:
         """Take in the parts of a draft model, which are made as the target's own are."""
         self.draft_parts += parts
+
+    def draft(self, network: Any) -> Any:
+        return compiled_model(self.target, network)

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from decoders.draft_models.config import DraftConfig
+from decoders.draft_models.network import DraftModel, TargetView
+from decoders.draft_models.own_cache import Remember
 from decoders.method.part import PartConfig
-from decoders.model.engines.layer import EXAMPLE_CAPACITY, EXAMPLE_KEYS, EXAMPLE_ROWS, take_packed_weights
 
-from .config import DraftConfig
-from .network import DraftModel, TargetView
-from .own_cache import Remember
+from .layer_maker import EXAMPLE_CAPACITY, EXAMPLE_KEYS, EXAMPLE_ROWS, take_packed_weights
 
 ROW, TEXT, LEVEL = "row", "text", "level"  # one row; rows of a text, of which the last counts; a level of a tree
 

@@ -14,21 +14,23 @@ from decoders import Prompt, UserError, generate, load_target, record
 from decoders.draft.draft import Draft, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.model.engines import rounding
-from decoders.model.engines.compiled_layers import why_not
-from decoders.model.engines.rounding import RoundedLinear, _unable, round_weights
+from decoders.model.engines.fewer_bits import round_model
 from decoders.model.files.catalog import precision_of
+from decoders.model.files.shape import ModelShape
 from decoders.model.target_model.target import Session, Target
 from decoders.study.judge.divergences import TOLERANCES, divergence
 from decoders.study.look.run_settings import other_model
 from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
+from tests.families.cases import cases
+from tests.families.compare import network as hybrid
+from tests.models import network, prompt_ids, save_model, session_behind, tiny_target
+from tests.test_hybrid import HYBRIDS
+from tests.tiers import matrix
 
-from .families.cases import cases
-from .families.compare import network as hybrid
-from .models import network, prompt_ids, save_model, session_behind, tiny_target
-from .test_hybrid import HYBRIDS
-from .tiers import matrix
+from .. import rounding
+from ..compiled_layers import why_not
+from ..rounding import RoundedLinear, _unable, round_weights
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(bool(_unable(8) or _unable(4)), reason="this build of torch has no such kernels")
@@ -202,8 +204,7 @@ def test_what_is_refused(tmp_path: Path):
         ("int8", hybrid(FALCON), "the layers of it are FalconLinear, and run by code of their own"),
     ):
         with pytest.raises(UserError, match=said):
-            round_weights(model, weights, "it")
-    assert round_weights(network(), "fp32", "it") == round_weights(network(), None, "it") == 0
+            round_model(model, ModelShape.of(model.config), weights, "it", "eager")
     assert why_not(target_of("int8")) is None
 
 

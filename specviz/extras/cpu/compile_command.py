@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
-
-from . import common, options
+from specviz.commands import common, options
 
 if TYPE_CHECKING:
-    from decoders.model.engines.compiling import CompiledPart
     from decoders.model.target_model.target import Target
+
+    from .compiling import CompiledPart
 
 DESCRIPTION = "Compile a model's forwards, and its draft models', once for this machine; needs a C++ compiler."
 SOME_S = 60  # of a part, at most, on an idle machine
@@ -24,9 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.model.engines.compiled_layers import why_not
-    from decoders.model.engines.compiling import NO_COMPILER, WORKSHOP, compiler
-    from decoders.model.engines.kernel import KERNELS
+    from .compiled_layers import why_not
+    from .compiling import NO_COMPILER, WORKSHOP, compiler
+    from .kernel import KERNELS
 
     target = common.open_target(args)
     if reason := why_not(target):
@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> int:
 def named_parts(target: Target) -> dict[str, CompiledPart]:
     """The compiled parts of a model and of its draft models by the names that people read, most used first."""
     from decoders.method.part import kinds
-    from decoders.model.engines.compiled_layers import CompiledForward
     from decoders.parts import load_part, missing_part
+
+    from .compiled_layers import CompiledForward
 
     layers = CompiledForward(target).parts
     parts = {"the model's layers, one row": layers[True], "the model's layers, several rows": layers[False]}

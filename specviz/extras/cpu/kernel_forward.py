@@ -13,17 +13,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoders.draft.needs import Needs, heads_by_layer
+from decoders.model.engines.joint import JointPart
+from decoders.model.engines.norms import FusedRMSNorm
+from decoders.model.engines.static import Bucket, StaticRows
+from decoders.model.state.capture import Capture
+from decoders.model.state.transfer import rows_of
 
-from ..files.catalog import WEIGHTS
-from ..state.capture import Capture
-from ..state.transfer import rows_of
 from . import kernel
+from .buffers import Buffers
 from .compiled_parts import PartsForward
-from .joint import JointPart
-from .kernel import KERNELS
-from .norms import FusedRMSNorm
-from .rounding import KernelLinear, round_weights
-from .static import Bucket, Buffers, StaticRows
+from .rounding import KernelLinear
 
 MOST_ROWS = 128  # of a bucket; larger forwards run by stock code
 
@@ -47,21 +46,6 @@ def why_not(model: Any, shape: Any) -> str | None:
             except AttributeError:
                 return refusal
     return None
-
-
-def round_target(model: Any, shape: Any, weights: str | None, name: str, engine: str) -> tuple[dict[str, str], bool]:
-    """Round a model's weights (``round_weights``): what a target's record says of them, and whether one call computes
-    all of its layers. A target's attention is then computed by the kernels, whatever calls it.
-    """
-    use_kernels = weights in WEIGHTS[1:] and KERNELS.usable(engine)
-    if not round_weights(model, weights, name, use_kernels):
-        return {}, False
-    assert weights is not None
-    able = use_kernels and why_not(model, shape) is None
-    for module in model.modules() if able else ():
-        if hasattr(module, "self_attn"):
-            module.self_attn.own_attention = kernel.attention
-    return {"weights": weights, **({"activations": "int8"} if use_kernels else {})}, able
 
 
 def _linears(layer: Any) -> list[Any]:

@@ -13,25 +13,26 @@ import torch
 import torch.nn.functional as F
 
 from decoders import Prompt, generate, record
-from decoders.draft_models.compiled_draft import CompiledDraft
 from decoders.draft_models.draft_run import target_rotary
-from decoders.model.engines import kernel, kernel_forward, rounding
-from decoders.model.engines.compiling import WORKSHOP
 from decoders.model.engines.engines import Engines
-from decoders.model.engines.kernel import KERNELS, Kernels
-from decoders.model.engines.kernel_forward import KernelForward
-from decoders.model.engines.rounding import KernelLinear, RoundedLinear, _unable
 from decoders.model.target_model.target import Target
 from decoders.study.look.run_settings import other_model
 from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
+from tests.drafts import tiny_draft
+from tests.families.compare import network as hybrid
+from tests.models import network, prompt_ids, tiny_tokenizer
+from tests.test_hybrid import HYBRIDS
+from tests.test_static import both
 
-from .drafts import tiny_draft
-from .families.compare import network as hybrid
-from .models import network, prompt_ids, tiny_tokenizer
-from .test_hybrid import HYBRIDS
+from .. import kernel, kernel_forward, rounding
+from ..compiled_draft import CompiledDraft
+from ..compiling import WORKSHOP
+from ..kernel import KERNELS, Kernels
+from ..kernel_forward import KernelForward
+from ..rounding import KernelLinear, RoundedLinear, _unable
+from ..weights import CpuWeights
 from .test_rounded import DENSE, HEAD_ALONE, apart, small_llama
-from .test_static import both
 
 torch.set_num_threads(1)
 PROMPTS = [Prompt.from_ids(prompt_ids(3)), Prompt.from_ids([*range(5, 25)] * 4)]
@@ -55,6 +56,11 @@ def target_of(model: Any, weights: str = "int4", engine: str = "compiled") -> Ta
     target = Target(model, tiny_tokenizer(), "tiny", weights=weights, engine=engine)
     target.__dict__["calibration"] = None
     return target
+
+
+def by_kernels(target: Target) -> bool:
+    """True if one call computes all layers of a target."""
+    return isinstance(target.rounded_weights, CpuWeights) and target.rounded_weights.by_kernels
 
 
 # --- what they compute
@@ -138,7 +144,7 @@ def test_what_a_row_sees_is_summed_alike_wherever_it_lies(own):
 def test_one_call_gives_the_bits_of_stock_code(own, family, weights):
     target = target_of(network(family), weights)
     made = target.engines
-    assert target.by_kernels and isinstance(made.static, KernelForward) and made.ready() and made.complete()
+    assert by_kernels(target) and isinstance(made.static, KernelForward) and made.ready() and made.complete()
     for length, rows in ((2, 1), (40, 1), (40, 5), (127, 2), (128, 17), (250, 16)):
         (_, stock, _), (ran, ours, _) = both(target, made, length, rows)
         assert (ran.engine, ran.rows) == ("compiled", rows)
@@ -166,7 +172,7 @@ def test_rows_that_are_verified_together_are_those_that_come_one_by_one(own, wei
 def test_rows_of_a_hybrid_are_those_that_come_one_by_one(own, family, weights):
     """Linear layers by our kernels, the rest in double as beside torch's."""
     target = Target(hybrid(HYBRIDS[family]), None, family, weights=weights, engine="compiled")
-    assert not target.by_kernels and target.cached_as == torch.float64
+    assert not by_kernels(target) and target.cached_as == torch.float64
     assert any(type(module) is KernelLinear for module in target.model.modules())
     assert apart(target) <= HEAD_ALONE
 
@@ -212,7 +218,6 @@ def fresh(home: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
     """A process that has no kernels yet, on a machine that can have them."""
     made = Kernels()
     monkeypatch.setattr(kernel, "KERNELS", made)
-    monkeypatch.setattr(kernel_forward, "KERNELS", made)
     monkeypatch.setattr(kernel.sys, "platform", "linux")
     monkeypatch.setattr(kernel.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(kernel, "_instructions", lambda: frozenset(kernel.INSTRUCTIONS))
@@ -245,7 +250,7 @@ def test_where_they_cannot_be_had_torch_computes_and_one_sentence_says_why(case,
     }  # fmt: skip
     for _ in range(2):
         target = target_of(network())
-    assert not target.by_kernels and "activations" not in target.info
+    assert not by_kernels(target) and "activations" not in target.info
     assert {type(m) for m in target.model.modules() if isinstance(m, RoundedLinear)} == {RoundedLinear}
     messages = [r.message for r in caplog.records if "kernels for rounded weights" in r.message]
     assert len(messages) == 1 and said[case] in messages[0] and messages[0].endswith(": torch's own kernels compute")

@@ -13,19 +13,20 @@ import torch
 
 from decoders import Prompt, generate, record
 from decoders.draft.needs import Needs
-from decoders.draft_models.compiled_draft import CompiledDraft
 from decoders.draft_models.config import DraftConfig
 from decoders.draft_models.draft_run import DraftRun, target_rotary
-from decoders.draft_models.functional import ROW, TEXT, DraftRows, ForwardShape, TensorForward
 from decoders.drafters import sps
 from decoders.drafters.sps import LanguageModelRun
-from decoders.model.engines import compiling, engines
+from decoders.model.engines import engines
 from decoders.model.engines.engines import Engines
+from tests.drafts import save_tiny_part, tiny_draft
+from tests.models import prompt_ids, session_behind, tiny_target
+from tests.tiers import matrix
 
-from .drafts import save_tiny_part, tiny_draft
-from .models import prompt_ids, session_behind, tiny_target
-from .test_static import interpret, interpret_unchecked
-from .tiers import matrix
+from .. import compiling
+from ..compiled_draft import CompiledDraft
+from ..functional import ROW, TEXT, DraftRows, ForwardShape, TensorForward
+from .test_compiled_layers import interpret, interpret_unchecked
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 

@@ -13,15 +13,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoders.draft.needs import Needs, heads_by_layer
+from decoders.model.engines.layer import layer_weights
+from decoders.model.engines.static import Bucket, StaticRows
+from decoders.model.state.capture import Capture
+from decoders.model.state.transfer import rows_of
 
-from ..state.capture import Capture
-from ..state.transfer import rows_of
+from .buffers import FINE_ROWS, Buffers
 from .compiled_parts import PartsForward
 from .compiling import WORKSHOP, CompiledPart, OpenPart
-from .layer import layer_shape, layer_weights
-from .static import FINE_ROWS, Bucket, Buffers, StaticRows
+from .layer_maker import rounded_shape
 
-MAKER = "decoders.model.engines.layer"
+MAKER = f"{__package__}.layer_maker"
 
 
 def why_not(target: Any) -> str | None:
@@ -34,7 +36,7 @@ def why_not(target: Any) -> str | None:
     if getattr(config, "hidden_act", "silu") != "silu" or shape.attention_softcap or shape.logits_softcap:
         return f"forwards of {target.name} cannot be compiled: its layers differ from Llama's"
     try:
-        shapes = {layer_shape(layer, shape, True) for layer in target.layers}
+        shapes = {rounded_shape(layer, shape, True) for layer in target.layers}
         layer_weights(target.layers[0], next(iter(shapes)))
     except AttributeError:
         shapes = set()
@@ -49,7 +51,7 @@ class CompiledForward(PartsForward):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        shapes = {one_row: layer_shape(target.layers[0], target.shape, one_row) for one_row in (True, False)}
+        shapes = {one_row: rounded_shape(target.layers[0], target.shape, one_row) for one_row in (True, False)}
         self.parts = {one_row: CompiledPart.of(MAKER, shape.to_json()) for one_row, shape in shapes.items()}
         self.weights = {
             one_row: [layer_weights(layer, shape) for layer in target.layers] for one_row, shape in shapes.items()
