@@ -501,9 +501,9 @@ def test_backends_that_make_no_sense_are_refused(capsys, tmp_path):
 
 
 def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
-    from decoders.training.demo import evaluation
-    from decoders.training.demo import making as demo
+    from specviz.commands.train_demo import making
 
+    demo, evaluation = making("target"), making("evaluation")
     calls = []
     monkeypatch.setattr(demo, "train_demo", lambda out, **k: calls.append((out, k)))
     assert specviz("train", "demo", "--out", tmp_path / "m", "--tokens", 5000, "--no-resume") == 0
@@ -579,7 +579,6 @@ def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
 
 
 def test_a_missing_package_is_named(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "decoders.training.demo.making", None)
     monkeypatch.setitem(sys.modules, "torch_that_is_missing", None)
 
     def missing(args):

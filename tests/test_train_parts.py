@@ -20,7 +20,7 @@ from decoders.model.files.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part, training_facts
 from decoders.training.batches import RESPONSE
 from decoders.training.data import DistilledSource, FileSource, vocabulary_documents
-from decoders.training.demo.source import DemoSource, source_of
+from decoders.training.demo_source import DemoSource, source_of
 from decoders.training.drafter import epoch_steps, reached_mean
 from decoders.training.frozen_target import FrozenTarget
 from decoders.training.learning import commonest, cosine_factor

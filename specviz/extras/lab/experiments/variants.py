@@ -257,7 +257,7 @@ def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
 
 def check_variants(variants: Sequence[Variant], target: Target) -> None:
     """Raise UserError for the first variant that cannot be trained for this target."""
-    from decoders.training.demo.source import DEMO, DemoSource
+    from decoders.training.demo_source import DEMO, DemoSource
 
     for variant in variants:
         variant.check(target)
@@ -286,7 +286,7 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     from safetensors.torch import load_file
 
     from decoders.parts import WEIGHTS
-    from decoders.training.demo.source import source_of
+    from decoders.training.demo_source import source_of
     from decoders.training.loop import CHECKPOINT
 
     folder, earlier_steps = variant.folder(target.key), 0

@@ -14,6 +14,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from decoders.folders import replacing
+from decoders.prompt.tasks import MIXTURE
+from decoders.prompt.tasks.example import FAMILIES, Family, TaskExample
 from decoders.training.batches import PROMPT, RESPONSE, Batch, pad
 from decoders.training.data import encode
 from decoders.training.learning import muon_and_adamw, position_weights, weighted_loss
@@ -23,8 +25,6 @@ from decoders.training.progress import Progress
 from .batches import training_batches
 from .evaluation import probe_examples
 from .induction import plant_copying_heads
-from .tasks import MIXTURE
-from .tasks.example import FAMILIES, Family, TaskExample
 from .tokenizer import train_tokenizer
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.prompt.tasks import stream
 from decoders.training.batches import TrainingDocument
 from decoders.training.data import HELD_OUT, DistilledSource, FileSource, TrainingSource, encode
-
-from .tasks import stream
 
 DEMO = "demo"
 
