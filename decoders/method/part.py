@@ -40,10 +40,10 @@ class Training:
 
     ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
     every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they
-    are. ``lesson`` is what heads learn: a ``decoders.training.heads.HeadKind``, or a function that gives one when a
-    training begins. ``varies`` names the settings that an experiment may vary between parts. ``defaults`` are settings
-    of its recipe whose default differs from the family's. ``worth`` is its share of a budget for all kinds, beside the
-    others'; the greatest is trained first.
+    are. ``lesson`` is what heads learn: a ``decoders.draft_models.lesson.HeadKind``, or a function that gives one when
+    a training begins. ``varies`` names the settings that an experiment may vary between parts. ``defaults`` are
+    settings of its recipe whose default differs from the family's. ``worth`` is its share of a budget for all kinds,
+    beside the others'; the greatest is trained first.
     """
 
     family: str

@@ -19,7 +19,7 @@ from decoders.drafters import select_method
 from decoders.model.files.shape import ModelShape
 from decoders.parts import Part, load_part, save_part
 from decoders.trace.trace import Trace
-from decoders.training.heads import Lesson
+from decoders.training.heads import DivergenceLesson
 from decoders.training.recipes import HeadRecipe
 from decoders.verifiers.sampling import Chooser
 from specviz.commands import options, train
@@ -450,7 +450,7 @@ def test_what_is_learnt_are_the_guesses_of_a_draft(target):
     texts = [prompt_ids(1, 22), prompt_ids(2, 22)]
     rows, at = torch.tensor([0, 0, 1]), torch.tensor([3, 9, 6])
     states = learnt_states(target, network, texts)
-    lesson = Lesson(network, torch.tensor(texts), states, rows, at, torch.ones(3, 3))
+    lesson = DivergenceLesson(network, torch.tensor(texts), states, rows, at, torch.ones(3, 3))
     guesses = torch.stack(list(BlockBatch().guesses(lesson)), 1)
     for place, (row, t) in enumerate(zip(rows.tolist(), at.tolist(), strict=True)):
         session = session_behind(target, texts[row][: t + 2], 64, Needs(layers=network.config.features))
