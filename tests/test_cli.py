@@ -500,33 +500,10 @@ def test_backends_that_make_no_sense_are_refused(capsys, tmp_path):
     assert "add --model, too" in refusal(capsys, "app", "--backends", "local:2", "--trace", tmp_path / "a.spectrace")
 
 
-def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
-    from specviz.commands.train_demo import making
-
-    demo, evaluation = making("target"), making("evaluation")
-    calls = []
-    monkeypatch.setattr(demo, "train_demo", lambda out, **k: calls.append((out, k)))
-    assert specviz("train", "demo", "--out", tmp_path / "m", "--tokens", 5000, "--no-resume") == 0
-    out, given = calls[0]
-    assert out == tmp_path / "m" and (given["tokens"], given["minutes"], given["resume"]) == (5000, None, False)
-    assert specviz("train", "demo", "--minutes", 1.5) == 0
-    assert (calls[1][1]["tokens"], calls[1][1]["minutes"], calls[1][1]["resume"]) == (None, 1.5, True)
-    report = type("Report", (), {"table": lambda self: "| a |", "to_json": lambda self: "{}"})()
-    monkeypatch.setattr(evaluation, "evaluate_demo", lambda folder, **k: calls.append((folder, k)) or report)
-    capsys.readouterr()
-    assert (
-        specviz("train", "demo", "--evaluate", "--model", tmp_path, "--prompts", 6, "--json", tmp_path / "e.json") == 0
-    )
-    assert capsys.readouterr().out == "| a |\n" and (tmp_path / "e.json").read_text() == "{}\n"
-    assert calls[2][0] == tmp_path and calls[2][1]["prompts"] == 6
-    assert "not allowed with" in refusal(capsys, "train", "demo", "--tokens", 5, "--minutes", 5)
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["rum"], "there is no command 'rum': choose one of app, run, compare"),
-        (["train", "ppdd"], "there is no part 'ppdd': choose one of demo"),
         (["run"], "--prompt-file --prompt --again is required"),
         (["run", "--prompt", "a", "--prompt-file", "b"], "not allowed with argument"),
         (["run", "--prompt", "a", "--methd", "pld"], "--methd"),

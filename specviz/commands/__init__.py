@@ -31,7 +31,6 @@ GROUPS = {
         "models": "list the models that are here, and their trained parts",
         "compile": "compile a model's forwards at once; the app does it while nothing runs",
         "calibrate": "find copying heads and the best layer",
-        "train": "train the bundled target, or parts for a target",
         "parts": "keep a published head, or a trained part, for a model; or store a part in int8",
         "tree": "design PPD's trees for this machine",
     },

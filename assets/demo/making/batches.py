@@ -9,8 +9,8 @@ from typing import Any
 
 from decoders.prompt.tasks import stream
 from decoders.prompt.tasks.example import Family
-from decoders.training.batches import IGNORED, RESPONSE, Batch, TrainingDocument, bucket, pad
-from decoders.training.data import encode
+from specviz.extras.training.batches import IGNORED, RESPONSE, Batch, TrainingDocument, bucket, pad
+from specviz.extras.training.data import encode
 
 from .drills import lookup
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from decoders.prompt.tasks import stream
 from decoders.prompt.tasks.example import FAMILIES, Family, TaskExample
-from decoders.training.answers import greedy_answers
+from specviz.extras.training.answers import greedy_answers
 
 HELD_OUT_SEED = 2026
 NEAR = 0.95

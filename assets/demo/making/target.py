@@ -16,11 +16,11 @@ from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForC
 from decoders.folders import replacing
 from decoders.prompt.tasks import MIXTURE
 from decoders.prompt.tasks.example import FAMILIES, Family, TaskExample
-from decoders.training.batches import PROMPT, RESPONSE, Batch, pad
-from decoders.training.data import encode
-from decoders.training.learning import muon_and_adamw, position_weights, weighted_loss
-from decoders.training.loop import CHECKPOINT, TrainingRun, budget
-from decoders.training.progress import Progress
+from specviz.extras.training.batches import PROMPT, RESPONSE, Batch, pad
+from specviz.extras.training.data import encode
+from specviz.extras.training.learning import muon_and_adamw, position_weights, weighted_loss
+from specviz.extras.training.loop import CHECKPOINT, TrainingRun, budget
+from specviz.extras.training.progress import Progress
 
 from .batches import training_batches
 from .evaluation import probe_examples

@@ -19,15 +19,16 @@ from decoders.drafters import select_method
 from decoders.model.files.shape import ModelShape
 from decoders.parts import Part, load_part, save_part
 from decoders.trace.trace import Trace
-from decoders.training.heads import DivergenceLesson
-from decoders.training.recipes import HeadRecipe
 from decoders.verifiers.sampling import Chooser
-from specviz.commands import options, train
+from specviz.commands import options
 from specviz.extras.blocks import block_drafter
 from specviz.extras.blocks.block_lesson import BlockBatch
 from specviz.extras.blocks.block_network import BlockConfig, BlockNetwork
 from specviz.extras.blocks.block_published import FIRST_ROOT, ROOT_EVERY
 from specviz.extras.heads.tests.eagle_oracle import publish
+from specviz.extras.training import train_command as train
+from specviz.extras.training.heads import DivergenceLesson
+from specviz.extras.training.recipes import HeadRecipe
 from tests.chance import p_value
 from tests.drafts import draft_behind, learnt_states, save_tiny_part
 from tests.families.compare import open_case

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from decoders import Prompt, generate
 from decoders.draft.needs import Needs
 from decoders.parts import Part, load_part, own_place, save_part
-from decoders.training.heads import DivergenceLesson, Recipe
-from decoders.training.learning import muon_and_adamw
 from specviz.extras.heads.eagle_head import EagleHead
 from specviz.extras.heads.eagle_lesson import Eagle, Eagle3, Unroll, columns
 from specviz.extras.heads.eagle_run import EagleRun
+from specviz.extras.training.heads import DivergenceLesson, Recipe
+from specviz.extras.training.learning import muon_and_adamw
 from tests.drafts import learnt_states
 from tests.models import VOCAB, prompt_ids, session_behind
 

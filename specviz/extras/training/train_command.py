@@ -12,10 +12,11 @@ from typing import Any
 
 from decoders.method.part import DRAFT_MODELS, HEADS, MINUTES, PROMPT_TOKENS, Kind, kinds, training_of
 from decoders.model.files.catalog import BUNDLED, model_place
-from decoders.training.recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
+from specviz.commands import common, options
 from specviz.workers.work import Work
 
-from . import common, options, train_all, train_demo, train_units
+from . import train_all, train_demo, train_units
+from .recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
 from .train_demo import RESUME_HELP, add_minutes, add_resume
 
 DESCRIPTION = "Train models."
@@ -124,16 +125,16 @@ def _add_part(parts: Any, kind: str, short: str, purpose: str, minutes: float = 
 
 
 def _train_drafter(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.drafter import DrafterTraining
+    from .drafter import DrafterTraining
 
     shared = None if args.embeddings is None else args.embeddings == "target"
     recipe = options.settings_of(args, DraftModelRecipe, shared=shared, fast=args.fast)
     run_of = partial(DrafterTraining, states=args.states)
-    return _train_for(kind, args, run_of, recipe, _learnt, lambda charts_module: charts_module.training_charts)
+    return _train_for(kind, args, run_of, recipe, _learnt, lambda curves: curves.training_charts)
 
 
 def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.prompt_tokens import PromptTokenTraining
+    from .prompt_tokens import PromptTokenTraining
 
     recipe = options.settings_of(args, PromptTokenRecipe, fast=args.fast)
     return _train_for(
@@ -142,18 +143,18 @@ def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
         PromptTokenTraining,
         recipe,
         _guess_line,
-        lambda charts_module: partial(charts_module.guess_charts, count_key="points"),
+        lambda curves: partial(curves.guess_charts, count_key="points"),
     )
 
 
 def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.heads import lesson_of, run_of
+    from .heads import lesson_of, run_of
 
     own_recipe = args.recipe == "ours"
     recipe = options.settings_of(args, HeadRecipe, muon=own_recipe, own_states=own_recipe, fast=args.fast)
     run = run_of(lesson_of(kind.name), args.states)
     return _train_for(
-        kind, args, run, recipe, _foresaw, lambda charts_module: partial(charts_module.guess_charts, count_key="tokens")
+        kind, args, run, recipe, _foresaw, lambda curves: partial(curves.guess_charts, count_key="tokens")
     )
 
 
@@ -162,16 +163,17 @@ def _train_for(
     charts: Callable[[Any], Callable[..., Any]],
 ) -> int:  # fmt: skip
     """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` takes its drawing
-    from ``views.charts``, which is imported when there is something to draw."""
+    from ``curves``, which is imported when there is something to draw."""
     if train_units.wants_units(args):
         return train_units.train_all(args, [kind.name], open_trainings)
     common.settle(args.threads)
 
     from decoders.model.target_model.load import load_network
-    from decoders.training.demo_source import source_of
-    from decoders.training.loop import train
-    from decoders.training.precision import has_bf16_products
     from specviz.views import trackers
+
+    from .demo_source import source_of
+    from .loop import train
+    from .precision import has_bf16_products
 
     out = args.out or Path("runs") / kind.name
     place = model_place(args.model or BUNDLED)
@@ -179,7 +181,7 @@ def _train_for(
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
     steps = args.steps
     if getattr(recipe, "recipe", "") == "paper" and not (steps or args.minutes):
-        from decoders.training.drafter import epoch_steps
+        from .drafter import epoch_steps
 
         steps = epoch_steps(source)
     minutes = None if steps else args.minutes or training_of(kind.name).minutes
@@ -250,9 +252,11 @@ def _foresaw(report: Any) -> str:
 def _draw(out: Path, title: str, charts: Callable[[Any], Callable[..., Any]]) -> None:
     """The curves so far as a page; a full disk, or a machine without plotly, costs the page, not the run."""
     try:
-        from specviz.views import charts as drawn
+        from specviz.views.charts import write_page
+
+        from . import curves
 
         log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
-        drawn.write_page(out / "curves.html", title, charts(drawn)(title, log))
+        write_page(out / "curves.html", title, charts(curves)(title, log))
     except (OSError, ModuleNotFoundError) as error:
         common.say(f"the curves could not be drawn: {getattr(error, 'strerror', error)}", error=True)

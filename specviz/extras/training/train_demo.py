@@ -12,8 +12,7 @@ from typing import Any
 
 from decoders.folders import ASSETS, write_text
 from decoders.model.files.catalog import BUNDLED, model_place
-
-from . import common, options
+from specviz.commands import common, options
 
 OUT = Path("runs") / "demo"
 RESUME_HELP = "Interrupted runs go on where they stopped when asked again."

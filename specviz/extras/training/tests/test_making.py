@@ -18,13 +18,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from decoders.prompt.tasks import stream
 from decoders.prompt.tasks.example import FAMILIES
-from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, pad
-from decoders.training.data import encode
-from decoders.training.loop import budget
-from decoders.training.muon import orthogonalise
-from specviz.commands.train_demo import making
+from tests.command import refusal, specviz
+from tests.test_tasks import examples_of
 
-from .test_tasks import examples_of
+from ..batches import IGNORED, PROMPT, RESPONSE, bucket, pad
+from ..data import encode
+from ..loop import budget
+from ..muon import orthogonalise
+from ..train_demo import making
 
 batches, drills, evaluation = making("batches"), making("drills"), making("evaluation")
 target, tokenizer_module = making("target"), making("tokenizer")
@@ -267,3 +268,23 @@ def test_scores_count_exact_and_near_answers():
     assert (report.total().exact, report.total().prompts) == (1, 3)
     assert [m.answer for m in report.misses] == answers[1:]
     assert '"exact": 1' in report.to_json()
+
+
+def test_the_command_passes_its_budget_on(capsys, monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(target, "train_demo", lambda out, **k: calls.append((out, k)))
+    assert specviz("train", "demo", "--out", tmp_path / "m", "--tokens", 5000, "--no-resume") == 0
+    out, given = calls[0]
+    assert out == tmp_path / "m" and (given["tokens"], given["minutes"], given["resume"]) == (5000, None, False)
+    assert specviz("train", "demo", "--minutes", 1.5) == 0
+    assert (calls[1][1]["tokens"], calls[1][1]["minutes"], calls[1][1]["resume"]) == (None, 1.5, True)
+    report = type("Report", (), {"table": lambda self: "| a |", "to_json": lambda self: "{}"})()
+    monkeypatch.setattr(evaluation, "evaluate_demo", lambda folder, **k: calls.append((folder, k)) or report)
+    capsys.readouterr()
+    assert (
+        specviz("train", "demo", "--evaluate", "--model", tmp_path, "--prompts", 6, "--json", tmp_path / "e.json") == 0
+    )
+    assert capsys.readouterr().out == "| a |\n" and (tmp_path / "e.json").read_text() == "{}\n"
+    assert calls[2][0] == tmp_path and calls[2][1]["prompts"] == 6
+    assert "not allowed with" in refusal(capsys, "train", "demo", "--tokens", 5, "--minutes", 5)
+    assert "there is no part 'ppdd': choose one of demo" in refusal(capsys, "train", "ppdd")

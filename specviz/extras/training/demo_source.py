@@ -9,8 +9,9 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.prompt.tasks import stream
-from decoders.training.batches import TrainingDocument
-from decoders.training.data import HELD_OUT, DistilledSource, FileSource, TrainingSource, encode
+
+from .batches import TrainingDocument
+from .data import HELD_OUT, DistilledSource, FileSource, TrainingSource, encode
 
 DEMO = "demo"
 
