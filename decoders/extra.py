@@ -183,6 +183,11 @@ def cards(hook: str, *names: str) -> Iterator[tuple[Extra, Any]]:
                 yield from ((extra, entry) for entry in (entries if isinstance(entries, (tuple, list)) else [entries]))
 
 
+def has_command(name: str) -> bool:
+    """True where an annex or a plug-in brings this command: sentences name none that is not there."""
+    return any(name in extra.commands for extra in extras().values())
+
+
 def problems() -> tuple[str, ...]:
     """A sentence for each annex or plug-in, or part of one, that was left out."""
     return tuple(_problems.values())

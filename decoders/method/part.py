@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from decoders.errors import UserError
+from decoders.extra import has_command
 
 if TYPE_CHECKING:
     from torch import nn
@@ -111,3 +112,18 @@ def training_of(kind: str) -> Training:
     if training is None:
         raise UserError(f"parts of the kind {kind} are not trained here: keep a published one with `specviz parts add`")
     return training
+
+
+def train_command(kind: str, model: str = "") -> str:
+    """The command that trains a part of a kind for a model; "" where nothing that is installed does."""
+    if kinds()[kind].training is None or not has_command("train"):
+        return ""
+    return f"specviz train {kind}" + (f" --model {model}" if model else "")
+
+
+def how_to_get(kind: str, model: str = "") -> str:
+    """A clause with the command that brings a model's part of a kind: it trains one, or keeps one that is there."""
+    if command := train_command(kind, model):
+        return f"make one with `{command}`"
+    published = "name a published one (`part`), or " if kinds()[kind].published is not None else ""
+    return f"{published}keep one with `specviz parts add PLACE --model {model or 'M'}`"
