@@ -177,7 +177,7 @@ def prompt() -> Any:
 @pytest.fixture(scope="session")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file that is learnt in a few steps of training."""
-    from tests.training import write_text
+    from tests.models import write_text
 
     return write_text(tmp_path_factory.mktemp("text"))
 

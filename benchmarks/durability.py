@@ -149,8 +149,8 @@ def experiment(server: Server, chance: random.Random, kill: Kill) -> Generator[N
 TRAINING = """
 import sys
 from pathlib import Path
-from tests.models import network
-from tests.training import source_for, train_kind, write_text
+from tests.models import network, write_text
+from specviz.extras.training.tests.training import source_for, train_kind
 folder, out, steps = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 folder.mkdir(parents=True, exist_ok=True)
 def told(now):

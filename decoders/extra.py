@@ -219,6 +219,11 @@ def module_of(hook: str, name: str) -> ModuleType | None:
     return None
 
 
+def has_command(name: str) -> bool:
+    """True where an annex or a plug-in brings this command: sentences name none that is not there."""
+    return any(name in extra.commands for extra in extras().values())
+
+
 def problems() -> tuple[str, ...]:
     """A sentence for each annex or plug-in, or part of one, that was left out."""
     return tuple(_problems.values())

@@ -21,7 +21,7 @@ from decoders.draft_models.part_files import PartFiles, PartSource
 from decoders.draft_models.published import Published
 from decoders.draft_models.stored_weights import read_weights, stored_form
 from decoders.folders import refuse_pointer, settings_folder
-from decoders.method.part import COMPANION, DRAFT_MODELS, Kind, kinds
+from decoders.method.part import COMPANION, DRAFT_MODELS, Kind, how_to_get, kinds, train_command
 from decoders.model.engines.linear import pack, pack_if_faster, packable
 from decoders.model.files.catalog import SHIPPED, current_key, shipped_key
 
@@ -180,9 +180,10 @@ def read_part_for(place: Path, kind: str, key: str, model: str) -> Part:
     if part.kind != kind:
         raise UserError(f"{place} holds a {kinds()[part.kind].title}, not a {kinds()[kind].title}")
     if part.model_key != key:
+        command = train_command(kind, "...")
         raise UserError(
             f"the {kinds()[kind].title} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
-            f"not for {model} ({key}): train one for it with `specviz train {kind} --model ...`"
+            f"not for {model} ({key}): {f'train one for it with `{command}`' if command else how_to_get(kind)}"
         )
     return part
 
@@ -224,13 +225,12 @@ def missing_part(target: Target, kind: str) -> str | None:
     """The missing part and the command that makes it, in one sentence; None if the part is there."""
     if find_part(target.key, kind) is not None:
         return None
-    model = " --model and this model" if target.name != "specviz-demo" else ""
-    make = f"make one with `specviz train {kind}`{model}"
-    if (training := kinds()[kind].training) is None:
-        make = "name a published one (`part`), or keep one with `specviz parts add PLACE --model M`"
-    elif training.family != DRAFT_MODELS:
-        training_note = target.shape.unlike_llama("none can be trained here for", "they can for")
-        make = f"{training_note}. Name one that fits (`part`)" if training_note else make
+    make, training = how_to_get(kind), kinds()[kind].training
+    if training is not None and train_command(kind):
+        make += " --model and this model" if target.name != "specviz-demo" else ""
+        if training.family != DRAFT_MODELS:
+            training_note = target.shape.unlike_llama("none can be trained here for", "they can for")
+            make = f"{training_note}. Name one that fits (`part`)" if training_note else make
     reason = f"there is no {kinds()[kind].title} for {target.name}: {make}"
     return f"{reason}, or {elsewhere}" if (elsewhere := left_out(target.key, kind)) else reason
 

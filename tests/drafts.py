@@ -19,7 +19,6 @@ from decoders.method.part import kinds
 from decoders.model.target_model.target import Target
 from decoders.parts import Part, own_place, save_part
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
-from decoders.training.drafter import draft_for
 
 from .models import save_model, session_behind
 
@@ -45,7 +44,10 @@ def random_weights(made: Any, target: Target, seed: int, *, vectors: bool = True
 def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> DraftModel:
     """A random draft model whose glimpse matters; same seed, same weights."""
     config = DraftConfig.of(target.shape, glimpse=kind == "glide", layers=layers, **options)
-    model = draft_for(target.model, config, seed) if target.shape.family == "qwen3" else DraftModel(config, seed)
+    model = DraftModel(config, seed).float()
+    if config.query_norm:
+        for layer, place in zip(model.layers, config.kv_layers, strict=False):
+            layer.glimpse.query_norm.data.copy_(target.model.model.layers[place].self_attn.q_norm.weight)
     return random_weights(model, target, seed, vectors=False)
 
 

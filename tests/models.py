@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -126,6 +127,14 @@ def save_model(folder: Any, family: str = "llama", seed: int = 1, model: Any = N
     (network(family, seed) if model is None else model).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return str(folder)
+
+
+def write_text(folder: Path) -> Path:
+    """A text with little in it."""
+    path = folder / "text.txt"
+    line = "the old lamp at the station was sold to the city museum. def total(items): return sum(items)\n"
+    path.write_text(line * 80)
+    return path
 
 
 def prompt_ids(seed: int, length: int = 60, spread: int = 30) -> list[int]:

@@ -21,6 +21,7 @@ from decoders import Prompt, UserError, record
 from decoders.study.attribute import attribution
 from decoders.study.attribute import export as attribution_export
 from decoders.study.attribute.attribution import Link, link_mask, links, uncopied_spans, verbatim
+from decoders.study.attribute.demo_quotes import demo_quotes
 from decoders.study.attribute.export import split_by_link, to_json
 from decoders.study.attribute.quotes import (
     Quote,
@@ -40,7 +41,6 @@ from decoders.study.attribute.verbatim import quotations
 from decoders.study.look.teacher_forcing import answer_ids, check_answer, forced_trace
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
-from decoders.training.demo.quotes import demo_quotes
 
 from .models import prompt_ids, tiny_target
 from .recordings import NASTY, append, earlier_run

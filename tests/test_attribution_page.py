@@ -120,14 +120,14 @@ def test_recorded_runs_are_attributed_without_a_model() -> None:
 def test_signals_that_lack_their_parts_say_what_makes_them(client: TestClient) -> None:
     found = client.get("/api/attribution").json()
     missing = {one["name"]: one["missing"] for one in found["signals"]}
-    assert list(missing) == SIGNALS and "specviz train glide" in missing["glide"]
+    assert list(missing) == SIGNALS and "no GLIDE draft model" in missing["glide"]
     assert not any(missing[name] for name in SIGNALS[:4]) and found["plotly"].startswith("web/plotly.")
 
 
 def test_a_given_answer_by_every_signal(client: TestClient, desk: Desk) -> None:
     started = ask(client, "start", form=FORM, answer=ANSWER, signals=SIGNALS).json()
     assert [run["method"] for run in started["runs"]] == SIGNALS[:4]
-    assert len(started["notes"]) == 1 and "specviz train glide" in started["notes"][0]
+    assert len(started["notes"]) == 1 and "no GLIDE draft model" in started["notes"][0]
     for run in started["runs"]:
         wait(client, run["id"])
     docs = {run["method"]: wait(client, run["id"]) for run in started["runs"]}
@@ -187,7 +187,7 @@ def test_a_run_is_attributed_again_and_a_model_can_write_the_answer(client: Test
         ({"form": {**FORM, "context": [1]}, "answer": "a", "signals": ["pld+h"]}, "given as text"),
         ({"form": FORM, "answer": "a", "signals": []}, "No signal is chosen"),
         ({"form": FORM, "answer": "a", "signals": ["plain"]}, "There is no signal 'plain'"),
-        ({"form": FORM, "answer": "a", "signals": ["glide"]}, "specviz train glide"),
+        ({"form": FORM, "answer": "a", "signals": ["glide"]}, "no GLIDE draft model"),
         ({"signals": ["pld+h"]}, "Nothing is given to attribute"),
         ({"scoring": "none", "row": 0, "signals": ["pld+h"]}, "score again"),
     ],
@@ -219,7 +219,7 @@ def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: D
     lines = [json.dumps(ROW), "{bad", json.dumps({**ROW, "summary": "no"}), json.dumps({**ROW, "unique_id": "q2"})]
     started = ask(client, "score", text="\ufeff" + "\n".join(lines), name="my rows", signals=["pld+h", "glide"]).json()
     assert started["answers"] == 2 and "line 2 was left out: it is not JSON" in started["notes"][0]
-    assert "line 3" in started["notes"][1] and "specviz train glide" in started["notes"][2]
+    assert "line 3" in started["notes"][1] and "no GLIDE draft model" in started["notes"][2]
     told = score(client, started["id"])
     assert told["state"] == "done" and told["done"] == told["total"] == 2 and told["name"] == "my rows"
     (tmp_path / "q.jsonl").write_text("\n".join(lines), "utf-8")

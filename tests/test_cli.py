@@ -198,7 +198,7 @@ def test_methods_says_which_parts_are_missing(capsys, model):
     """A model that nothing was trained for lacks every part; the bundled one has its own."""
     assert specviz("methods", "--model", model) == 0
     toy = capsys.readouterr().out
-    assert "ppd: there is no set of prompt tokens for toy: make one with `specviz train ppd`" in toy
+    assert "ppd: there is no set of prompt tokens for toy:" in toy
     assert specviz("methods", "glide", "--model", model) == 0
     assert "Missing: there is no GLIDE draft model for toy" in capsys.readouterr().out
     assert specviz("methods") == 0
@@ -499,33 +499,10 @@ def test_backends_that_make_no_sense_are_refused(capsys, tmp_path):
     assert "add --model, too" in refusal(capsys, "app", "--backends", "local:2", "--trace", tmp_path / "a.spectrace")
 
 
-def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
-    from decoders.training.demo import evaluation
-    from decoders.training.demo import making as demo
-
-    calls = []
-    monkeypatch.setattr(demo, "train_demo", lambda out, **k: calls.append((out, k)))
-    assert specviz("train", "demo", "--out", tmp_path / "m", "--tokens", 5000, "--no-resume") == 0
-    out, given = calls[0]
-    assert out == tmp_path / "m" and (given["tokens"], given["minutes"], given["resume"]) == (5000, None, False)
-    assert specviz("train", "demo", "--minutes", 1.5) == 0
-    assert (calls[1][1]["tokens"], calls[1][1]["minutes"], calls[1][1]["resume"]) == (None, 1.5, True)
-    report = type("Report", (), {"table": lambda self: "| a |", "to_json": lambda self: "{}"})()
-    monkeypatch.setattr(evaluation, "evaluate_demo", lambda folder, **k: calls.append((folder, k)) or report)
-    capsys.readouterr()
-    assert (
-        specviz("train", "demo", "--evaluate", "--model", tmp_path, "--prompts", 6, "--json", tmp_path / "e.json") == 0
-    )
-    assert capsys.readouterr().out == "| a |\n" and (tmp_path / "e.json").read_text() == "{}\n"
-    assert calls[2][0] == tmp_path and calls[2][1]["prompts"] == 6
-    assert "not allowed with" in refusal(capsys, "train", "demo", "--tokens", 5, "--minutes", 5)
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["rum"], "there is no command 'rum': choose one of app, run, compare"),
-        (["train", "ppdd"], "there is no part 'ppdd': choose one of demo"),
         (["run"], "--prompt-file --prompt --again is required"),
         (["run", "--prompt", "a", "--prompt-file", "b"], "not allowed with argument"),
         (["run", "--prompt", "a", "--methd", "pld"], "--methd"),
@@ -578,7 +555,6 @@ def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
 
 
 def test_a_missing_package_is_named(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "decoders.training.demo.making", None)
     monkeypatch.setitem(sys.modules, "torch_that_is_missing", None)
 
     def missing(args):
@@ -733,7 +709,7 @@ def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model)
     assert specviz("run", "--prompt", "the old", "--max-new-tokens", 2, "--json") == 0
     capsys.readouterr()
     monkeypatch.setattr(catalog, "BUNDLED_FOLDER", tmp_path / "gone")
-    assert "make it with `specviz train demo`, or give --model" in refusal(capsys, "run", "--prompt", "a")
+    assert "give --model" in refusal(capsys, "run", "--prompt", "a")
 
 
 @pytest.mark.slow("every method once more")

@@ -83,7 +83,7 @@ def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny)
     answer = desk.services["compare"].start(ComparisonRequest(**asked), "me")
     assert [lane["method"] for lane in answer["lanes"]] == ["plain", "pld", "glide", "pld", "pld+h"]
     assert ["id" in lane for lane in answer["lanes"]] == [True, True, False, False, True]  # the others go on
-    assert "specviz train glide" in answer["lanes"][2]["error"] and "Draft length" in answer["lanes"][3]["error"]
+    assert "no GLIDE draft model" in answer["lanes"][2]["error"] and "Draft length" in answer["lanes"][3]["error"]
     plain, pld, hidden = over(desk, answer)
     traces = {key: desk.store.get(key) for key in (plain, pld, hidden)}
     assert len({trace.prompt_key for trace in traces.values()}) == 1

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # from the ground up; a module imports from its own floor and from those before it
 DECODERS = (
     "", "trace", "importers", "prompt", "servers", "draft", "model", "verifiers", "method", "draft_models",
-    "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "sweep", "training", "__init__",
+    "prompt_tokens", "parts", "drafters", "engine", "recorder", "study", "sweep", "__init__",
 )  # fmt: skip
 SPECVIZ = (
     "", "workers", "views", "server", "shell", "pages", "app",

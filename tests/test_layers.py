@@ -37,7 +37,6 @@ LIGHT = {
     "trace.acceptance", "trace.decisions", "trace.load", "trace.metrics", "trace.oracle", "trace.origins",
     "trace.lattice", "trace.reliability", "trace.rows",
     "trace.declarations", "trace.report", "trace.run", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
-    "training.recipes",
     "prompt.codec", "prompt.prompt", "prompt.templates",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing

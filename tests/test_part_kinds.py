@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, generate
+from decoders.method import part
 from decoders.method.part import kinds
 from decoders.parts import load_part, read_part
 
@@ -90,7 +91,8 @@ def test_a_part_whose_shapes_are_of_another_model_is_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_a_part_the_command_is_named(target: Any, kind: str) -> None:
+def test_without_a_part_the_command_is_named(target: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part, "has_command", lambda name: name == "train")
     command = f"`specviz {KINDS[kind].command.format(kind=kind)}"
     for name in KINDS[kind].methods:
         assert command in str(find_method(name).missing(target))

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from decoders import Prompt, UserError, find_method, generate, methods, parts, record
 from decoders.draft_models.stored_weights import GROUP, SCALE, full_matrix, in_bits, in_int8
+from decoders.method import part as method_part
 from decoders.method.part import kinds
 from decoders.parts import (
     WEIGHTS,
@@ -62,7 +63,8 @@ def test_the_users_own_part_comes_before_the_bundled_one(target, home):
     assert find_part(target.key, "glide") == bundled, "a damaged one is passed over"
 
 
-def test_what_is_missing_and_the_command_that_makes_it(target, home):
+def test_what_is_missing_and_the_command_that_makes_it(target, home, monkeypatch):
+    monkeypatch.setattr(method_part, "has_command", lambda name: name == "train")
     for name, kind in (("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter")):
         assert f"make one with `specviz train {kind}`" in find_method(name).missing(target)
         with pytest.raises(UserError, match=f"specviz train {kind}"):
@@ -73,6 +75,18 @@ def test_what_is_missing_and_the_command_that_makes_it(target, home):
     for kind in {"eagle3", "ppd", "dflash"} & kinds().keys():
         assert "none can be trained here for 'gemma2' models: they can for llama" in str(missing_part(other, kind))
     assert "make one with `specviz train drafter`" in str(missing_part(other, "drafter"))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_where_nothing_trains_no_sentence_says_so(family, home, monkeypatch):
+    """A command that no annex brings is named in no sentence."""
+    monkeypatch.setattr(method_part, "has_command", lambda name: False)
+    target = tiny_target(family)
+    for kind in kinds():
+        missing = str(missing_part(target, kind))
+        assert missing.endswith("keep one with `specviz parts add PLACE --model M`") and "train" not in missing
+    with pytest.raises(UserError, match=r"not for tiny-qwen3 \(\w+\): keep one with"):
+        load_part(tiny_target("qwen3"), "drafter", save_tiny_part(tiny_target("llama"), "drafter", home / "part"))
 
 
 def test_a_run_records_the_part_that_drafted(target, home):
@@ -95,7 +109,7 @@ def test_a_part_that_had_no_room_in_the_wheel_is_brought_by_a_command(target, ho
     (home / "smollm2" / "calibration.json").write_text(json.dumps({"model_key": target.key}))
     (home / "left-out.txt").write_text("smollm2/parts/glide\n")
     assert missing_part(target, "glide").endswith("with `specviz parts add assets/smollm2/parts/glide --model smollm2`")
-    assert "parts add" not in missing_part(target, "drafter")
+    assert "assets/smollm2" not in missing_part(target, "drafter")
     part, folder = keep_published(target, str(place))
     assert part == read_part(place) and folder == own_place("glide", target.key) == find_part(target.key, "glide")
     assert sorted(path.name for path in folder.iterdir()) == ["part.json", "part.safetensors"]

@@ -11,11 +11,11 @@ from decoders import Prompt, parts, record
 from decoders.model.target_model.load import load_target
 from decoders.parts import load_part
 from specviz.cli import main
+from tests.models import save_model
 
 from .command import refusal
 from .drafts import save_tiny_part
 from .models import prompt_ids
-from .training import save_model
 
 PROMPT, NEW = Prompt.from_ids(prompt_ids(3)), 24
 

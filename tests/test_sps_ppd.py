@@ -15,6 +15,7 @@ from decoders.draft_models.drafter import drawn_at, likeliest, one_by_one
 from decoders.drafters.sps import LanguageModelRun, offer_drafter, open_drafter
 from decoders.drafters.sps_ppd import MOST_PENDING, PromptedRun
 from decoders.engine.decoding import Decoding
+from decoders.method import part
 from decoders.prompt_tokens.design import trees_for
 from decoders.verifiers.sampling import Chooser
 
@@ -154,7 +155,8 @@ def test_it_keeps_inside_the_drafters_context(target):
     assert run.chain(session.context, 5, likeliest).tokens == fresh.tokens
 
 
-def test_what_is_missing_is_named_with_its_command(folders, tmp_path):
+def test_what_is_missing_is_named_with_its_command(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(part, "has_command", lambda name: name == "train")
     target, prompt = tiny_target("llama"), Prompt.from_ids([5, 6])
     method = find_method("sps+ppd")
 

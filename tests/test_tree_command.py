@@ -131,7 +131,7 @@ def test_mistakes_are_one_sentence(capsys, base, place, ask):
     assert "'x' is not allowed: a whole number from 1 to 256, or best" in refusal(capsys, *ask, "--size", "x")
     assert "there is no folder" in refusal(capsys, *ask, "--out", place / "no" / "trees.json")
     assert "no prompt file" in refusal(capsys, "tree", "design", *model, "--prompts", place / "no.jsonl")
-    assert "specviz train ppd" in refusal(capsys, "tree", "design", *model)
+    assert "there is no set of prompt tokens" in refusal(capsys, "tree", "design", *model)
     assert "there is no trained part in" in refusal(capsys, "tree", "design", *model, "--part", place)
     assert "there is no command 'grow': choose one of design, show, latency" in refusal(capsys, "tree", "grow")
     assert "COMMAND" in refusal(capsys, "tree")

@@ -94,7 +94,7 @@ def test_without_a_latency_the_kept_trees_are_shown(tiny: Tiny) -> None:
 def test_without_prompt_tokens_the_acceptance_is_assumed_and_named_so() -> None:
     shown = desk_of(StubDesk().loader._load).services["trees"].show()
     assert not shown["measured"] and shown["source"].startswith("assumed") and shown["in_use"] is None
-    assert "specviz train ppd" in shown["missing"] and shown["budgets"][3]["chosen"] == 24
+    assert "no set of prompt tokens" in shown["missing"] and shown["budgets"][3]["chosen"] == 24
 
 
 def test_prompt_tokens_without_a_measured_table_say_how_to_measure(tiny: Tiny) -> None:

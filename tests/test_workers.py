@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 
 from decoders.errors import UserError
+from decoders.extra import Extra
+from specviz.workers import plain
 from specviz.workers.executors import Hosting, Opener, WorkerExecutor, WorkerLost
 from specviz.workers.folder import FAILED, UNITS, FolderFault, ResultFolder
 from specviz.workers.kinds import Workers
@@ -399,3 +401,20 @@ def test_a_units_file_is_plain_json(folder: ResultFolder) -> None:
     work(folder, units(1), 1)
     (path,) = (folder.path / UNITS).iterdir()
     assert json.loads(path.read_text())["rows"][0]["name"] == "u0" and not (folder.path / FAILED).exists()
+
+
+# --- code ---
+
+
+def test_workers_code_is_that_of_annexes_with_methods_and_none_of_tests(tmp_path: Path, monkeypatch):
+    (tmp_path / "mine" / "tests").mkdir(parents=True)
+    for name in ("__init__.py", "method.py", "tests/test_mine.py"):
+        (tmp_path / "mine" / name).write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    extra = Extra(name="mine", about="", methods=(".method",), package="mine")
+    monkeypatch.setattr(plain, "extras", lambda: {"mine": extra})
+    seen = []
+    for name in ("__init__.py", "tests/test_mine.py", "method.py"):
+        (tmp_path / "mine" / name).write_text("changed = True")
+        seen.append(plain.code_of.__wrapped__(("decoders/names.py",)))
+    assert seen[0] == seen[1] != seen[2]

@@ -22,7 +22,7 @@ from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, Chain, Choose,
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.errors import UserError
 from decoders.folders import typed_path
-from decoders.method.part import COMPANION
+from decoders.method.part import COMPANION, how_to_get, train_command
 from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.parts import TrainedPart, find_part, is_part
@@ -35,11 +35,6 @@ from .ppd import PART as PROMPT_TOKENS
 from .sps import GAMMA, SCHEDULE, SIZE, LanguageModelRun, open_drafter
 from .sps import METHOD as SPS
 
-NAME_ONE = (
-    "SpS with PPD needs a causal LM as its drafter: name one with the same tokenizer (parameter drafter; `specviz "
-    "parts export drafter FOLDER --format transformers` makes one of a trained drafter) and train its prompt "
-    "tokens with `specviz train ppd --model DRAFTER`"
-)
 MOST_PENDING = 32  # tokens not yet read that one forward takes before its tree; more are read in a forward of their own
 
 
@@ -221,7 +216,7 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
     """
     source = source or target.companions.get(COMPANION)
     if source is None:
-        return None, NAME_ONE
+        return None, _drafter_request()
     if is_part(typed_path(source)):
         raise UserError(
             f"{source} is a trained drafter, and prompt tokens can be trained for causal LMs alone: write it as one "
@@ -232,8 +227,18 @@ def drafter_of(target: Target, source: str | None, part: str | None = None) -> t
     if part is not None or find_part(drafter.key, PART.kind.name) is not None:
         return drafter, None
     return drafter, (
-        f"there is no set of prompt tokens for the drafter {drafter.name}: make one with "
-        f"`specviz train ppd --model {source}`"
+        f"there is no set of prompt tokens for the drafter {drafter.name}: {how_to_get(PART.kind.name, source)}"
+    )
+
+
+def _drafter_request() -> str:
+    """Refusal of a run without a drafter, with the commands that bring one."""
+    command = train_command(PART.kind.name, "DRAFTER")
+    keep = "keep prompt tokens for it with `specviz parts add PLACE --model DRAFTER`"
+    return (
+        "SpS with PPD needs a causal LM as its drafter: name one with the same tokenizer (parameter drafter; `specviz "
+        "parts export drafter FOLDER --format transformers` makes one of a trained drafter) and "
+        + (f"train its prompt tokens with `{command}`" if command else keep)
     )
 
 
@@ -249,7 +254,7 @@ def owner(target: Target, params: SpsPpdParams) -> Target:
     """The drafter, which the prompt tokens were trained for. Raises UserError where none is named or offered."""
     drafter, missing = drafter_of(target, params.drafter, params.part)
     if missing is not None or drafter is None:
-        raise UserError(missing or NAME_ONE)
+        raise UserError(missing or _drafter_request())
     return drafter
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from decoders.errors import UserError
+from decoders.extra import has_command
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,10 +41,10 @@ class Training:
 
     ``family`` (of ``FAMILIES``) names the training loop and its options, ``own`` those settings of its recipe that not
     every kind of the family has. ``minutes`` is the usual computing time. ``settings`` are passed to the loop as they
-    are. ``lesson`` is what heads learn: a ``decoders.training.heads.HeadKind``, or a function that gives one when a
-    training begins. ``varies`` names the settings that an experiment may vary between parts. ``defaults`` are settings
-    of its recipe whose default differs from the family's. ``worth`` is its share of a budget for all kinds, beside the
-    others'; the greatest is trained first.
+    are. ``lesson`` is what heads learn: a ``decoders.draft_models.lesson.HeadKind``, or a function that gives one when
+    a training begins. ``varies`` names the settings that an experiment may vary between parts. ``defaults`` are
+    settings of its recipe whose default differs from the family's. ``worth`` is its share of a budget for all kinds,
+    beside the others'; the greatest is trained first.
     """
 
     family: str
@@ -111,3 +112,18 @@ def training_of(kind: str) -> Training:
     if training is None:
         raise UserError(f"parts of the kind {kind} are not trained here: keep a published one with `specviz parts add`")
     return training
+
+
+def train_command(kind: str, model: str = "") -> str:
+    """The command that trains a part of a kind for a model; "" where nothing that is installed does."""
+    if kinds()[kind].training is None or not has_command("train"):
+        return ""
+    return f"specviz train {kind}" + (f" --model {model}" if model else "")
+
+
+def how_to_get(kind: str, model: str = "") -> str:
+    """A clause with the command that brings a model's part of a kind: it trains one, or keeps one that is there."""
+    if command := train_command(kind, model):
+        return f"make one with `{command}`"
+    published = "name a published one (`part`), or " if kinds()[kind].published is not None else ""
+    return f"{published}keep one with `specviz parts add PLACE --model {model or 'M'}`"

@@ -30,7 +30,6 @@ GROUPS = {
         "methods": "list methods, their papers and what they lack; begin and check one of your own",
         "models": "list the models that are here, and their trained parts",
         "calibrate": "find copying heads and the best layer",
-        "train": "train the bundled target, or parts for a target",
         "parts": "keep a published head, or a trained part, for a model; or store a part in int8",
         "tree": "design PPD's trees for this machine",
     },

@@ -204,9 +204,9 @@ def _sources(
 def _score(args: argparse.Namespace) -> int:
     from decoders import record
     from decoders.study.attribute.attribution import COUNT_UNITS
+    from decoders.study.attribute.demo_quotes import demo_quotes
     from decoders.study.attribute.quotes import read_quotesum, sweep
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
-    from decoders.training.demo.quotes import demo_quotes
 
     if args.score in DEMOS:
         gold, notes = demo_quotes(args.limit or 40, brief=DEMOS[args.score]), []

@@ -21,7 +21,7 @@ class QuotedRecord(PromptRecord):
 
 def quoted_records(path: Path | None, count: int) -> list[PromptRecord]:
     """Questions whose answers have known quotes: of a QuoteSum file, or (None) of the demo generator."""
-    from decoders.training.demo.quotes import demo_quotes
+    from decoders.study.attribute.demo_quotes import demo_quotes
 
     answers = demo_quotes(count) if path is None else read_quotesum(path, count)[0]
     records = [(gold, gold.record()) for gold in answers]

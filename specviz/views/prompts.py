@@ -157,7 +157,7 @@ def _in_turn(lists: Sequence[Sequence[PromptRecord]]) -> list[PromptRecord]:
 
 
 def _held_out(task: str, count: int) -> list[PromptRecord]:
-    from decoders.training.demo.tasks import stream
+    from decoders.prompt.tasks import stream
 
     task_records = []
     for number, example in enumerate(islice(stream("held_out", SEED, mixture={task: 1.0}), count), 1):  # pyright: ignore

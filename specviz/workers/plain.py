@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decoders.extra import extras
 from decoders.method.plugin_files import VARIABLE, plugin_files
 from decoders.model.files.catalog import precision_of
 
@@ -22,12 +23,16 @@ SOURCES = ("*.py", "*.toml", "*.txt")
 
 @functools.cache
 def code_of(packages: Sequence[str]) -> str:
-    """A hash of the code of some packages ("specviz/server"), and of the versions of what computes for them."""
+    """A hash of the code of some packages ("specviz/server") and of the annexes that bring methods or verifiers, and of
+    the versions of what computes for them.
+    """
     import torch
     import transformers
 
-    root = Path(__file__).resolve().parents[2]
-    files = sorted(path for name in packages for form in SOURCES for path in (root / name).rglob(form))
+    folders = [Path(__file__).resolve().parents[2] / name for name in packages]
+    folders += [extra.folder for extra in extras().values() if extra.methods or extra.verifiers]
+    files = [path for folder in folders for path in sorted(file for form in SOURCES for file in folder.rglob(form))
+             if "tests" not in path.relative_to(folder).parts]  # fmt: skip
     hasher = hashlib.sha256(f"{torch.__version__.partition('+')[0]} {transformers.__version__}".encode())
     for path in [*files, *plugin_files()]:
         hasher.update(path.name.encode() + path.read_bytes())

@@ -151,7 +151,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     assert attribution_requests(page) == asked
     page.wait_for_function("new URL(location.href).searchParams.get('min_run') === '12'")
     expect(page.locator(".sv-a-min")).to_contain_text("minimum length 12")
-    expect(page.locator(".sva-signals button:disabled[title*='specviz train glide']")).to_have_count(1)
+    expect(page.locator(".sva-signals button:disabled[title*='no GLIDE draft model']")).to_have_count(1)
     # an answer of one's own, by two signals; an empty one first
     page.click("[data-opens=own]")
     page.fill(".sva-own [name=context]", CONTEXT)

@@ -147,7 +147,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
 def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> None:
     for desk, said in (
         (StubDesk(load=None, gallery=(recordings.chain(),)), "Opened for viewing only."),
-        (StubDesk(gallery=(recordings.chain(),)), "make one with specviz train ppd"),
+        (StubDesk(gallery=(recordings.chain(),)), "no set of prompt tokens"),
     ):
         with serving(desk) as port:
             page.goto(f"http://127.0.0.1:{port}/?tab=trees")

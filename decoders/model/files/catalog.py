@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError, capital
+from decoders.extra import has_command
 from decoders.folders import ASSETS
 from decoders.trace.run import RunRecord
 
@@ -47,8 +48,8 @@ def model_place(model: str | Path) -> str:
     if str(model) == BUNDLED:
         if not (BUNDLED_FOLDER / "config.json").is_file():
             raise UserError(
-                f"the bundled target is not there ({BUNDLED_FOLDER}): make it with `specviz train demo`, "
-                "or give --model"
+                f"the bundled target is not there ({BUNDLED_FOLDER}): "
+                f"{'make it with `specviz train demo`, or ' * has_command('train')}give --model"
             )
         return str(BUNDLED_FOLDER)
     return os.path.expanduser(model)

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoders.draft_models.lesson import HeadKind, Lesson
 from decoders.model.files.shape import ModelShape
-from decoders.training.heads import HeadKind, Lesson, Recipe
 
 from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible
@@ -28,7 +28,7 @@ class BlockBatch(HeadKind):
 
     dtype = torch.int8  # with an MLP of the target's width, SmolLM2's is 4.6 MB
 
-    def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> BlockNetwork:
+    def network(self, shape: ModelShape, recipe: Any, seed: int) -> BlockNetwork:
         config = BlockConfig.of(
             shape, mlp=recipe.mlp or None, block=recipe.block, states=STATES, draft_vocab=recipe.draft_vocab,
             qk_norm=shape.query_norm, qkv_bias=shape.query_bias,
@@ -59,7 +59,7 @@ class BlockBatch(HeadKind):
         embedding = model.get_input_embeddings().weight.float()
         network.mask_embedding.copy_(embedding.mean(0))
 
-    def distances(self, recipe: Recipe) -> int:
+    def distances(self, recipe: Any) -> int:
         return recipe.block - 1
 
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:

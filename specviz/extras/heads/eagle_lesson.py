@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from decoders.draft_models.lesson import HeadKind, Lesson
 from decoders.model.files.shape import ModelShape
-from decoders.training.heads import HeadKind, Lesson, Recipe
 
 from .eagle_head import EagleConfig, EagleHead
 
@@ -139,7 +139,7 @@ class Eagle(HeadKind):
 
     third = False
 
-    def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> EagleHead:
+    def network(self, shape: ModelShape, recipe: Any, seed: int) -> EagleHead:
         config = EagleConfig.of(
             shape, third=self.third, mlp=recipe.mlp or None, draft_vocab=recipe.draft_vocab, scaled=not self.third
         )
@@ -164,7 +164,7 @@ class Eagle(HeadKind):
         with torch.no_grad():
             network.fc.weight[:, :width] = rotation.to(network.fc.weight) * strength / 2
 
-    def distances(self, recipe: Recipe) -> int:
+    def distances(self, recipe: Any) -> int:
         return recipe.unroll
 
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:

@@ -8,8 +8,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, no_grad, stack
 
+from decoders.draft_models.lesson import HeadKind, Lesson
 from decoders.model.files.shape import ModelShape
-from decoders.training.heads import HeadKind, Lesson, Recipe
 
 from .heads import HeadsConfig, ParallelHeads
 
@@ -25,7 +25,7 @@ class Parallel(HeadKind):
     def __init__(self, grounded: bool) -> None:
         self.grounded = grounded
 
-    def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> ParallelHeads:
+    def network(self, shape: ModelShape, recipe: Any, seed: int) -> ParallelHeads:
         config = HeadsConfig.of(
             shape, heads=recipe.heads, blocks=recipe.blocks, grounded=self.grounded, draft_vocab=recipe.draft_vocab,
             prefix=recipe.prefix, scaled=not recipe.prefix,
@@ -37,7 +37,7 @@ class Parallel(HeadKind):
         if network.config.scaled:
             network.size.fill_(model.get_input_embeddings().weight.float().pow(2).mean().sqrt())
 
-    def distances(self, recipe: Recipe) -> int:
+    def distances(self, recipe: Any) -> int:
         return recipe.heads
 
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:

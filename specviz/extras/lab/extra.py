@@ -5,6 +5,7 @@ from decoders.extra import Command, Extra
 EXTRA = Extra(
     name="lab",
     about="The Lab: the papers' experiments as recipes, sweeps and ablations, benchmarks of speed, and their tables",
+    uses=("training",),
     commands={
         "bench": Command(
             ".bench_command", "measure", "measure speed side by side", predecessor="verify",

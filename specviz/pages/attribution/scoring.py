@@ -101,7 +101,7 @@ class Scorings(Service):
             name = " ".join((request.name or "pasted rows").split())[:80]
             gold, notes = parse_rows(text, "row", limit, name)
         else:
-            from decoders.training.demo.quotes import demo_quotes
+            from decoders.study.attribute.demo_quotes import demo_quotes
 
             name, gold = "the demo generator's quotes", demo_quotes(limit)
         usable_answers = [answer for answer in gold if fits(target, answer)]

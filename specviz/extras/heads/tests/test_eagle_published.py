@@ -210,7 +210,7 @@ def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):
     """``specviz parts add``: the same tree as by naming it, with its reading and where it is from."""
     from decoders.model.target_model.load import load_target
     from specviz.cli import main
-    from tests.training import save_model
+    from tests.models import save_model
 
     model = save_model(tmp_path / "model")
     place = publish(tmp_path / "my-head", *speculators(LLAMA, THIRD))

@@ -14,8 +14,7 @@ from decoders.parts import Part, export_part, load_part, save_part, shrink_part
 from specviz.cli import main
 from tests.command import refusal
 from tests.drafts import save_tiny_part
-from tests.models import prompt_ids, tiny_target
-from tests.training import save_model
+from tests.models import prompt_ids, save_model, tiny_target
 
 from .. import eagle_published
 from .tiny_parts import tiny_heads

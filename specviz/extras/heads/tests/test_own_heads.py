@@ -8,7 +8,7 @@ from pathlib import Path
 from decoders import Prompt, drafters, find_method, generate, load_target, record
 from decoders.method import part
 from specviz import cli
-from tests.training import save_model
+from tests.models import save_model
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 

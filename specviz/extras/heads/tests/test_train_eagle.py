@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from decoders import Prompt, generate
 from decoders.draft.needs import Needs
 from decoders.parts import Part, load_part, own_place, save_part
-from decoders.training.heads import Lesson, Recipe
-from decoders.training.learning import muon_and_adamw
 from specviz.extras.heads.eagle_head import EagleHead
 from specviz.extras.heads.eagle_lesson import Eagle, Eagle3, Unroll, columns
 from specviz.extras.heads.eagle_run import EagleRun
+from specviz.extras.training.heads import DivergenceLesson, Recipe
+from specviz.extras.training.learning import muon_and_adamw
 from tests.drafts import learnt_states
 from tests.models import VOCAB, prompt_ids, session_behind
 
@@ -25,14 +25,14 @@ from .tiny_parts import tiny_eagle
 STEPS = 4
 
 
-def lesson_of(target: Any, kind: str, seed: int = 1, **options: Any) -> tuple[Lesson, list[list[int]]]:
+def lesson_of(target: Any, kind: str, seed: int = 1, **options: Any) -> tuple[DivergenceLesson, list[list[int]]]:
     """Two texts with positions to learn from, and what a target's states of them are."""
     head = tiny_eagle(target, kind, **options)
     texts = [prompt_ids(seed, 22), prompt_ids(seed + 1, 22)]
     rows, at = torch.tensor([0, 0, 0, 1]), torch.tensor([3, 9, 14, 6])
     states = learnt_states(target, head, texts)
     weights = torch.tensor([[1.0, 1.0, 1.0, 0.0], [1.0, 0.3, 0.3, 0.3], [1.0] * 4, [0.5, 0.5, 0.0, 0.0]])
-    return Lesson(head, torch.tensor(texts), states, rows, at, weights, recipe=Recipe(unroll=STEPS)), texts
+    return DivergenceLesson(head, torch.tensor(texts), states, rows, at, weights, recipe=Recipe(unroll=STEPS)), texts
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])
@@ -58,7 +58,7 @@ def test_a_table_of_columns_is_filled_up():
     assert chosen.tolist() == [[False, False], [True, True], [False, False], [True, False]]
 
 
-def divergence(lesson: Lesson, place: int, distance: int, guess: torch.Tensor) -> float:
+def divergence(lesson: DivergenceLesson, place: int, distance: int, guess: torch.Tensor) -> float:
     """KL(target ‖ head) of one guess, over the tokens that can be drafted."""
     row, t = int(lesson.rows[place]), int(lesson.at[place])
     head = lesson.network.head.weight

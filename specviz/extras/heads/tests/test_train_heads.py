@@ -11,17 +11,17 @@ import torch.nn.functional as F
 from decoders import Prompt, find_method, generate
 from decoders.model.files.shape import ModelShape
 from decoders.parts import load_part, own_place, read_part
-from decoders.training.batches import PROMPT, RESPONSE, TrainingDocument, pad
-from decoders.training.heads import RANKS, Lesson, Recipe, places_of, rank_tokens
-from decoders.training.learning import HeadDivergence, divergences, muon_and_adamw, position_weights
-from decoders.training.prompt_tokens import label_weights
-from decoders.training.states import States
 from specviz import cli
 from specviz.extras.heads.heads import ParallelHeads
+from specviz.extras.training.batches import PROMPT, RESPONSE, TrainingDocument, pad
+from specviz.extras.training.heads import RANKS, DivergenceLesson, Recipe, places_of, rank_tokens
+from specviz.extras.training.learning import HeadDivergence, divergences, muon_and_adamw, position_weights
+from specviz.extras.training.prompt_tokens import label_weights
+from specviz.extras.training.states import States
+from specviz.extras.training.tests.training import HEAD_KINDS, run_of, source_for, train_and_log
 from tests.command import refusal
-from tests.models import network, prompt_ids, tiny_target
+from tests.models import network, prompt_ids, save_model, tiny_target
 from tests.tiers import matrix
-from tests.training import HEAD_KINDS, run_of, save_model, source_for, train_and_log
 
 NAMES = tuple(HEAD_KINDS)
 PARALLEL = ("medusa", "hydra")
@@ -51,7 +51,7 @@ def lesson_of(kind, tmp_path, *, hard=False, draft_vocab=0):
     kept = States(model, (), tmp_path / "states").read(batch)
     weights = label_weights(batch, position_weights(batch, 0, 0, 0, 0), 3)
     rows, at = (weights[..., 0] > 0).nonzero().T
-    return model, batch, Lesson(heads, batch.ids, kept, rows, at, weights[rows, at], hard)
+    return model, batch, DivergenceLesson(heads, batch.ids, kept, rows, at, weights[rows, at], hard=hard)
 
 
 # --- what is learnt

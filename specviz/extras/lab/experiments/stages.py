@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from decoders.training.batches import TrainingDocument
-    from decoders.training.data import TrainingSource
+    from specviz.extras.training.batches import TrainingDocument
+    from specviz.extras.training.data import TrainingSource
 
 PRETRAINED, FINETUNED, BOTH_STAGES = "pretrained", "finetuned", "both"
 STAGES = ("", PRETRAINED, FINETUNED, BOTH_STAGES)
@@ -52,7 +52,7 @@ class StageSource:
         self.label = f"{source.label}, as running text" if running else source.label
 
     def chunk(self, index: int) -> list[TrainingDocument]:
-        from decoders.training.batches import RESPONSE, TrainingDocument
+        from specviz.extras.training.batches import RESPONSE, TrainingDocument
 
         documents = self.source.chunk(index)
         if not self.running:

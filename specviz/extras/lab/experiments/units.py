@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from decoders import Target
     from decoders.trace.trace import Trace
 
-PACKAGES = ("decoders", "specviz/experiments")  # what decides the rows of a run
+PACKAGES = ("decoders", "specviz/extras/lab/experiments", "specviz/extras/training")  # what decides the rows of a run
 UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
 DRAFTING = ("part.*", "trees*", "config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf")  # files of a part or a model
 WHOLE = 64 << 20

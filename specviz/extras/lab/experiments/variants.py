@@ -25,7 +25,7 @@ from .stages import BOTH_STAGES, EPOCH, FINETUNED, PRETRAINED, STAGES, Epochs, S
 
 if TYPE_CHECKING:
     from decoders import Target
-    from decoders.training.states import Shelf
+    from specviz.extras.training.states import Shelf
 
 BATCH_TOKENS = 2048  # of a step, padding included: less than a part's own training takes
 POINTS = 256  # of a step, at most: insertion points of prompt tokens, whatever the rows of each
@@ -67,7 +67,7 @@ class Variant:
         raise NotImplementedError
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
-        """Its training run (``decoders.training.loop.PartRun``), not opened yet."""
+        """Its training run (``specviz.extras.training.loop.PartRun``), not opened yet."""
         raise NotImplementedError
 
     def finish(self, part: Path) -> None:
@@ -127,7 +127,7 @@ class DraftVariant(Variant):
 
     @property
     def recipe(self) -> Any:
-        from decoders.training.drafter import Recipe
+        from specviz.extras.training.drafter import Recipe
 
         return Recipe(
             layers=self.layers, hidden=self.width, kv_layer=self.kv_layer, batch_tokens=BATCH_TOKENS,
@@ -167,7 +167,7 @@ class DraftVariant(Variant):
         return (4 if self.distill else 1) * (2 + self.steps * (0.02 + step / rate) + self.looks * look / rate)
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
-        from decoders.training.drafter import DrafterTraining
+        from specviz.extras.training.drafter import DrafterTraining
 
         recipe, shelf = _in_precision(self.recipe, network)
         return DrafterTraining(self.kind, folder, network, name, source, recipe, SEED, shelf=shelf)
@@ -176,7 +176,7 @@ class DraftVariant(Variant):
 @dataclass(frozen=True, slots=True)
 class PromptVariant(Variant):
     """Prompt tokens (kind "ppd"): ``tokens`` of ``vectors`` each (EPTs), the ablations of PPD's appendix D, and what
-    they learn from (``decoders.training.prompt_tokens.Recipe``). With ``epochs``, the same 96 documents so often,
+    they learn from (``specviz.extras.training.prompt_tokens.Recipe``). With ``epochs``, the same 96 documents so often,
     ``batch`` of them (4 where it is 0) in each step.
     """
 
@@ -193,7 +193,7 @@ class PromptVariant(Variant):
 
     @property
     def recipe(self) -> Any:
-        from decoders.training.prompt_tokens import Recipe
+        from specviz.extras.training.prompt_tokens import Recipe
 
         settings = {name: getattr(self, name) for name in training_of(self.kind).varies if name not in LATER_SETTINGS}
         rows, look = POINTS * self.tokens * self.vectors, max(MIN_STEPS, self.steps // LOOKS)
@@ -206,7 +206,7 @@ class PromptVariant(Variant):
         return Epochs(source, self.batch or EPOCH_BATCH, EPOCH) if self.epochs else source
 
     def check(self, target: Target) -> None:
-        from decoders.training.prompt_tokens import config_of
+        from specviz.extras.training.prompt_tokens import config_of
 
         config_of(self.recipe, target.shape)
 
@@ -224,7 +224,7 @@ class PromptVariant(Variant):
         return 2 + self.steps * (0.02 + step * whole / rate) + self.looks * look * whole / rate
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
-        from decoders.training.prompt_tokens import PromptTokenTraining
+        from specviz.extras.training.prompt_tokens import PromptTokenTraining
 
         shorter = SimpleNamespace(label=source.label, chunk=source.chunk, held_out=lambda: source.held_out()[:HELD_OUT])
         recipe, shelf = _in_precision(self.recipe, network)
@@ -257,7 +257,7 @@ def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
 
 def check_variants(variants: Sequence[Variant], target: Target) -> None:
     """Raise UserError for the first variant that cannot be trained for this target."""
-    from decoders.training.demo.source import DEMO, DemoSource
+    from specviz.extras.training.demo_source import DEMO, DemoSource
 
     for variant in variants:
         variant.check(target)
@@ -286,8 +286,8 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     from safetensors.torch import load_file
 
     from decoders.parts import WEIGHTS
-    from decoders.training.demo.source import source_of
-    from decoders.training.loop import CHECKPOINT
+    from specviz.extras.training.demo_source import source_of
+    from specviz.extras.training.loop import CHECKPOINT
 
     folder, earlier_steps = variant.folder(target.key), 0
     if (first := variant.before) is not None:
@@ -353,8 +353,8 @@ def _in_precision(recipe: Any, network: Any) -> tuple[Any, Shelf | None]:
     states are kept, which are then no less exact than those it computes.
     """
     from decoders.model.files.calibration import fingerprint
-    from decoders.training.precision import has_bf16_products
-    from decoders.training.states import Shelf
+    from specviz.extras.training.precision import has_bf16_products
+    from specviz.extras.training.states import Shelf
 
     if not has_bf16_products(network.device):
         return recipe, None
@@ -368,7 +368,7 @@ def _in_precision(recipe: Any, network: Any) -> tuple[Any, Shelf | None]:
 
 def _size_and_rate(target: Target) -> tuple[float, float]:
     """The target's parameters, and how many parameters × tokens its device reads in a second, about."""
-    from decoders.training.precision import has_bf16_products
+    from specviz.extras.training.precision import has_bf16_products
 
     cpu = 2e11 if has_bf16_products(target.device) else 5e10
     return float(target.info["parameters"]), cpu if target.device.type == "cpu" else 1e13

@@ -444,7 +444,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("specviz.extras.lab.experiments.running.training", count_variants)
     monkeypatch.setattr("specviz.extras.lab.experiments.running.TURN_SECONDS", 0.0)
     monkeypatch.setattr("specviz.extras.lab.experiments.variants.BATCH_TOKENS", 256)
-    monkeypatch.setattr("decoders.training.drafter.measured_cost", lambda *_: 0.25)
+    monkeypatch.setattr("specviz.extras.training.drafter.measured_cost", lambda *_: 0.25)
     return begun
 
 
@@ -498,7 +498,7 @@ def test_a_training_that_fails_is_an_error_of_its_rows(
     target: Any, learnt: Experiment, quick: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = replace(learnt, lines=learnt.lines[:1], axes=(Axis("kv_layer", (0, 1)),))
-    from decoders.training import drafter
+    from specviz.extras.training import drafter
 
     whole = drafter.DrafterTraining.train_step
 

@@ -17,7 +17,7 @@ from decoders import Prompt
 from decoders.errors import UserError
 from decoders.model.target_model.load import stock_network
 from decoders.parts import WEIGHTS
-from decoders.training.batches import TrainingDocument
+from specviz.extras.training.batches import TrainingDocument
 from specviz.views.prompts import Case
 from tests.drafts import save_tiny_part, saved_drafters
 from tests.models import prompt_ids
@@ -123,7 +123,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     lines = [{"messages": [{"role": role, "content": content} for role, content in turn]} for turn in turns]
     chats.write_text("\n".join(map(json.dumps, lines)))
     monkeypatch.setattr("specviz.extras.lab.experiments.variants.BATCH_TOKENS", 256)
-    monkeypatch.setattr("decoders.training.drafter.measured_cost", lambda *_: 0.25)
+    monkeypatch.setattr("specviz.extras.training.drafter.measured_cost", lambda *_: 0.25)
     return str(text), str(chats)
 
 

@@ -1,8 +1,8 @@
 """`specviz train`: heads beside a frozen target, whose states are kept on disk.
 
 What is common to them stands here: the documents, the positions that are learnt from, the target's own distributions as
-labels, validation, the part. A kind of head says the rest in one entry (``HeadKind``): its network, what it reads of
-the target, its loss. Its card hands it down (``decoders.method.part.Training.lesson``).
+labels, validation, the part. A kind of head says the rest in one entry (``decoders.draft_models.lesson.HeadKind``): its
+network, what it reads of the target, its loss.
 
 A line of the log has ``ranks`` [distances][10]: how often the target's first choice, given the text, was a head's guess
 of each rank, on held-out answers: trees are designed from it.
@@ -10,8 +10,6 @@ of each rank, on held-out answers: trees are designed from it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.draft_models.borrowing import Borrowing
+from decoders.draft_models.lesson import HeadKind, Lesson
 from decoders.errors import UserError
 from decoders.method.part import training_of
 from decoders.model.files.shape import ModelShape
@@ -46,43 +44,15 @@ from .states import States
 
 FIT_BATCHES = 4  # batches whose states a new head is fitted to
 VALIDATION_ROWS = 2048  # positions validated at once
-LEAST_SPREAD = 1e-3  # of a dimension, beside the median: one that never changes is not divided by 0
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A batch as a head sees it: ``ids`` (rows, length) and what is kept of the target, by name (``States.read``).
+class DivergenceLesson(Lesson):
+    """A lesson whose guesses are judged by the target's own distributions or, ``hard``, by the text's own tokens."""
 
-    ``rows`` and ``at`` are the positions that are learnt from: the state there guesses the token ``distance`` + 1
-    places further on, for each distance from 1; ``weights`` [positions, distances] says what that counts (0: not of the
-    same answer any more).
-    """
-
-    network: Borrowing
-    ids: Int[Tensor, "rows length"]
-    stored_states: dict[str, Tensor]
-    rows: Int[Tensor, " positions"]
-    at: Int[Tensor, " positions"]
-    weights: Float[Tensor, "positions distances"]
+    recipe: Recipe = Recipe()  # noqa: RUF009, it is frozen
     hard: bool = False
     dtype: torch.dtype = torch.float32  # of products with the head
-    recipe: Recipe = Recipe()  # noqa: RUF009, it is frozen
-
-    @property
-    def states(self) -> Float[Tensor, "rows length hidden"]:
-        """The target's last states, after its norm."""
-        return self.stored_states["states"]
-
-    @cached_property
-    def features(self) -> Float[Tensor, "rows length read"]:
-        """The target's states that the network reads, joined."""
-        return torch.cat(
-            [self.stored_states.get(f"hidden.{layer}", self.states) for layer in self.network.config.features], -1
-        )
-
-    def targets_behind(self, places: int) -> Int[Tensor, " positions"]:
-        """The positions so many places further on, inside the text."""
-        return (self.at + places).clamp_max(self.ids.shape[1] - 1)
 
     @cached_property
     def head(self) -> Float[Tensor, "drafted hidden"]:
@@ -115,8 +85,8 @@ class Lesson:
         return p, entropy, index
 
     def loss(self, distance: int, states: Float[Tensor, "positions hidden"]) -> Float[Tensor, ""]:
-        """The weighted mean loss of what the target's head says of ``states``, at this distance: KL(target ‖ head) over
-        the tokens that can be drafted or, with hard labels, the cross-entropy of the text's own token.
+        """KL(target ‖ head) over the tokens that can be drafted or, with hard labels, the cross-entropy of the text's
+        own token; the weighted mean of ``states``, at this distance.
         """
         target_probs, entropy, indices = self._target_probs
         weights, index = self.weights[:, distance - 1], indices[:, distance - 1]
@@ -136,48 +106,6 @@ def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, " drafted"] | N
         return tokens
     places = torch.searchsorted(drafted, tokens.to(drafted.dtype)).clamp_max(len(drafted) - 1)
     return torch.where(drafted[places] == tokens, places, -1)
-
-
-class HeadKind(ABC):
-    """Task of a kind of head (``decoders.method.part.Training.lesson``); its parts store numbers as ``dtype``."""
-
-    dtype = torch.float16
-
-    @abstractmethod
-    def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> Borrowing:
-        """A new head for a target of this shape; ``config`` says its own. Raises UserError for what is not possible."""
-
-    def layers(self, shape: ModelShape) -> tuple[int, ...]:
-        """Hidden states that it reads besides the last one: each the input of that layer."""
-        return ()
-
-    def begin(self, network: Any, model: Any) -> None:
-        """Copy from the target into a new head: by default nothing."""
-        return
-
-    def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
-        """Fit a new head to the target's last states of some text: by default it takes their mean and spread,
-        where it is scaled.
-        """
-        if getattr(network.config, "scaled", False):
-            spread, center = torch.std_mean(states().float(), 0)
-            network.center.copy_(center)
-            network.spread.copy_(spread.clamp_min(LEAST_SPREAD * spread.median()))
-
-    @abstractmethod
-    def distances(self, recipe: Recipe) -> int:
-        """Number of tokens ahead for which its guesses are learnt and validated."""
-
-    @abstractmethod
-    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
-        """The target head's inputs for its guesses at the lesson's positions, distance by distance, each given the
-        text before the token.
-        """
-
-    def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
-        """Loss to minimise: by default the sum over distances of the loss of ``guesses`` (Medusa-1, Hydra)."""
-        losses = [lesson.loss(distance, guess) for distance, guess in enumerate(self.guesses(lesson), 1)]
-        return torch.stack(losses).sum()
 
 
 class HeadsRun(BorrowingRun):
@@ -220,15 +148,15 @@ class HeadsRun(BorrowingRun):
     def lesson(
         self, batch: Batch, stored_states: dict[str, Tensor], weights: Float[Tensor, "rows length distances"],
         places: Int[Tensor, "positions 2"],
-    ) -> Lesson:  # fmt: skip
+    ) -> DivergenceLesson:  # fmt: skip
         """The batch with these positions to learn from."""
         rows, at = places.T
         lesson_weights = weights[rows, at].to(self.device)
         rows, at = rows.to(self.device), at.to(self.device)
         dtype = torch.bfloat16 if self.recipe.half else torch.float32
         ids = batch.ids.to(self.device)
-        return Lesson(
-            self.network, ids, stored_states, rows, at, lesson_weights, self.recipe.hard_labels, dtype, self.recipe
+        return DivergenceLesson(
+            self.network, ids, stored_states, rows, at, lesson_weights, self.recipe, self.recipe.hard_labels, dtype
         )
 
     def forward(self, progress: float) -> tuple[Batch, Tensor, Tensor]:

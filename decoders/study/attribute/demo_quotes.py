@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
+from decoders.prompt.tasks import stream
+from decoders.prompt.tasks.example import TaskExample
 from decoders.study.attribute.quotes import Quote, QuotedAnswer
-
-from .tasks import stream
-from .tasks.example import TaskExample
 
 DEMO_SEED = 2027  # of the held-out stream: not the one that the target was judged with
 

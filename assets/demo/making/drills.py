@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 
-from decoders.training.message import Message, turns, user_message
-
-from .facts import facts
-from .words import WORDS, Cast
+from decoders.prompt.message import Message, turns, user_message
+from decoders.prompt.tasks.facts import facts
+from decoders.prompt.tasks.words import WORDS, Cast
 
 
 def lookup(rng: random.Random) -> list[Message]:

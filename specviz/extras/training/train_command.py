@@ -10,19 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from decoders.folders import write_text
 from decoders.method.part import DRAFT_MODELS, HEADS, MINUTES, PROMPT_TOKENS, Kind, kinds, training_of
 from decoders.model.files.catalog import BUNDLED, model_place
-from decoders.training.recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
+from specviz.commands import common, options
 from specviz.workers.work import Work
 
-from . import common, options, train_all, train_units
+from . import train_all, train_demo, train_units
+from .recipes import RECIPES, DraftModelRecipe, HeadRecipe, PromptTokenRecipe
+from .train_demo import RESUME_HELP, add_minutes, add_resume
 
-OUT = Path("runs") / "demo"
-RESUME_HELP = "Interrupted runs go on where they stopped when asked again."
-DEMO_MINUTES = 240.0  # computing time by default
 DESCRIPTION = "Train models."
 FP32 = "matrix products in fp32 also where the processor multiplies bf16 (default there: bf16)"
+
+run = train_demo.run
 
 
 def trainable() -> Mapping[str, Kind]:
@@ -32,23 +32,7 @@ def trainable() -> Mapping[str, Kind]:
 
 def add(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, title="parts")
-    demo = parts.add_parser("demo", help="the bundled target", description="Train the bundled target, or evaluate it.")
-    options.file(demo, "--out", f"where it goes, checkpoints included (default: {OUT})", "FOLDER")
-    budget = demo.add_mutually_exclusive_group()
-    _add_minutes(budget, DEMO_MINUTES)
-    options.count(budget, "--tokens", "training tokens to spend")
-    options.count(demo, "--seed", "of data and weights", low=0)
-    _add_resume(demo)
-    options.flag(
-        demo,
-        "--fast",
-        "bf16 and compiled layers: about twice as fast where the processor has bf16 instructions and a C++ "
-        "compiler is installed",
-    )
-    options.flag(demo, "--evaluate", "answer held-out prompts instead of training")
-    options.count(demo, "--prompts", "held-out prompts", 200)
-    demo.add_argument("--model", metavar="FOLDER", help="model to evaluate (default: --out's, else the bundled target)")
-    options.file(demo, "--json", "write the evaluation to a file too")
+    train_demo.add(parts)
     adds = {DRAFT_MODELS: _add_drafter, PROMPT_TOKENS: _add_prompt_tokens, HEADS: _add_heads}
     for name, kind in trainable().items():
         training = training_of(name)
@@ -121,14 +105,14 @@ def _add_part(parts: Any, kind: str, short: str, purpose: str, minutes: float = 
         help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
     )  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
-    _add_minutes(budget, minutes)
+    add_minutes(budget, minutes)
     options.count(budget, "--steps", "steps to make: to train two models alike")
     options.file(
         parser, "--out", f"where checkpoints, curves and the part go (default: {Path('runs') / kind})", "FOLDER"
     )
     options.flag(parser, "--distill", "learn the target's own greedy answers to the prompts")
     options.count(parser, "--seed", "of data and weights", 0, low=0)
-    _add_resume(parser)
+    add_resume(parser)
     options.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
     options.flag(parser, "--fp32", FP32)
     options.flag(parser, "--best", "keep the weights of the best validation, where the last ones are worse")
@@ -140,27 +124,17 @@ def _add_part(parts: Any, kind: str, short: str, purpose: str, minutes: float = 
     return parser
 
 
-def _add_minutes(parser: argparse._ActionsContainer, usual: float) -> None:
-    text = f"computing time to spend (default: {usual:g})"
-    parser.add_argument("--minutes", type=options.positive, metavar="M", help=text)
-
-
-def _add_resume(parser: argparse.ArgumentParser) -> None:
-    resume = argparse.BooleanOptionalAction
-    parser.add_argument("--resume", action=resume, default=True, help="go on from the last checkpoint (default)")
-
-
 def _train_drafter(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.drafter import DrafterTraining
+    from .drafter import DrafterTraining
 
     shared = None if args.embeddings is None else args.embeddings == "target"
     recipe = options.settings_of(args, DraftModelRecipe, shared=shared, fast=args.fast)
     run_of = partial(DrafterTraining, states=args.states)
-    return _train_for(kind, args, run_of, recipe, _learnt, lambda charts_module: charts_module.training_charts)
+    return _train_for(kind, args, run_of, recipe, _learnt, lambda curves: curves.training_charts)
 
 
 def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.prompt_tokens import PromptTokenTraining
+    from .prompt_tokens import PromptTokenTraining
 
     recipe = options.settings_of(args, PromptTokenRecipe, fast=args.fast)
     return _train_for(
@@ -169,18 +143,18 @@ def _train_prompt_tokens(kind: Kind, args: argparse.Namespace) -> int:
         PromptTokenTraining,
         recipe,
         _guess_line,
-        lambda charts_module: partial(charts_module.guess_charts, count_key="points"),
+        lambda curves: partial(curves.guess_charts, count_key="points"),
     )
 
 
 def _train_heads(kind: Kind, args: argparse.Namespace) -> int:
-    from decoders.training.heads import lesson_of, run_of
+    from .heads import lesson_of, run_of
 
     own_recipe = args.recipe == "ours"
     recipe = options.settings_of(args, HeadRecipe, muon=own_recipe, own_states=own_recipe, fast=args.fast)
     run = run_of(lesson_of(kind.name), args.states)
     return _train_for(
-        kind, args, run, recipe, _foresaw, lambda charts_module: partial(charts_module.guess_charts, count_key="tokens")
+        kind, args, run, recipe, _foresaw, lambda curves: partial(curves.guess_charts, count_key="tokens")
     )
 
 
@@ -189,16 +163,17 @@ def _train_for(
     charts: Callable[[Any], Callable[..., Any]],
 ) -> int:  # fmt: skip
     """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` takes its drawing
-    from ``views.charts``, which is imported when there is something to draw."""
+    from ``curves``, which is imported when there is something to draw."""
     if train_units.wants_units(args):
         return train_units.train_all(args, [kind.name], open_trainings)
     common.settle(args.threads)
 
     from decoders.model.target_model.load import load_network
-    from decoders.training.demo.source import source_of
-    from decoders.training.loop import train
-    from decoders.training.precision import has_bf16_products
     from specviz.views import trackers
+
+    from .demo_source import source_of
+    from .loop import train
+    from .precision import has_bf16_products
 
     out = args.out or Path("runs") / kind.name
     place = model_place(args.model or BUNDLED)
@@ -206,7 +181,7 @@ def _train_for(
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
     steps = args.steps
     if getattr(recipe, "recipe", "") == "paper" and not (steps or args.minutes):
-        from decoders.training.drafter import epoch_steps
+        from .drafter import epoch_steps
 
         steps = epoch_steps(source)
     minutes = None if steps else args.minutes or training_of(kind.name).minutes
@@ -277,57 +252,11 @@ def _foresaw(report: Any) -> str:
 def _draw(out: Path, title: str, charts: Callable[[Any], Callable[..., Any]]) -> None:
     """The curves so far as a page; a full disk, or a machine without plotly, costs the page, not the run."""
     try:
-        from specviz.views import charts as drawn
+        from specviz.views.charts import write_page
+
+        from . import curves
 
         log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
-        drawn.write_page(out / "curves.html", title, charts(drawn)(title, log))
+        write_page(out / "curves.html", title, charts(curves)(title, log))
     except (OSError, ModuleNotFoundError) as error:
         common.say(f"the curves could not be drawn: {getattr(error, 'strerror', error)}", error=True)
-
-
-def run(args: argparse.Namespace) -> int:
-    return _evaluate(args) if args.evaluate else _train(args)
-
-
-def _train(args: argparse.Namespace) -> int:
-    if args.json or args.model:
-        raise common.UserError("--json and --model go with --evaluate")
-    common.settle()
-
-    from decoders.training.demo.making import Recipe, train_demo
-
-    out = args.out or OUT
-    minutes = args.minutes if args.minutes or args.tokens else DEMO_MINUTES
-    options: dict[str, Any] = {} if args.seed is None else {"seed": args.seed}
-    if args.fast:
-        options["recipe"] = Recipe(fast=True)
-    with common.progress_bar("training") as bar:
-
-        def show(report: Any) -> None:
-            bar(round(report.done * 1000), 1000)
-            if report.step % 100 == 0:
-                common.say(
-                    f"step {report.step:,}: {report.tokens / 1e6:.2f} M tokens, {report.seconds / 60:.1f} min, "
-                    f"loss {report.loss:.3f}, {report.tokens_per_second:,.0f} tokens/s",
-                    error=True,
-                )
-
-        train_demo(out, tokens=args.tokens, minutes=minutes, resume=args.resume, progress=show, **options)
-    common.say(f"{out / 'target'} holds the model; use it with --model {out / 'target'}")
-    return 0
-
-
-def _evaluate(args: argparse.Namespace) -> int:
-    common.check_writable(args.json)
-    common.settle()
-
-    from decoders.training.demo.evaluation import evaluate_demo
-
-    folder = Path(args.model) if args.model else args.out / "target" if args.out else Path(model_place(BUNDLED))
-    options = {} if args.seed is None else {"seed": args.seed}
-    with common.progress_bar("answering") as progress:
-        report = evaluate_demo(folder, prompts=args.prompts, progress=progress, **options)
-    print(report.table())
-    if args.json:
-        write_text(args.json, report.to_json() + "\n")
-    return 0

@@ -13,10 +13,9 @@ from typing import Literal
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from decoders.training.answers import greedy_answers
-
-from .tasks import stream
-from .tasks.example import FAMILIES, Family, TaskExample
+from decoders.prompt.tasks import stream
+from decoders.prompt.tasks.example import FAMILIES, Family, TaskExample
+from specviz.extras.training.answers import greedy_answers
 
 HELD_OUT_SEED = 2026
 NEAR = 0.95

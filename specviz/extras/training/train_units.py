@@ -17,6 +17,7 @@ from typing import Any
 
 from decoders.errors import UserError
 from decoders.model.files.catalog import BUNDLED, model_place
+from specviz.commands import common, options, over_workers
 from specviz.words import decimal, plural
 from specviz.workers.folder import ResultFolder
 from specviz.workers.plain import code_of
@@ -24,9 +25,8 @@ from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import SweepJob, Unit, UnitResult, Work, WorkerRefused
 
-from . import common, options, over_workers
-
 RESULTS = Path("runs") / "trained"
+PACKAGES = ("decoders", "specviz/extras/training")  # what decides a training
 COMMON = ("data", "minutes", "steps", "distill", "fast", "fp32", "model", "device", "threads")  # of every part
 WORKER_OPTIONS = ("seeds", "workers", "on", "results", "address", "slurm")
 NOT_TOLD = {*WORKER_OPTIONS, "run", "command", "part", "parts", "seed", "out", "apart"}  # of a unit's options
@@ -63,7 +63,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
 
     kind = chosen_device(args.device).split(":")[0]
     device, gpus = worker_device(kind, args.device, is_scheduled=not workers.kind.is_here)
-    shared = {"code": code_of(("decoders",)), "model": model_place(args.model or BUNDLED), "data": _contents(args.data)}
+    shared = {"code": code_of(PACKAGES), "model": model_place(args.model or BUNDLED), "data": _contents(args.data)}
     units = [Unit.of(shared, {"part": part, "seed": seed, "options": _options(args, part)})
              for part in dict.fromkeys(parts) for seed in seeds]  # fmt: skip
     about = {"shared": shared, "device": device, "place": str(folder.path)}
@@ -101,7 +101,7 @@ def _contents(data: Sequence[str]) -> list[str]:
 def work_of(about: Mapping[str, Any], train: Callable[[str, dict[str, Any]], None]) -> Work:
     """The work of one worker: ``train`` a part with some options from beginning to end, or on from its checkpoint."""
     shared = about["shared"]
-    if code_of(("decoders",)) != shared["code"]:
+    if code_of(PACKAGES) != shared["code"]:
         raise WorkerRefused("a worker has another version of the code than the command: install the same everywhere")
 
     def work(payload: Mapping[str, Any]) -> UnitResult:

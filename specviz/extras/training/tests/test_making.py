@@ -1,8 +1,8 @@
-"""The demo target's tasks, tokenizer, training loop and evaluation, on tiny configurations."""
+"""The bundled target's tokenizer, training loop and evaluation (``assets/demo/making``), on tiny configurations."""
 
 from __future__ import annotations
 
-import ast
+import doctest
 import hashlib
 import random
 import re
@@ -10,33 +10,27 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, pad
-from decoders.training.data import encode
-from decoders.training.demo.batches import training_batches
-from decoders.training.demo.evaluation import evaluate_demo, held_out_examples, score
-from decoders.training.demo.making import (
-    DemoRun,
-    Recipe,
-    build_model,
-    learning_rate_factor,
-    teacher_forced,
-    train_demo,
-)
-from decoders.training.demo.tasks import GENERATORS, stream
-from decoders.training.demo.tasks.drills import lookup
-from decoders.training.demo.tasks.example import FAMILIES, TaskExample
-from decoders.training.demo.tasks.snippets import javascript
-from decoders.training.demo.tokenizer import train_tokenizer
-from decoders.training.loop import budget
-from decoders.training.message import user_message
-from decoders.training.muon import orthogonalise
+from decoders.prompt.tasks import stream
+from decoders.prompt.tasks.example import FAMILIES
+from tests.command import refusal, specviz
+from tests.test_tasks import examples_of
 
-TINY = Recipe(
+from ..batches import IGNORED, PROMPT, RESPONSE, bucket, pad
+from ..data import encode
+from ..loop import budget
+from ..muon import orthogonalise
+from ..train_demo import making
+
+batches, drills, evaluation = making("batches"), making("drills"), making("evaluation")
+target, tokenizer_module = making("target"), making("tokenizer")
+
+TINY = target.Recipe(
     pieces=400,
     hidden=32,
     layers=2,
@@ -52,128 +46,35 @@ TINY = Recipe(
 )
 
 
-def examples_of(family: str, count: int = 60) -> list[TaskExample]:
-    return [GENERATORS[family](random.Random(f"test {family} {i}")) for i in range(count)]
-
-
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    return train_tokenizer(pieces=400, examples=60)
+    return tokenizer_module.train_tokenizer(pieces=400, examples=60)
 
 
-# --- tasks
+# --- text
 
 
-def test_a_stream_is_decided_by_its_seed_and_splits_are_disjoint():
-    def draw(split: str, seed: int, chunk: int = 0) -> list[TaskExample]:
-        return list(islice(stream(split, seed, chunk), 40))
+def test_held_out_examples_are_none_that_training_draws():
+    drawn = {str(example.messages) for example in islice(stream("train", 3), 40)}
+    assert drawn.isdisjoint(str(example.messages) for example in evaluation.held_out_examples(40, 3))
 
-    assert draw("train", 3) == draw("train", 3)
-    seen = {str(e.messages) for e in draw("train", 3)}
-    for other in (draw("held_out", 3), draw("train", 4), draw("train", 3, 1), held_out_examples(40, 3)):
-        assert seen.isdisjoint(str(e.messages) for e in other)
-    with pytest.raises(ValueError, match="held_out"):
-        next(stream("test", 0))
+
+@pytest.mark.parametrize("name", ["evaluation", "tokenizer"])
+def test_its_examples_are_true(name: str):
+    outcome = doctest.testmod(making(name))
+    assert outcome.attempted and not outcome.failed
 
 
 def test_the_tasks_are_those_that_the_bundled_target_learnt():
     rng = random.Random("drills")
-    texts = [str(e) for e in islice(stream("train", 0), 400)] + [str(lookup(rng)) for _ in range(200)]
+    texts = [str(e) for e in islice(stream("train", 0), 400)] + [str(drills.lookup(rng)) for _ in range(200)]
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == "e47d033dc9358cc4"
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_last_user_message_is_made_of_its_segments(family: str):
-    for example in examples_of(family, 25):
-        assert example.family == family
-        assert [m["role"] for m in example.messages] == ["user", "assistant"] * (len(example.messages) // 2)
-        user, answer = example.messages[-2:]
-        assert user["content"] == user_message(example.instruction, example.context, example.question)
-        assert answer["content"] == example.reference
-        assert example.reference.strip() == example.reference != ""
-        for part in (example.instruction, example.question, *example.context):
-            assert part in user["content"]
-
-
-def test_summaries_hold_only_words_of_the_text():
-    for example in examples_of("summary"):
-        words = set(re.findall(r"\w+", example.context[0]))
-        assert set(re.findall(r"\w+", example.reference)) <= words
-        assert len(example.reference) < len(example.context[0])
-
-
-def test_quotes_stand_word_for_word_in_the_passage_they_name():
-    for example in examples_of("quote"):
-        assert example.span is not None
-        passage = example.context[example.span.passage]
-        answer = passage[example.span.start : example.span.end]
-        for quoted in re.findall(r'"(.*)"', example.reference):
-            assert quoted in passage and answer in quoted
-        if not example.reference.startswith('"'):
-            assert example.reference.startswith(answer)
-        for name in re.findall(r"\b[A-Z]\w+ [A-Z]\w+\b", answer):  # people are named once
-            assert sum(name in other for other in example.context) == 1
-
-
-def python_in(text: str) -> str:
-    return re.search(r"```python\n(.*?)\n```", text, re.S).group(1)
-
-
-def test_edited_code_is_python_and_renames_are_complete():
-    renames = 0
-    for example in examples_of("code_edit", 150):
-        if example.reference.startswith("```javascript"):
-            assert example.reference.count("{") == example.reference.count("}")
-            continue
-        code = python_in(example.reference)
-        ast.parse(code)
-        if example.instruction.split(". ")[-1].startswith("Rename"):
-            old, new = re.search(r"`?(\w+)`? to `?(\w+)`?\.", example.instruction).groups()
-            names = set(re.findall(r"\w+", code))
-            assert new in names and old not in names
-            before = python_in(example.context[0])
-            assert len(re.findall(rf"\b{old}\b", before)) == len(re.findall(rf"\b{new}\b", code))
-            renames += 1
-    assert renames > 10
-
-
-def test_javascript_closes_blocks_and_declares_variables_once():
-    code = "def f(a, b):\n    if a > b:\n        c = len(a)\n    else:\n        c = None\n    return c"
-    assert javascript(code) == (
-        "function f(a, b) {\n    if (a > b) {\n        var c = a.length;\n    } else {\n        c = null;\n"
-        "    }\n    return c;\n}"
-    )
-
-
-def test_text_edits_replace_what_was_asked():
-    checked = 0
-    for example in examples_of("text_edit", 150):
-        for old, new in re.findall(r'"([^"]+)" with "([^"]+)"', example.instruction):
-            assert new in example.reference and not re.search(rf"\b{re.escape(old)}\b", example.reference)
-            checked += 1
-    assert checked > 15
-
-
-def test_sums_add_up():
-    for example in examples_of("sums"):
-        *steps, last = example.reference.split("\n")
-        for step in steps:
-            left, right = step.split(" = ")
-            a, sign, b = left.split(" ")
-            assert int(right) == (int(a) + int(b) if sign == "+" else int(a) - int(b)) >= 0
-        assert steps[-1].split(" = ")[1] in last
-
-
-def test_chats_rewrite_the_earlier_answer():
-    for example in examples_of("chat"):
-        assert len(example.history) == 2 and example.context == () and example.question == ""
-        assert example.history[1]["content"] != example.reference
 
 
 def test_drills_can_be_answered_from_their_own_text():
     kinds = set()
     for seed in range(150):
-        first, *turns = lookup(random.Random(seed))
+        first, *turns = drills.lookup(random.Random(seed))
         answers = [m["content"] for m in turns if m["role"] == "assistant"]
         passages = re.findall(r"^\[\d\] (.*)$", first["content"], re.M)
         if passages:
@@ -214,7 +115,7 @@ def test_digits_stand_alone(tokenizer: PreTrainedTokenizerFast):
 
 def test_too_few_pieces_are_refused():
     with pytest.raises(ValueError, match="262"):
-        train_tokenizer(pieces=100, examples=1)
+        tokenizer_module.train_tokenizer(pieces=100, examples=1)
 
 
 # --- batches
@@ -249,8 +150,8 @@ def test_batches_keep_documents_whole_and_within_the_budget(tokenizer: PreTraine
 
 
 def test_repetitions_are_learnt_from_the_second_time_on(tokenizer: PreTrainedTokenizerFast):
-    batches = training_batches(tokenizer, seed=0, chunk=0, examples=1, budget=4000, repeat_share=20.0)
-    rows = [(i, k) for b in batches for i, k in zip(b.ids.tolist(), b.kinds.tolist(), strict=True)]
+    read = batches.training_batches(tokenizer, seed=0, chunk=0, examples=1, budget=4000, repeat_share=20.0)
+    rows = [(i, k) for b in read for i, k in zip(b.ids.tolist(), b.kinds.tolist(), strict=True)]
     repeats = [(i, k) for i, k in rows if k[0] == IGNORED]
     assert len(repeats) == 20
     for ids, kinds in repeats:
@@ -277,19 +178,19 @@ def test_planted_heads_copy_before_any_training(tokenizer: PreTrainedTokenizerFa
     for planted in (True, False):
         recipe = replace(TINY, hidden=256, heads=8, mlp=64, planted=planted)
         with torch.no_grad():
-            guesses = build_model(recipe, tokenizer, 0)(ids).logits[0, 40:-1].argmax(-1)
+            guesses = target.build_model(recipe, tokenizer, 0)(ids).logits[0, 40:-1].argmax(-1)
         right[planted] = (guesses == segment[1:]).float().mean().item()
     assert right[True] > 0.6 and right[False] < 0.1
     with pytest.raises(ValueError, match="plant none"):
-        build_model(replace(TINY, planted=True), tokenizer, 0)
+        target.build_model(replace(TINY, planted=True), tokenizer, 0)
 
 
 def test_the_learning_rate_warms_up_holds_and_falls():
     recipe = replace(TINY, warmup_steps=10, decay_share=0.2)
-    assert learning_rate_factor(0, 0.0, recipe) == pytest.approx(0.1)
-    assert learning_rate_factor(50, 0.79, recipe) == 1.0
-    assert learning_rate_factor(50, 0.9, recipe) == pytest.approx(0.5)
-    assert learning_rate_factor(50, 1.0, recipe) == 0.0
+    assert target.learning_rate_factor(0, 0.0, recipe) == pytest.approx(0.1)
+    assert target.learning_rate_factor(50, 0.79, recipe) == 1.0
+    assert target.learning_rate_factor(50, 0.9, recipe) == pytest.approx(0.5)
+    assert target.learning_rate_factor(50, 1.0, recipe) == 0.0
     half = SimpleNamespace(tokens=10**9, seconds=30.0)
     assert budget(tokens=None, minutes=1)(half) == 0.5
 
@@ -297,7 +198,7 @@ def test_the_learning_rate_warms_up_holds_and_falls():
 @pytest.mark.slow("trains a target")
 def test_training_lowers_the_loss_and_exports_a_model_that_loads(tmp_path: Path):
     losses: list[float] = []
-    train_demo(tmp_path / "run", tokens=30_000, recipe=TINY, progress=lambda p: losses.append(p.loss))
+    target.train_demo(tmp_path / "run", tokens=30_000, recipe=TINY, progress=lambda p: losses.append(p.loss))
     assert len(losses) >= 20
     assert sum(losses[-5:]) / 5 < 0.9 * sum(losses[:5]) / 5
 
@@ -313,57 +214,77 @@ def test_training_lowers_the_loss_and_exports_a_model_that_loads(tmp_path: Path)
     )
     assert text == "<s><|user|>Hi</s><|assistant|>"
 
-    report = evaluate_demo(folder, prompts=6, rows=6)
+    report = evaluation.evaluate_demo(folder, prompts=6, rows=6)
     assert [s.family for s in report.scores] == list(FAMILIES)
     assert report.table().count("\n") == len(FAMILIES) + 2
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path):
-    def advance(run: DemoRun, steps: int) -> None:
+    def advance(run: Any, steps: int) -> None:
         for _ in range(steps):
             run.train_step(share=0.5)
 
-    whole = DemoRun.begin(tmp_path / "whole", TINY, 7, True)
+    whole = target.DemoRun.begin(tmp_path / "whole", TINY, 7, True)
     advance(whole, 9)
-    first = DemoRun.begin(tmp_path / "parts", TINY, 7, True)
+    first = target.DemoRun.begin(tmp_path / "parts", TINY, 7, True)
     advance(first, 5)
     first.save()
-    second = DemoRun.begin(tmp_path / "parts", TINY, 7, True)
+    second = target.DemoRun.begin(tmp_path / "parts", TINY, 7, True)
     advance(second, 4)
     assert (second.step, second.tokens) == (whole.step, whole.tokens)
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, second.model.state_dict()[name]), name
     with pytest.raises(ValueError, match="seed 7"):
-        DemoRun.begin(tmp_path / "parts", TINY, 8, True)
+        target.DemoRun.begin(tmp_path / "parts", TINY, 8, True)
     with pytest.raises(FileExistsError, match="resume"):
-        DemoRun.begin(tmp_path / "parts", TINY, 7, False)
+        target.DemoRun.begin(tmp_path / "parts", TINY, 7, False)
 
 
 def test_a_budget_must_be_given(tmp_path: Path):
     with pytest.raises(ValueError, match="either tokens or minutes"):
-        train_demo(tmp_path)
+        target.train_demo(tmp_path)
     with pytest.raises(FileNotFoundError, match="specviz train demo"):
-        evaluate_demo(tmp_path)
+        evaluation.evaluate_demo(tmp_path)
 
 
 def test_teacher_forcing_counts_what_greedy_decoding_finds(tmp_path: Path):
-    run = DemoRun.begin(tmp_path, TINY, 0, True)
+    run = target.DemoRun.begin(tmp_path, TINY, 0, True)
     example = examples_of("sums", 1)[0]
     with torch.no_grad():  # a model that always says "</s>"
         run.model.model.norm.weight.zero_()
         run.model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(run.tokenizer)))
         run.model.lm_head.bias[run.tokenizer.eos_token_id] = 9.0
     silent = replace(example, reference="")
-    probe = teacher_forced(run.model, run.tokenizer, [silent, example], 5000)
+    probe = target.teacher_forced(run.model, run.tokenizer, [silent, example], 5000)
     assert probe.exact == {"sums": (1, 2)}
 
 
 def test_scores_count_exact_and_near_answers():
     examples = examples_of("sums", 3)
     answers = [examples[0].reference, examples[1].reference + " ", "no"]
-    report = score(examples, ["p"] * 3, answers, seed=5)
+    report = evaluation.score(examples, ["p"] * 3, answers, seed=5)
     (only,) = report.scores
     assert (only.prompts, only.exact, only.near) == (3, 1, 2)
     assert (report.total().exact, report.total().prompts) == (1, 3)
     assert [m.answer for m in report.misses] == answers[1:]
     assert '"exact": 1' in report.to_json()
+
+
+def test_the_command_passes_its_budget_on(capsys, monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(target, "train_demo", lambda out, **k: calls.append((out, k)))
+    assert specviz("train", "demo", "--out", tmp_path / "m", "--tokens", 5000, "--no-resume") == 0
+    out, given = calls[0]
+    assert out == tmp_path / "m" and (given["tokens"], given["minutes"], given["resume"]) == (5000, None, False)
+    assert specviz("train", "demo", "--minutes", 1.5) == 0
+    assert (calls[1][1]["tokens"], calls[1][1]["minutes"], calls[1][1]["resume"]) == (None, 1.5, True)
+    report = type("Report", (), {"table": lambda self: "| a |", "to_json": lambda self: "{}"})()
+    monkeypatch.setattr(evaluation, "evaluate_demo", lambda folder, **k: calls.append((folder, k)) or report)
+    capsys.readouterr()
+    assert (
+        specviz("train", "demo", "--evaluate", "--model", tmp_path, "--prompts", 6, "--json", tmp_path / "e.json") == 0
+    )
+    assert capsys.readouterr().out == "| a |\n" and (tmp_path / "e.json").read_text() == "{}\n"
+    assert calls[2][0] == tmp_path and calls[2][1]["prompts"] == 6
+    assert "not allowed with" in refusal(capsys, "train", "demo", "--tokens", 5, "--minutes", 5)
+    assert "there is no part 'ppdd': choose one of demo" in refusal(capsys, "train", "ppdd")

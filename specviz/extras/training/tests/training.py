@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from decoders.method.part import HEADS, kinds
-from decoders.training import drafter, heads, prompt_tokens
-from decoders.training.data import FileSource
-from decoders.training.heads import lesson_of
-from decoders.training.loop import train
+from tests.models import network, tiny_tokenizer
 
-from .models import network, tiny_tokenizer
-from .models import save_model as save_model
+from .. import drafter, heads, prompt_tokens
+from ..data import FileSource
+from ..heads import lesson_of
+from ..loop import train
 
 HEAD_KINDS: dict[str, Any] = {
     name: lesson_of(name)
@@ -28,14 +27,6 @@ TINY: dict[str, Any] = {
     ),
 }
 LENGTH = {"glide": 96, "drafter": 96, "ppd": 48, **dict.fromkeys(HEAD_KINDS, 48)}  # tokens of a document
-
-
-def write_text(folder: Path) -> Path:
-    """A text with little in it."""
-    path = folder / "text.txt"
-    line = "the old lamp at the station was sold to the city museum. def total(items): return sum(items)\n"
-    path.write_text(line * 80)
-    return path
 
 
 def source_for(kind: str, text: Path) -> FileSource:

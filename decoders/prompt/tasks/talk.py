@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from decoders.training.message import turns
+from decoders.prompt.message import turns
 
 from .code import change_constant, print_before_return, rename_function, rename_variable
 from .example import TaskExample, fence

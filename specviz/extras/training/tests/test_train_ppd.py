@@ -15,15 +15,15 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.parts import find_part, load_part, own_place, read_part
 from decoders.prompt_tokens.tokens import MASKS, visibility
-from decoders.training.batches import PROMPT, RESPONSE, TrainingDocument, pad
-from decoders.training.frozen_target import FrozenTarget
-from decoders.training.learning import cosine_factor, position_weights
-from decoders.training.prompt_tokens import FIRST_STAGE, SECOND_RATE, choose_points, divergence, label_weights
 from specviz import cli
+from tests.command import refusal
+from tests.models import network, prompt_ids, session_behind, tiny_target
+from tests.tiers import matrix
 
-from .command import refusal
-from .models import network, prompt_ids, session_behind, tiny_target
-from .tiers import matrix
+from ..batches import PROMPT, RESPONSE, TrainingDocument, pad
+from ..frozen_target import FrozenTarget
+from ..learning import cosine_factor, position_weights
+from ..prompt_tokens import FIRST_STAGE, SECOND_RATE, choose_points, divergence, label_weights
 from .training import run_of, source_for, train_and_log, train_kind
 
 TRAINABLE = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")

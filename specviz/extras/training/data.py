@@ -18,10 +18,10 @@ import numpy as np
 from decoders.errors import UserError
 from decoders.prompt.chat import render_chat
 from decoders.prompt.files import parse_record
+from decoders.prompt.message import Message, turns, user_message
 
 from .answers import greedy_answers
 from .batches import PROMPT, RESPONSE, TrainingDocument
-from .message import Message, turns, user_message
 
 LEAST_TOKENS = 2000  # to be learnt; less teaches nothing
 LEAST_DOCUMENTS = 4

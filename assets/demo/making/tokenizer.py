@@ -9,8 +9,8 @@ from itertools import islice
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from .tasks import stream
-from .tasks.words import WORDS
+from decoders.prompt.tasks import stream
+from decoders.prompt.tasks.words import WORDS
 
 BOS, EOS, PAD = "<s>", "</s>", "<pad>"
 ROLES = ("system", "user", "assistant")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from decoders.training.message import Message, turns, user_message
+from decoders.prompt.message import Message, turns, user_message
 
 Family = Literal["summary", "quote", "text_edit", "code_edit", "chat", "sums"]
 FAMILIES: tuple[Family, ...] = get_args(Family)

@@ -18,22 +18,22 @@ from decoders import Prompt, UserError, find_method, generate, load_target
 from decoders.method.part import kinds
 from decoders.model.files.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part, training_facts
-from decoders.training.batches import RESPONSE
-from decoders.training.data import DistilledSource, FileSource, vocabulary_documents
-from decoders.training.demo.source import DemoSource, source_of
-from decoders.training.drafter import epoch_steps, reached_mean
-from decoders.training.frozen_target import FrozenTarget
-from decoders.training.learning import commonest, cosine_factor
-from decoders.training.loop import PartRun, try_to_save
-from decoders.training.precision import has_bf16_products
-from decoders.training.states import Shelf
-from decoders.training.teacher import Teacher
 from specviz import cli
+from tests.command import refusal
+from tests.drafts import needs_kinds
+from tests.models import VOCAB, network, prompt_ids, session_behind, tiny_target, tiny_tokenizer
+from tests.tiers import matrix
 
-from .command import refusal
-from .drafts import needs_kinds
-from .models import VOCAB, network, prompt_ids, session_behind, tiny_target, tiny_tokenizer
-from .tiers import matrix
+from ..batches import RESPONSE
+from ..data import DistilledSource, FileSource, vocabulary_documents
+from ..demo_source import DemoSource, source_of
+from ..drafter import epoch_steps, reached_mean
+from ..frozen_target import FrozenTarget
+from ..learning import commonest, cosine_factor
+from ..loop import PartRun, try_to_save
+from ..precision import has_bf16_products
+from ..states import Shelf
+from ..teacher import Teacher
 from .training import HEAD_KINDS, TINY, begun, run_of, source_for, train_and_log, train_kind
 
 PPD_ABLATIONS = {"vectors": 2, "mask": "encoder", "learned": True, "hard_labels": True, "prefix": 1, "exits": 2}

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.training.batches import TrainingDocument
-from decoders.training.data import HELD_OUT, DistilledSource, FileSource, TrainingSource, encode
+from decoders.prompt.tasks import stream
 
-from .tasks import stream
+from .batches import TrainingDocument
+from .data import HELD_OUT, DistilledSource, FileSource, TrainingSource, encode
 
 DEMO = "demo"
 

@@ -14,17 +14,17 @@ from torch import Tensor
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from decoders.folders import replacing
-from decoders.training.batches import PROMPT, RESPONSE, Batch, pad
-from decoders.training.data import encode
-from decoders.training.learning import muon_and_adamw, position_weights, weighted_loss
-from decoders.training.loop import CHECKPOINT, TrainingRun, budget
-from decoders.training.progress import Progress
+from decoders.prompt.tasks import MIXTURE
+from decoders.prompt.tasks.example import FAMILIES, Family, TaskExample
+from specviz.extras.training.batches import PROMPT, RESPONSE, Batch, pad
+from specviz.extras.training.data import encode
+from specviz.extras.training.learning import muon_and_adamw, position_weights, weighted_loss
+from specviz.extras.training.loop import CHECKPOINT, TrainingRun, budget
+from specviz.extras.training.progress import Progress
 
 from .batches import training_batches
 from .evaluation import probe_examples
 from .induction import plant_copying_heads
-from .tasks import MIXTURE
-from .tasks.example import FAMILIES, Family, TaskExample
 from .tokenizer import train_tokenizer
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from decoders.parts import find_part, read_part
 from specviz import cli
-from specviz.commands import train_units
 from specviz.workers.folder import ResultFolder
 from specviz.workers.kinds import Workers
+from tests.command import refusal
+from tests.drafts import needs_kinds
+from tests.models import save_model
+from tests.standin import Here
 
-from .command import refusal
-from .drafts import needs_kinds
-from .standin import Here
-from .training import save_model
+from .. import train_units
 
 pytestmark = [pytest.mark.usefixtures("home"), needs_kinds("medusa")]
 
@@ -57,7 +57,7 @@ def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
 def test_a_training_that_fails_is_told_and_the_others_are_done(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from specviz.commands import train
+    from .. import train_command as train
 
     def break_down(*_: Any) -> int:
         raise ValueError("these heads cannot be trained")

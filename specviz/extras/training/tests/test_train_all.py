@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from decoders.parts import WEIGHTS, read_part
-from decoders.training.loop import BestPart
 from specviz import cli
-from specviz.commands import train_all
+from tests.command import refusal
+from tests.drafts import needs_kinds, save_tiny_part
+from tests.models import tiny_target
 
-from .command import refusal
-from .drafts import needs_kinds, save_tiny_part
-from .models import tiny_target
+from .. import train_all
+from ..loop import BestPart
 from .training import run_of, source_for
 
 pytestmark = [pytest.mark.usefixtures("home"), needs_kinds("medusa", "dflash")]
@@ -96,7 +96,7 @@ def test_the_command_of_a_training_names_what_its_kind_takes(device: str, monkey
     sizes = dict[str, tuple[int, int]]()
     for part, words in made.items():
         cli_parser = argparse.ArgumentParser()
-        from specviz.commands import train
+        from .. import train_command as train
 
         train.add(cli_parser)
         read = cli_parser.parse_args(words[words.index("train") + 1 :])

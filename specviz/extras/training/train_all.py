@@ -23,9 +23,8 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.folders import write_json, write_text
 from decoders.method.part import DRAFT_MODELS, HEADS, PROMPT_TOKENS, kinds, training_of
+from specviz.commands import common, options
 from specviz.words import decimal, plural
-
-from . import common, options
 
 OUT = Path("runs") / "all"
 MOST_BYTES = 14_000_000  # of a part's file: above it its matrices are stored in int8
@@ -281,7 +280,9 @@ def _tell(out: Path, parts: Sequence[str]) -> None:
     table = pd.DataFrame(rows, columns=pd.Index(COLUMNS), dtype=object)
     write_text(out / CURVE, table.to_csv(index=False, lineterminator="\r\n"))
     with contextlib.suppress(ModuleNotFoundError):
-        from specviz.views.charts import seen_chart, write_page
+        from specviz.views.charts import write_page
+
+        from .curves import seen_chart
 
         write_page(out / "acceptance.html", "Acceptance by tokens seen", [seen_chart(rows)])
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from decoders.training.batches import IGNORED, RESPONSE, Batch, TrainingDocument, bucket, pad
-from decoders.training.data import encode
+from decoders.prompt.tasks import stream
+from decoders.prompt.tasks.example import Family
+from specviz.extras.training.batches import IGNORED, RESPONSE, Batch, TrainingDocument, bucket, pad
+from specviz.extras.training.data import encode
 
-from .tasks import stream
-from .tasks.drills import lookup
-from .tasks.example import Family
+from .drills import lookup
 
 
 def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: Any) -> TrainingDocument:

@@ -1,1 +1,0 @@
-"""Training of the parts that specviz brings along."""

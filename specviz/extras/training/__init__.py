@@ -1,0 +1,1 @@
+"""Training: the bundled target from nothing, and parts for any target."""
