@@ -259,7 +259,7 @@ def two_parts(machine: Machine) -> Iterator[Row]:
         yield "attention in two parts", reason, ""
         return
     for rows in split_from.SIZES[: 1 if machine.rehearse else None]:
-        masked, parts = split_from.measured(target, rows, graph)
+        masked, parts = split_from.measure_both(target, rows, graph)
         yield f"attention of 8 rows in a store of {rows:,}", f"masked {masked:.3f} ms, in two parts {parts:.3f}", ""
 
 

@@ -43,7 +43,7 @@ REPEATS = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:235])
 DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=4)
 
 
-def captured(target: Target, *, split: bool = False) -> GraphForward:
+def use_graphs(target: Target, *, split: bool = False) -> GraphForward:
     """Has a target's forwards captured, with attention in two parts or behind masks."""
     target.engines = Engines(target)
     target.engines.engine, target.engines.static = "graph", TapeForward(target)
@@ -77,7 +77,7 @@ def eagerly(target: Target):
 def test_a_graph_gives_what_stock_code_gives(family, split):
     """Logits, taps and keys of one row, a tree and a larger one, within and beyond sliding windows, by few captures."""
     target = Target(network_of(family), tiny_tokenizer(), f"tiny {family}")
-    static = captured(target, split=split)
+    static = use_graphs(target, split=split)
     for length, rows in ((40, 1), (40, 5), (250, 17), (254, 1), (251, 6)):
         with eagerly(target):
             session = session_of(target, length)
@@ -93,7 +93,7 @@ def test_a_graph_gives_what_stock_code_gives(family, split):
             for layer in kind:
                 torch.testing.assert_close(own[layer], kind[layer], atol=1e-5 * float(kind[layer].std()), rtol=1e-5)
     has_masks = not split or bool(static.windows) or static.no_split is not None
-    assert all(kind.split is (split and static.no_split is None) for kind in session.cache.lent.tied)
+    assert all(kind.split is (split and static.no_split is None) for kind in session.cache.lease.companions)
     assert static.captures == (4 + 2 if has_masks else 3 + 2)  # two of them by the check
 
 
@@ -101,7 +101,7 @@ def test_a_graph_gives_what_stock_code_gives(family, split):
 @torch.inference_mode()
 def test_what_lies_behind_the_text_changes_no_bit(split):
     target = tiny_target("llama")
-    static, outputs = captured(target, split=split), []
+    static, outputs = use_graphs(target, split=split), []
     for seed in (1, 2):
         session, generator = session_of(target, 40), torch.Generator().manual_seed(seed)
         session.cache.store[:, :, :, session.cache.length :].normal_(0, 100, generator=generator)
@@ -142,7 +142,7 @@ def test_two_parts_merge_to_attention_over_all_keys(heads, kv_heads, dtype, near
 
 
 @pytest.fixture(scope="module")
-def equipped(module_home) -> Target:
+def target_with_parts(module_home) -> Target:
     """A target with a random part of every kind."""
     target = tiny_target("qwen3")
     for kind in kinds():
@@ -162,18 +162,18 @@ def outcome(target: Target, method: str, **options):
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("sampling", [None, DRAWN])
-def test_every_method_writes_and_accepts_the_same(equipped, split, sampling):
+def test_every_method_writes_and_accepts_the_same(target_with_parts, split, sampling):
     """Twice in one process: drafts, what is accepted and the output are those of stock code, and the second run
     captures nothing. A value that was baked into a graph shows in what is accepted.
     """
-    wrong, static = dict[str, str](), captured(equipped, split=split)
-    for method in usable(equipped):
-        with eagerly(equipped):
-            expected = outcome(equipped, method, sampling=sampling)
+    wrong, static = dict[str, str](), use_graphs(target_with_parts, split=split)
+    for method in usable(target_with_parts):
+        with eagerly(target_with_parts):
+            expected = outcome(target_with_parts, method, sampling=sampling)
         for run in ("first", "second"):
             gc.collect()
             before = static.captures
-            found = outcome(equipped, method, sampling=sampling)
+            found = outcome(target_with_parts, method, sampling=sampling)
             count = static.captures - before
             if found[:3] != expected[:3]:
                 wrong[f"{method}, {run} run"] = "drafts otherwise" if found[0] == expected[0] else "writes otherwise"
@@ -188,14 +188,14 @@ GRAPHED = ("glide", "sps", "eagle", "eagle2", "eagle3", "medusa", "hydra")
 
 
 @pytest.mark.parametrize("method", [name for name in GRAPHED if name in methods()])
-def test_a_whole_draft_is_one_graph(equipped, method, monkeypatch):
+def test_a_whole_draft_is_one_graph(target_with_parts, method, monkeypatch):
     """From the second run on, a draft calls no network."""
-    captured(equipped)
-    outcome(equipped, method)
+    use_graphs(target_with_parts)
+    outcome(target_with_parts, method)
     calls, forward = list[str](), torch.nn.Module.__call__
     monkeypatch.setattr(torch.nn.Module, "__call__", lambda self, *args, **more: calls.append(type(self).__name__)
                         or forward(self, *args, **more))  # fmt: skip
-    run = Decoding.of(equipped, PROMPT, method, max_new_tokens=NEW, stop_ids=())
+    run = Decoding.of(target_with_parts, PROMPT, method, max_new_tokens=NEW, stop_ids=())
     run.prefill()
     calls.clear()
     assert sum(1 for _ in run) > 2 and not calls
@@ -207,7 +207,7 @@ def test_methods_write_the_same_beyond_the_first_keys():
     for method in ("plain", "pld+h", "pld+a", "recycling"):
         with eagerly(target):
             expected = generate(target, REPEATS, method, max_new_tokens=40)
-        captured(target)
+        use_graphs(target)
         trace = record(target, REPEATS, method, max_new_tokens=40)
         steps = trace.tables["steps"]
         assert trace.output_ids == expected and set(steps["engine_keys"]) == {256, 512}
@@ -229,7 +229,7 @@ def test_a_number_that_is_baked_in_is_seen(monkeypatch):
     with eagerly(target):
         expected = generate(target, REPEATS, "pld", max_new_tokens=20)
     monkeypatch.setattr(Inputs, "fill", baking)
-    captured(target)
+    use_graphs(target)
     assert generate(target, REPEATS, "pld", max_new_tokens=20) != expected
 
 
@@ -238,7 +238,7 @@ def test_a_value_that_is_read_cannot_be_captured(caplog, monkeypatch):
     monkeypatch.setattr(engines, "_messages", set())
     target = tiny_target()
     expected = generate(target, PROMPT, "pld", max_new_tokens=12)
-    static = captured(target)
+    static = use_graphs(target)
     target.engines._is_checked = True
     stock = static._stock
     monkeypatch.setattr(static, "_stock", lambda *args: stock(*args) * float(args[0].length[0] > 0))
@@ -250,18 +250,18 @@ def test_a_value_that_is_read_cannot_be_captured(caplog, monkeypatch):
     assert len(said) == len(set(said))
 
 
-def test_a_draft_that_cannot_be_captured_is_made_eagerly(equipped, caplog, monkeypatch):
+def test_a_draft_that_cannot_be_captured_is_made_eagerly(target_with_parts, caplog, monkeypatch):
     monkeypatch.setattr(engines, "_messages", set())
-    captured(equipped)
+    use_graphs(target_with_parts)
 
     def full(self, *args):
         raise CaptureError("CUDA out of memory")
 
     monkeypatch.setattr(GraphForward, "function", full)
     for method in (name for name in GRAPHED if name in methods()):
-        with eagerly(equipped):
-            expected = outcome(equipped, method)
-        assert outcome(equipped, method)[:3] == expected[:3]
+        with eagerly(target_with_parts):
+            expected = outcome(target_with_parts, method)
+        assert outcome(target_with_parts, method)[:3] == expected[:3]
     assert {line.message.rpartition(": ")[2] for line in caplog.records} == {"CUDA out of memory"}
 
 
@@ -269,7 +269,7 @@ def test_a_check_that_fails_keeps_stock_code(caplog, monkeypatch):
     monkeypatch.setattr(engines, "_messages", set())
     target = tiny_target()
     expected = generate(target, PROMPT, max_new_tokens=6)
-    static = captured(target)
+    static = use_graphs(target)
     monkeypatch.setattr(static, "_stock", lambda *args, stock=static._stock: stock(*args) + 0.1)
     trace = record(target, PROMPT, "plain", max_new_tokens=6)
     assert trace.output_ids == expected and set(trace.tables["steps"]["engine"]) == {"eager"}
@@ -282,14 +282,14 @@ def test_a_check_that_fails_keeps_stock_code(caplog, monkeypatch):
 def test_stores_are_lent_and_come_back():
     stores, sizes = Stores(), (4, 1, 2, 700, 8)
     first = stores.take(sizes, torch.float32, torch.device("cpu"))
-    first.tied["graph"] = "captured"
+    first.companions["graph"] = "captured"
     second = stores.take(sizes, torch.float32, torch.device("cpu"))
     assert first.capacity == capacity_for(700) == 2048 and second.tensor is not first.tensor
     memory = first.tensor
     memory.fill_(float("nan"))
     del first
     third = stores.take((4, 1, 2, 900, 8), torch.float32, torch.device("cpu"))
-    assert third.tensor is memory and third.tied == {"graph": "captured"} and not memory.any()
+    assert third.tensor is memory and third.companions == {"graph": "captured"} and not memory.any()
     assert stores.take((4, 1, 2, 900, 4), torch.float32, torch.device("cpu")).tensor.shape[-1] == 4
     del second, third
     larger = stores.take((4, 1, 2, 3000, 8), torch.float32, torch.device("cpu"))
@@ -304,7 +304,7 @@ def test_two_runs_at_once_have_a_store_each():
     target = tiny_target()
     prompts = [Prompt.from_ids(prompt_ids(seed, 40)) for seed in (4, 5)]
     expected = [generate(target, prompt, "pld", max_new_tokens=NEW) for prompt in prompts]
-    static = captured(target)
+    static = use_graphs(target)
     begun = threading.Barrier(2)
 
     def run(prompt: Prompt) -> list[int]:
@@ -321,7 +321,7 @@ def test_two_runs_at_once_have_a_store_each():
 
 def test_a_step_that_is_looked_at_again_runs_over_the_runs_own_store():
     target = tiny_target()
-    static = captured(target)
+    static = use_graphs(target)
     session = session_of(target, 60, Needs())
     with eagerly(target):
         other = session_of(target, 60, Needs())
@@ -329,14 +329,14 @@ def test_a_step_that_is_looked_at_again_runs_over_the_runs_own_store():
             expected = part.score(Draft(tree_of(part, 5))).logits
     with session.at(30, Needs()) as part:
         scored = part.score(Draft(tree_of(part, 5)))
-        assert scored.ran.engine == "graph" and part.cache.lent is session.cache.lent
+        assert scored.ran.engine == "graph" and part.cache.lease is session.cache.lease
     torch.testing.assert_close(scored.logits, expected, atol=1e-5, rtol=1e-5)
-    assert static.stores._idle or session.cache.lent is not None
+    assert static.stores._idle or session.cache.lease is not None
 
 
 def test_memory_that_waits_for_a_run_is_given_up_where_one_needs_it(monkeypatch):
     target = tiny_target()
-    static = captured(target)
+    static = use_graphs(target)
     generate(target, PROMPT, max_new_tokens=4)
     assert static.stores.has(1)
     asked = list[bool]()
@@ -357,7 +357,7 @@ def test_memory_that_waits_for_a_run_is_given_up_where_one_needs_it(monkeypatch)
 def test_the_usual_sizes_are_captured_before_a_run(monkeypatch):
     monkeypatch.setattr(Engines, "_slower", lambda *_: None)  # as on a GPU
     target = tiny_target()
-    static = captured(target)
+    static = use_graphs(target)
     rest = threading.Event()
     target.engines.engine = "auto"
     target.engines.begin(lambda: not rest.is_set())
@@ -367,14 +367,14 @@ def test_the_usual_sizes_are_captured_before_a_run(monkeypatch):
     assert target.engines.prepare() and target.engines.complete()
     assert set(first.tables["steps"]["engine"]) == {"graph"}
     before = static.captures
-    assert before >= len(graphs.AHEAD)
+    assert before >= len(graphs.FIRST_ROWS)
     record(target, PROMPT, "pld", max_new_tokens=NEW)
     assert static.captures == before
 
 
 def test_waiting_for_captures_ends_when_it_is_cancelled():
     target = tiny_target()
-    static, cancel = captured(target), threading.Event()
+    static, cancel = use_graphs(target), threading.Event()
     static.make(lambda: not cancel.is_set())
     waiter = threading.Thread(target=static.wait, args=(cancel,))
     waiter.start()
@@ -388,7 +388,7 @@ def test_auto_takes_the_faster_engine(monkeypatch, caplog):
     monkeypatch.setattr(engines, "_messages", set())
     target = tiny_target()
     for ratio, is_taken in ((0.5, True), (2.0, False)):
-        static, times = captured(target), iter((1.0, ratio))
+        static, times = use_graphs(target), iter((1.0, ratio))
         target.engines.engine = "auto"
         monkeypatch.setattr(engines, "median_ms", lambda call, device, times=times: call() is None or next(times))
         assert target.engines._usable() is is_taken and (target.engines.static is static) is is_taken
@@ -402,17 +402,17 @@ def test_attention_goes_in_two_parts_where_that_is_faster(faster, found, monkeyp
     """At this size and all larger ones; measured once."""
     target, tried = tiny_target(), list[int]()
 
-    def measured(target, rows, graph):
+    def measure_both(target, rows, graph):
         tried.append(rows)
         return 1.0, 0.5 if rows in faster else 1.5
 
-    monkeypatch.setattr(split_from, "measured", measured)
+    monkeypatch.setattr(split_from, "measure_both", measure_both)
     assert [split_from.split_from(target, Tape) for _ in range(2)] == [found] * 2
     assert tried == list(split_from.SIZES)
 
 
 def test_both_attentions_can_be_measured():
-    assert min(split_from.measured(tiny_target(), 2_048, Tape)) > 0
+    assert min(split_from.measure_both(tiny_target(), 2_048, Tape)) > 0
 
 
 def test_a_model_whose_memory_moves_is_not_captured(monkeypatch):

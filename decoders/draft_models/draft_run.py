@@ -97,9 +97,9 @@ class FixedChain:
             cos, sin = (table.index_select(0, slots) for table in self.target_rotary)
             mask = (rows.places < slots[:, None]) & (rows.places < root)
             for layer, (keys, values) in enumerate(self.views):
-                mine = mask[:, : keys.shape[2]]
-                keys, values = (part[:, :, : mine.shape[1]] for part in (keys, values))
-                views[layer] = TargetView(keys, values, cos, sin, mine, self.queries[layer])
+                row_mask = mask[:, : keys.shape[2]]
+                keys, values = (part[:, :, : row_mask.shape[1]] for part in (keys, values))
+                views[layer] = TargetView(keys, values, cos, sin, row_mask, self.queries[layer])
         states = self.model(ids[None], views, rows.turns(slots), rows.chain(slots), rows.remember(slots))
         return self.model.full_logits(self.model.head(states)[0].float())
 
@@ -167,7 +167,7 @@ class DraftRun:
         that it draws by; ``key`` names it.
         """
         graphs = None if self.engines is None else self.engines.graphs
-        if graphs is None or self.cache.lent is None or context.root_position == 0:
+        if graphs is None or self.cache.lease is None or context.root_position == 0:
             return None
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
         capacity, count = self.cache.store.shape[4], context.length - have
@@ -187,7 +187,8 @@ class DraftRun:
 
         try:
             places = tuple(part.data_ptr() for pair in views for part in pair)
-            result = graphs.function(self.cache.lent.tied, ("chain", rows, keys, depth, key, places), write, *inputs)
+            name = ("chain", rows, keys, depth, key, places)
+            result = graphs.function(self.cache.lease.companions, name, write, *inputs)
         except CaptureError as error:
             say_once(f"drafts of a draft model run eagerly, as capturing them fails: {error}")
             return None
@@ -293,7 +294,7 @@ class DraftRun:
 
     def _make_room(self, context: Context, rows_read: int) -> None:
         graphs = None if self.engines is None else self.engines.graphs
-        self.cache.stores = None if graphs is None else graphs.beside(self.model).stores
+        self.cache.stores = None if graphs is None else graphs.draft_memory(self.model).stores
         rows = len(context.buffer) + DRAFT_ROWS
         if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
             places = torch.arange(self.cache.store.shape[4], device=self.device)

@@ -107,10 +107,10 @@ class Running(Protocol):
 def one_by_one(run: Running, context: Context, depth: int, choose: Choose) -> Chain:
     """A chain of ``depth`` tokens, a draft forward for each."""
     chain = Chain(forwards=depth)
-    if isinstance(run, DraftRun) and isinstance(choose, Likeliest | Drawn):
-        written = run.chain(context, depth, choose.points(depth), choose.at, choose.key)
-        if written is not None:
-            for i, (token, distribution) in enumerate(zip(written[0].split(1), written[1], strict=True)):
+    if isinstance(run, DraftRun) and isinstance(choose, FirstChoice | TokenDraw):
+        chain_parts = run.chain(context, depth, choose.points(depth), choose.at, choose.key)
+        if chain_parts is not None:
+            for i, (token, distribution) in enumerate(zip(chain_parts[0].split(1), chain_parts[1], strict=True)):
                 chain.add(token, distribution, i + 1)
             return chain
     for i in range(depth):
@@ -177,7 +177,7 @@ class ModelDrafter(Drafter):
         if self.expansion.startswith("beam"):
             return self._beams(context, depth, gamma)
         drawing = self.chooser if self.expansion == "none" else None
-        choose = likeliest if drawing is None else Drawn(drawing, context.length)
+        choose = first_choice if drawing is None else TokenDraw(drawing, context.length)
         device = context.device
         start_mark = mark(device)
         chain = self.chain(context, depth, choose)
@@ -245,7 +245,7 @@ class ModelDrafter(Drafter):
         self._adapt(draft.tree, len(self.tokens), verdict.accepted)
 
 
-class Likeliest:
+class FirstChoice:
     """Takes the drafter's first choice."""
 
     key = "likeliest"
@@ -262,10 +262,10 @@ class Likeliest:
         return logits.argmax(-1, keepdim=True), logits
 
 
-likeliest = Likeliest()
+first_choice = FirstChoice()
 
 
-class Drawn:
+class TokenDraw:
     """Draws after the chooser's warpers, from a stream of its own for a text of this length: a run that is cut there
     draws the same again.
     """

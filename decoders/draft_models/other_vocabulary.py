@@ -13,7 +13,7 @@ from decoders.draft.tree import DraftTree
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, fetch, mark
 
-from .drafter import ModelDrafter, Running, likeliest, one_by_one
+from .drafter import ModelDrafter, Running, first_choice, one_by_one
 from .vocabularies import Vocabularies
 
 TEXT, SHARED = WAYS = ("text", "shared tokens")
@@ -69,7 +69,7 @@ class TextDrafter(ModelDrafter):
         if depth < 1:
             return Draft.empty(context.root, f"the drafter reads at most {self.run.limit:,} of its own tokens")
         start_mark = mark(device)
-        chain = one_by_one(self.run, text, depth, likeliest)  # type: ignore[arg-type]
+        chain = one_by_one(self.run, text, depth, first_choice)  # type: ignore[arg-type]
         forward_mark = mark(device)
         chain_tokens = chain.tokens
         self.run.wrote(chain_tokens[:-1])

@@ -27,7 +27,7 @@ class OwnCache:
     ) -> None:
         self.layers, self.heads, self.size, self.rotary = layers, heads, size, rotary
         self.stores: Stores | None = None  # that lend its memory, where it has to outlive the run
-        self.lent: Store | None = None
+        self.lease: Store | None = None
         self.store = torch.zeros(layers, 2, 1, heads, 0, size)
         self.cos = self.sin = torch.zeros(0, size)
 
@@ -38,22 +38,22 @@ class OwnCache:
         if self.store.shape[4] >= rows:
             return False
         sizes = (2 * self.layers, 1, self.heads, rows, self.size)
-        lent = None if self.stores is None else self.stores.take(sizes, like.dtype, like.device)
-        flat = torch.zeros(sizes, dtype=like.dtype, device=like.device) if lent is None else lent.tensor
+        lease = None if self.stores is None else self.stores.take(sizes, like.dtype, like.device)
+        flat = torch.zeros(sizes, dtype=like.dtype, device=like.device) if lease is None else lease.tensor
         store = flat.view(self.layers, 2, 1, self.heads, -1, self.size)
         if kept_rows:
             store[..., :kept_rows, :] = self.store[..., :kept_rows, :]
-        self.store, self.lent = store, lent
+        self.store, self.lease = store, lease
         self.cos, self.sin = self.table("rotary", lambda: self.rotary(store.shape[4], like))
         return True
 
     def table(self, name: str, make: Callable[[], Any]) -> Any:
-        """A table by the positions of these rows, which stays with memory that was lent."""
-        if self.lent is None:
+        """A table by the positions of these rows, which stays with memory that a store lends."""
+        if self.lease is None:
             return make()
-        if name not in self.lent.tied:
-            self.lent.tied[name] = make()
-        return self.lent.tied[name]
+        if name not in self.lease.companions:
+            self.lease.companions[name] = make()
+        return self.lease.companions[name]
 
     def rows(self, start: int, stop: int) -> Remember:
         """Append keys and values of rows ``start`` to ``stop``; return those of all rows up to there."""
@@ -96,9 +96,9 @@ class FixedRows:
 
     def tree(self, base: Int[Tensor, "1"], sees: Bool[Tensor, "rows own"]) -> Bool[Tensor, "rows keys"]:
         """The mask of rows that see the first ``base`` ones, and of those behind them what ``sees`` says."""
-        own, count = self.places - base, sees.shape[1]
-        is_own = (own >= 0) & (own < count)
-        return (own < 0) | (is_own & sees.index_select(1, own.clamp(0, count - 1)))
+        row, count = self.places - base, sees.shape[1]
+        is_own = (row >= 0) & (row < count)
+        return (row < 0) | (is_own & sees.index_select(1, row.clamp(0, count - 1)))
 
 
 def keys_for(rows: int, capacity: int) -> int | None:

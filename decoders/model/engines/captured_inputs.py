@@ -16,8 +16,8 @@ from .static import StaticRows
 
 
 class Inputs:
-    """What captured forwards of a number of rows read. Behind the real rows stand others, which see themselves and the
-    text, and which none of the real rows sees.
+    """Input memory of captured forwards of a number of rows. Behind the real rows stand others, which see themselves
+    and the text, and which none of the real rows sees.
     """
 
     def __init__(self, rows: int, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -78,10 +78,10 @@ class CapturedMasks:
     def _additive(self, window: int | None) -> Float[Tensor, "1 1 rows keys"]:
         inputs, rows = self.inputs, self.inputs.rows
         places = torch.arange(self.keys, device=inputs.device)
-        own = places - inputs.length
-        is_own, own = (own >= 0) & (own < rows), own.clamp(0, rows - 1)
-        visible = (places < inputs.length) | (is_own & inputs.sees.index_select(1, own))
+        behind = places - inputs.length
+        is_own, row = (behind >= 0) & (behind < rows), behind.clamp(0, rows - 1)
+        visible = (places < inputs.length) | (is_own & inputs.sees.index_select(1, row))
         if window is not None:
-            keys_at = torch.where(is_own, inputs.positions.index_select(0, own), places)
+            keys_at = torch.where(is_own, inputs.positions.index_select(0, row), places)
             visible = visible & (inputs.positions[:, None] - keys_at < window)
         return self.masks.blank(rows, self.keys).masked_fill(~visible, self.masks.lowest)[None, None]

@@ -33,7 +33,7 @@ from .captured_inputs import CapturedMasks, Inputs
 from .split_from import split_from
 from .static import Bucket, StaticForward, StaticRows, bucket_of
 
-AHEAD = (64, 32, 16, 8, 4, 1)  # rows captured before a run asks: the largest first, whose memory serves all
+FIRST_ROWS = (64, 32, 16, 8, 4, 1)  # rows captured before a run asks: the largest first, whose memory serves all
 FEWEST_KEYS = 256  # that a masked forward looks at; more in powers of two
 REST_S = 0.05  # between two looks whether anything runs
 
@@ -74,11 +74,11 @@ class Kind:
 
 
 @dataclass(slots=True, eq=False)
-class Beside:
+class DraftMemory:
     """A draft network's memory that outlives runs, and graphs that need none."""
 
     stores: Stores = field(default_factory=Stores)
-    tied: dict[Any, Any] = field(default_factory=dict)
+    companions: dict[Any, Any] = field(default_factory=dict)
 
 
 class GraphForward(StaticForward):
@@ -95,7 +95,7 @@ class GraphForward(StaticForward):
         super().__init__(target)
         self.stores, self.captures = Stores(), 0
         self.failed = set[Any]()
-        self._beside: WeakKeyDictionary[nn.Module, Beside] = WeakKeyDictionary()
+        self._draft_memories: WeakKeyDictionary[nn.Module, DraftMemory] = WeakKeyDictionary()
         self._lock = threading.RLock()
         cuda = target.device.type == "cuda"
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
@@ -104,7 +104,7 @@ class GraphForward(StaticForward):
         shape = target.shape
         self.no_split = "its attention scores are capped" if shape.attention_softcap else None
         self.no_split = self.no_split or can_split(target.device, target.dtype, shape.head_dim)
-        self._ahead: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._reason: str | None = None
 
     def why_not(self) -> str | None:
@@ -122,7 +122,7 @@ class GraphForward(StaticForward):
     def kind(self, rows: StaticRows, needs: Needs) -> Kind | None:
         """The captured forward for these rows; None where they run eagerly: there is no store, no text, or no size."""
         cache = rows.cache
-        if rows.special or rows.prefixes is not None or cache.lent is None or not cache.length:
+        if rows.special or rows.prefixes is not None or cache.lease is None or not cache.length:
             return None
         bucket = bucket_of(rows.count, cache.length, cache.capacity, self.step, doubling=True, sizes=self.sizes)
         if bucket is None:
@@ -148,10 +148,10 @@ class GraphForward(StaticForward):
         of forward, where it cannot be captured.
         """
         kind = self.kind(rows, needs)
-        assert kind is not None and rows.cache.lent is not None
+        assert kind is not None and rows.cache.lease is not None
         inputs = self.inputs(kind.bucket.rows)
         inputs.fill(rows)
-        graph, capture = self.captured(kind, rows.cache, rows.cache.lent)
+        graph, capture = self.graph_of(kind, rows.cache, rows.cache.lease)
         logits, count = graph.replay(), rows.count
         captured.hidden.update({layer: states[:count].clone() for layer, states in capture.hidden.items()})
         captured.queries.update({layer: queries[:, :count].clone() for layer, queries in capture.queries.items()})
@@ -164,29 +164,29 @@ class GraphForward(StaticForward):
             self._inputs[rows] = Inputs(rows, target.embeddings.embedding_dim, target.dtype, target.device)
         return self._inputs[rows]
 
-    def captured(self, kind: Kind, cache: TreeCache, store: Store) -> tuple[Any, Capture]:
+    def graph_of(self, kind: Kind, cache: TreeCache, store: Store) -> tuple[Any, Capture]:
         """The graph of a kind of forward over a store, and what it captures of the rows; captured now where it is
         missing.
         """
-        if kind not in store.tied:
+        if kind not in store.companions:
             capture, inputs = Capture(), self.inputs(kind.bucket.rows)
-            store.tied[kind] = self._capture(kind, lambda: self._stock(inputs, kind, cache, capture)), capture
-        return store.tied[kind]
+            store.companions[kind] = self._capture(kind, lambda: self._stock(inputs, kind, cache, capture)), capture
+        return store.companions[kind]
 
-    def beside(self, network: nn.Module) -> Beside:
+    def draft_memory(self, network: nn.Module) -> DraftMemory:
         """Memory and graphs of a draft network."""
-        return self._beside.setdefault(network, Beside())
+        return self._draft_memories.setdefault(network, DraftMemory())
 
     @torch.inference_mode()
-    def function(self, tied: dict[Any, Any], key: Hashable, function: Callable[..., Any], *inputs: Tensor) -> Any:
+    def function(self, companions: dict[Any, Any], key: Hashable, function: Callable[..., Any], *inputs: Tensor) -> Any:
         """Results of a function of tensors of fixed sizes, captured where ``key`` comes for the first time; its other
-        memory is that which ``tied`` belongs to. They stay until the same key is asked again. Raises CaptureError, once
-        for a key, where it cannot be captured.
+        memory is that which ``companions`` belongs to. They stay until the same key is asked again. Raises
+        CaptureError where it cannot be captured.
         """
-        if key not in tied:
+        if key not in companions:
             own_inputs = [tensor.clone() for tensor in inputs]
-            tied[key] = self._capture(key, lambda: function(*own_inputs)), own_inputs
-        graph, own_inputs = tied[key]
+            companions[key] = self._capture(key, lambda: function(*own_inputs)), own_inputs
+        graph, own_inputs = companions[key]
         for own_input, tensor in zip(own_inputs, inputs, strict=True):
             own_input.copy_(tensor)
         return graph.replay()
@@ -209,11 +209,11 @@ class GraphForward(StaticForward):
         masks = CapturedMasks(inputs, self._masks_of, kind.bucket.keys, self.windows, kind.split)
         rows_masks = running.set(masks)
         cache.slots = inputs.length + torch.arange(inputs.rows, device=inputs.device)
-        given = {"inputs_embeds": inputs.embeddings[None]} if kind.embedded else {"input_ids": inputs.ids[None]}
+        row_inputs = {"inputs_embeds": inputs.embeddings[None]} if kind.embedded else {"input_ids": inputs.ids[None]}
         try:
             with target.taps.reading(kind.needs, capture):
                 output = target.model(
-                    **given, position_ids=inputs.positions[None], past_key_values=cache, use_cache=True
+                    **row_inputs, position_ids=inputs.positions[None], past_key_values=cache, use_cache=True
                 )
         finally:
             cache.slots = None
@@ -227,30 +227,30 @@ class GraphForward(StaticForward):
 
     def complete(self) -> bool:
         """True if what is captured before a run asks is there, or cannot be had."""
-        return self._ahead is not None and not self._ahead.is_alive()
+        return self._thread is not None and not self._thread.is_alive()
 
     def make(self, busy: Callable[[], bool] | None = None) -> str | None:
         """Begin to capture the usual sizes over a store that the next run takes, in the background; with ``busy`` while
         that is False.
         """
-        if self._ahead is None:
+        if self._thread is None:
             name, idle = f"graphs of {self.target.name}", lambda: False
-            self._ahead = threading.Thread(target=self._capture_all, args=(busy or idle,), name=name, daemon=True)
-            self._ahead.start()
+            self._thread = threading.Thread(target=self._capture_all, args=(busy or idle,), name=name, daemon=True)
+            self._thread.start()
         return None
 
     def wait(self, cancel: threading.Event | None = None) -> str | None:
         """Return when the usual sizes were captured, or ``cancel`` is set; the reason why some cannot be."""
         while not self.complete() and not (cancel is not None and cancel.is_set()):
-            if self._ahead is not None:
-                self._ahead.join(REST_S)
+            if self._thread is not None:
+                self._thread.join(REST_S)
         return self._reason
 
     @torch.inference_mode()
     def _capture_all(self, busy: Callable[[], bool]) -> None:
         target = self.target
         cache = TreeCache(target.shape, SMALLEST, target.cached_as, self.stores)
-        for rows in AHEAD:
+        for rows in FIRST_ROWS:
             while busy():
                 time.sleep(REST_S)
             try:
@@ -267,6 +267,6 @@ class GraphForward(StaticForward):
             cache.commit([0])
         numbers = StaticRows(cache, masks, [0] * rows, np.arange(1, 1 + rows), None)
         kind = self.kind(numbers, Needs())
-        if kind is not None and cache.lent is not None:
+        if kind is not None and cache.lease is not None:
             self.inputs(rows).fill(numbers)
-            self.captured(kind, cache, cache.lent)
+            self.graph_of(kind, cache, cache.lease)

@@ -32,7 +32,7 @@ def split_from(target: Any, graph: Callable[[Callable[[], Any]], Any]) -> int:
     key = f"{name}, torch {torch.__version__}, {shape.heads}/{shape.kv_heads} heads of {shape.head_dim}, {target.dtype}"
     notes = _notes()
     if key not in notes:
-        faster = [times[1] <= times[0] for times in (measured(target, rows, graph) for rows in SIZES)]
+        faster = [times[1] <= times[0] for times in (measure_both(target, rows, graph) for rows in SIZES)]
         slower = [rows for rows, is_faster in zip(SIZES, faster, strict=True) if not is_faster]
         following = (*SIZES[1:], NEVER)
         notes[key] = following[SIZES.index(slower[-1])] if slower else SIZES[0]
@@ -42,7 +42,7 @@ def split_from(target: Any, graph: Callable[[Callable[[], Any]], Any]) -> int:
 
 
 @torch.inference_mode()
-def measured(target: Any, capacity: int, graph: Callable[[Callable[[], Any]], Any]) -> tuple[float, float]:
+def measure_both(target: Any, capacity: int, graph: Callable[[Callable[[], Any]], Any]) -> tuple[float, float]:
     """Milliseconds of one layer's attention over a full store: behind a mask, and in two parts."""
     shape, device, dtype = target.shape, target.device, target.dtype
     inputs, masks = Inputs(ROWS, 1, dtype, device), Masks(dtype, device)

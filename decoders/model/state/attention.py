@@ -69,7 +69,7 @@ def tree_attention(
     if isinstance(key, StoredRows):
         assert isinstance(value, StoredRows)
         if isinstance(attention_mask, TwoParts):
-            out = attend(query.to(key.own.dtype), key, value, attention_mask, scale, s_aux)
+            out = attend(query.to(key.rows.dtype), key, value, attention_mask, scale, s_aux)
             return out.transpose(1, 2).to(query.dtype).contiguous(), None
         assert attention_mask is not None, "a captured forward has a mask for every layer"
         key, value = (part.store[:, :, : attention_mask.shape[-1]] for part in (key, value))

@@ -81,7 +81,7 @@ class TreeCache(HybridCache):
     forgets the rest. Where the path is the first rows in order, which a depth-first draft makes usual, nothing moves.
     ``prefix``: keys and values ``[layers, kv_heads, prefixes, head_dim]`` that a forward sees behind its rows, or None.
     ``slots``: of a captured forward, where its rows go. ``stores`` lend the tensor where they are given: it may have
-    room for more than ``capacity``, and graphs that were captured over it are tied to ``lent``.
+    room for more than ``capacity``, and graphs that were captured over it stay with ``lease``.
     ``dtype`` is that of keys and values, whatever a forward computes in (None: the same).
     """
 
@@ -98,7 +98,7 @@ class TreeCache(HybridCache):
         self.prefix: tuple[Tensor, Tensor] | None = None
         self.slots: Int[Tensor, " rows"] | None = None
         self.stores = stores
-        self.lent: Store | None = None
+        self.lease: Store | None = None
 
     def open(self, keys: Tensor, values: Tensor) -> Tensor:
         """Memory for keys and values of a layer like these."""
@@ -106,9 +106,9 @@ class TreeCache(HybridCache):
         sizes = (2 * len(self.slot_of), 1, keys.shape[1], self.capacity, max(self.sizes))
         if self.stores is None:
             return keys.new_zeros(sizes, dtype=self.dtype)
-        self.lent = self.stores.take(sizes, self.dtype or keys.dtype, keys.device)
-        self.capacity = self.lent.capacity
-        return self.lent.tensor
+        self.lease = self.stores.take(sizes, self.dtype or keys.dtype, keys.device)
+        self.capacity = self.lease.capacity
+        return self.lease.tensor
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Any, Any]:
         rows = keys.shape[-2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ from decoders.errors import TooLarge
 
 from ..files.shape import ModelShape
 from .recurrent import MOST_KEPT, SPACING
+from .stores import Stores, capacity_for
 
 SMALL = 64 << 20  # bytes: a run that needs no more is not looked at
 DRAFT_ROWS = 64  # of a large draft, whose logits stay until they are recorded
@@ -75,6 +76,23 @@ def check_room(name: str, size: RunSize, tokens: int, device: torch.device) -> N
         f"{gigabytes(size.cache)} keys and values, {states}{gigabytes(size.memory_bytes)} for what the method reads, "
         f"{gigabytes(size.forward)} for a forward), and {gigabytes(free)} are free on {device}: {mend}"
     )
+
+
+def make_room(
+    name: str, size: RunSize, tokens: int, spare: int, device: torch.device, stores: Stores | None
+) -> None:  # fmt: skip
+    """Check a run as ``check_room`` does, where ``stores`` lend memory for its keys and values: what one of them holds
+    already is not needed again, and all that wait for a run are given up before this one is refused.
+    """
+    rows, needed = tokens + spare, size
+    if stores is not None:
+        needed = replace(size, cache=0 if stores.has(rows) else size.cache * capacity_for(rows) // rows)
+    try:
+        check_room(name, needed, tokens, device)
+    except TooLarge:
+        if not Stores.drop_all():
+            raise
+        make_room(name, size, tokens, spare, device, stores)
 
 
 def free_memory(device: str) -> int | None:

@@ -20,12 +20,12 @@ IDLE = 2  # stores that are kept for later runs
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Store:
-    """Keys and values ``[2 * layers, 1, kv_heads, capacity, head_dim]``. ``tied``: what was captured over them, and the
-    tables that it reads.
+    """Keys and values ``[2 * layers, 1, kv_heads, capacity, head_dim]``. ``companions``: what was captured over them,
+    and the tables that it reads.
     """
 
     tensor: Tensor
-    tied: dict[Any, Any] = field(default_factory=dict)
+    companions: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def capacity(self) -> int:
@@ -33,7 +33,7 @@ class Store:
 
 
 class Stores:
-    """A target's stores. One that no run holds any more is kept for the next, with what is tied to it: at most
+    """A target's stores. One that no run holds any more is kept for the next, with its companions: at most
     ``IDLE``, the last used ones.
     """
 
@@ -55,7 +55,7 @@ class Stores:
             else:
                 store = Store(*self._idle.pop(place))
                 store.tensor.zero_()
-            weakref.finalize(store, self._return, store.tensor, store.tied).atexit = False
+            weakref.finalize(store, self._return, store.tensor, store.companions).atexit = False
         return store
 
     def has(self, rows: int) -> bool:
@@ -66,25 +66,25 @@ class Stores:
     @classmethod
     def drop_all(cls) -> bool:
         """Free the idle stores of every target; whether there was one."""
-        freed = False
+        is_freed = False
         for stores in list(cls._everywhere):
             with stores._lock:
-                freed = freed or bool(stores._idle)
+                is_freed = is_freed or bool(stores._idle)
                 stores._idle.clear()
-        return freed
+        return is_freed
 
     def _fitting(self, sizes: tuple[int, ...], dtype: torch.dtype) -> int | None:
-        others = sizes[:3], sizes[4:], dtype
+        kind = sizes[:3], sizes[4:], dtype
         places = [
-            (tensor.shape[3], -len(tied), place)  # the smallest, and of equal ones that with most graphs
-            for place, (tensor, tied) in enumerate(self._idle)
-            if (tensor.shape[:3], tensor.shape[4:], tensor.dtype) == others and tensor.shape[3] >= sizes[3]
+            (tensor.shape[3], -len(companions), place)  # the smallest, and of equal ones that with most graphs
+            for place, (tensor, companions) in enumerate(self._idle)
+            if (tensor.shape[:3], tensor.shape[4:], tensor.dtype) == kind and tensor.shape[3] >= sizes[3]
         ]
         return min(places)[2] if places else None
 
-    def _return(self, tensor: Tensor, tied: dict[Any, Any]) -> None:
+    def _return(self, tensor: Tensor, companions: dict[Any, Any]) -> None:
         with self._lock:
-            self._idle = [*self._idle, (tensor, tied)][-IDLE:]
+            self._idle = [*self._idle, (tensor, companions)][-IDLE:]
 
 
 def capacity_for(rows: int) -> int:

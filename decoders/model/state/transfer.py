@@ -199,11 +199,11 @@ def wait(device: torch.device) -> None:
 
 def median_ms(call: Callable[[], Any], device: torch.device, calls: int = 11) -> float:
     """Milliseconds of a call, each waited for: the median of so many, behind one that warms."""
-    taken = list[float]()
+    times = list[float]()
     for _ in range(calls + 1):
         wait(device)
         start_time = time.perf_counter()
         call()
         wait(device)
-        taken.append((time.perf_counter() - start_time) * 1e3)
-    return statistics.median(taken[1:])
+        times.append((time.perf_counter() - start_time) * 1e3)
+    return statistics.median(times[1:])

@@ -33,7 +33,7 @@ class StoredRows:
     """
 
     store: Float[Tensor, "1 kv_heads capacity head_dim"]
-    own: Float[Tensor, "1 kv_heads rows head_dim"]
+    rows: Float[Tensor, "1 kv_heads rows head_dim"]
 
 
 def can_split(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -59,21 +59,21 @@ def attend(
     per head, which takes its share of the weight and brings no value.
     """
     heads, rows, head_dim = query.shape[1:]
-    kv_heads = key.own.shape[1]
+    kv_heads = key.rows.shape[1]
     group = heads // kv_heads
     folded_query = query.reshape(1, kv_heads, group * rows, head_dim)
     text, text_sum = _over_text(folded_query, key.store, value.store, mask.length, scale)
     wide = torch.promote_types(query.dtype, torch.float32)
-    scores = (folded_query.to(wide) @ key.own.to(wide).mT) * scale
+    scores = (folded_query.to(wide) @ key.rows.to(wide).mT) * scale
     scores = scores.masked_fill(~mask.sees.repeat(group, 1), -math.inf)
     own_sum = scores.logsumexp(-1)
-    own = (scores - own_sum[..., None]).exp() @ value.own.to(wide)
+    own_part = (scores - own_sum[..., None]).exp() @ value.rows.to(wide)
     share = torch.sigmoid(text_sum - own_sum)[..., None]
-    merged = (share * text.to(wide) + (1 - share) * own).reshape(1, heads, rows, head_dim)
+    attended = (share * text.to(wide) + (1 - share) * own_part).reshape(1, heads, rows, head_dim)
     if sinks is not None:
         total = torch.logaddexp(text_sum, own_sum).reshape(1, heads, rows)
-        merged = merged * torch.sigmoid(total - sinks.to(wide)[:, None])[..., None]
-    return merged.to(query.dtype)
+        attended = attended * torch.sigmoid(total - sinks.to(wide)[:, None])[..., None]
+    return attended.to(query.dtype)
 
 
 def _over_text(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens, layout_of, reading_of
 from decoders.draft.needs import Needs
-from decoders.errors import TooLarge, UserError
+from decoders.errors import UserError
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt, Segment
 
@@ -40,9 +40,8 @@ from ..state.memory import Context, Memory
 from ..state.observe import observe_target
 from ..state.reading import read_with
 from ..state.recurrent import SPACING
-from ..state.room import RunSize, check_room
+from ..state.room import RunSize, make_room
 from ..state.storage import storage_sizes
-from ..state.stores import Stores, capacity_for
 from ..state.transfer import rows_of, send, stretches
 from .anatomy import decoder_stack, one_device, put_in_place
 from .reference import reference_logits, rereads_text
@@ -175,17 +174,8 @@ class Target:
         """
         tokens = min(capacity, self.context_length)
         rows = self.rows_at_once(max(0, tokens - READ_ROWS), tokens)
-        stores = self.engines.stores
-        spare = SPARE_ROWS if stores is None else capacity_for(tokens + SPARE_ROWS) - tokens
-        size = RunSize.of(self.shape, self.cached_as or self.dtype, needs, tokens, spare, rows)
-        if stores is not None and stores.has(tokens + SPARE_ROWS):
-            size = replace(size, cache=0)  # that memory is taken already
-        try:
-            check_room(self.name, size, tokens, self.device)
-        except TooLarge:
-            if not Stores.drop_all():
-                raise
-            return self.session(needs, capacity)
+        size = RunSize.of(self.shape, self.cached_as or self.dtype, needs, tokens, SPARE_ROWS, rows)
+        make_room(self.name, size, tokens, SPARE_ROWS, self.device, self.engines.stores)
         return Session(self, needs, tokens)
 
     @torch.inference_mode()

@@ -15,7 +15,7 @@ from torch import Tensor
 from decoders.draft_models.draft_run import common_prefix, pieces_of
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Mark, rows_of, send
-from specviz.extras.heads.eagle_trees import Expansion, Growing, grown
+from specviz.extras.heads.eagle_trees import Expansion, Growing, grow_behind
 
 from .mtp_head import MtpHead
 
@@ -107,7 +107,7 @@ class MtpRun:
 
     def draft(self, context: Context, expansion: Expansion) -> tuple[Growing, Mark]:
         """The tree that an expansion grows behind a context, and when the context was read."""
-        return grown(self, context, expansion)
+        return grow_behind(self, context, expansion)
 
     @torch.inference_mode()
     def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:

@@ -19,7 +19,7 @@ from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Mark, mark, rows_of, send
 
 from .eagle_head import EagleHead
-from .eagle_trees import Expansion, Growing, grown
+from .eagle_trees import Expansion, Growing, grow_behind
 
 CAUGHT_UP = (8, 32)  # pairs at most that a captured draft reads before it goes on: accepted tokens
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
@@ -109,7 +109,7 @@ class EagleRun:
         assert pairs > 0, "there is no state of the target before its first forward"
         have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
         graphs = None if self.engines is None else self.engines.graphs
-        self.cache.stores = None if graphs is None else graphs.beside(self.head).stores
+        self.cache.stores = None if graphs is None else graphs.draft_memory(self.head).stores
         self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, self.head.fc.weight)
         self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
         self.places = []
@@ -121,14 +121,14 @@ class EagleRun:
         """The tree that an expansion grows behind a context, and when the context was read: all by one graph where
         the target's forwards are captured.
         """
-        if (growing := self._captured(context, expansion)) is not None:
+        if (growing := self._replay(context, expansion)) is not None:
             return growing, mark(self.device)
-        return grown(self, context, expansion)
+        return grow_behind(self, context, expansion)
 
-    def _captured(self, context: Context, expansion: Expansion) -> Growing | None:
+    def _replay(self, context: Context, expansion: Expansion) -> Growing | None:
         """The tree by a captured draft; None where there is none for this head or a text of this length."""
         graphs = None if self.engines is None or self.config.windows else self.engines.graphs
-        if graphs is None or self.cache.lent is None:
+        if graphs is None or self.cache.lease is None:
             return None
         pairs, known = context.root_position, common_prefix(self.tokens, context.tokens)
         have = min(max(0, known - 1), pairs - 1)
@@ -145,17 +145,17 @@ class EagleRun:
         def grow(features: Tensor, tokens: Tensor, have: Tensor, count: Tensor) -> tuple[Growing, list[Tensor]]:
             fixed = FixedEagle(self.head, FixedRows(self.cache, keys))
             growing = fixed.grow(features, tokens, have, count, expansion)
-            return growing.done(), fixed.levels
+            return growing.without_memory(), fixed.levels
 
         try:
             key = ("draft", rows, keys, expansion.key)
-            growing, levels = graphs.function(self.cache.lent.tied, key, grow, features, *numbers)
+            growing, levels = graphs.function(self.cache.lease.companions, key, grow, features, *numbers)
         except CaptureError as error:
             say_once(f"drafts of a head run eagerly, as capturing them fails: {error}")
             return None
         self._catch_up(context)
         self.levels = levels
-        return growing.kept()
+        return growing.with_own_logits()
 
     @torch.inference_mode()
     def extend(self, tokens: Int[Tensor, " rows"], parents: Int[Tensor, " rows"]) -> Float[Tensor, "rows drafted"]:

@@ -119,12 +119,12 @@ class Growing:
         if self.timed:
             self.spans.append((start_mark, mark(device)))
 
-    def done(self) -> Growing:
+    def without_memory(self) -> Growing:
         """The same, which cannot grow on: it holds no memory but its own."""
         self.extend = _stop
         return self
 
-    def kept(self) -> Growing:
+    def with_own_logits(self) -> Growing:
         """The same with logits of its own, where a graph writes over them."""
         growing = copy.copy(self)
         growing.logits = list(torch.cat(self.logits).split([len(rows) for rows in self.logits]))
@@ -153,7 +153,7 @@ class Growing:
 
 
 def _stop(tokens: Tensor, parents: Tensor) -> Tensor:
-    raise AssertionError("this tree has grown")
+    raise AssertionError("this tree has grow_behind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Expansion:
     expand: Callable[[Growing], Growing]
 
 
-def grown(run: Any, context: Any, expansion: Expansion) -> tuple[Growing, Mark]:
+def grow_behind(run: Any, context: Any, expansion: Expansion) -> tuple[Growing, Mark]:
     """The tree that an expansion grows from what a run says behind a context, and when the context was read."""
     first = run.read(context)
     read = mark(first.device)

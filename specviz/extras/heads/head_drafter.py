@@ -117,13 +117,14 @@ class HeadsDrafter(Drafter):
     def guesses(
         self, state: Float[Tensor, " hidden"], root: Int[Tensor, "1 1"], tree: RankTree, places: Sequence[NodePlaces]
     ) -> Guesses:  # fmt: skip
-        """What the heads say of a tree's nodes; by a graph where the target's forwards are captured."""
+        """The heads' guesses for a tree's nodes; by a graph where the target's forwards are captured."""
         graphs = None if self.engines is None else self.engines.graphs
         say = partial(self._say, tree=tree, places=places)
         if graphs is None:
             return say(state, root)
         try:
-            *said, levels = graphs.function(graphs.beside(self.heads).tied, ("guesses", tree.paths), say, state, root)
+            companions = graphs.draft_memory(self.heads).companions
+            *said, levels = graphs.function(companions, ("guesses", tree.paths), say, state, root)
         except CaptureError as error:
             say_once(f"drafts of heads run eagerly, as capturing them fails: {error}")
             return say(state, root)
