@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.masking_utils import causal_mask_function
 
 from decoders.folders import cache_folder, write_json
 
@@ -53,7 +54,7 @@ def measure_both(target: Any, capacity: int, graph: Callable[[Callable[[], Any]]
     keys, values = (StoredRows(store, store[:, :, -ROWS:]) for store in stores)
     times, layer = list[float](), nn.Module()
     for split in (False, True):
-        mask = CapturedMasks(inputs, masks, capacity, frozenset(), split)(None, None, False)
+        mask = CapturedMasks(inputs, masks, capacity, frozenset(), split)(causal_mask_function, None, False)
         captured = graph(lambda mask=mask: tree_attention(layer, query, keys, values, mask)[0])
         times.append(median_ms(captured.replay, device))
     return times[0], times[1]

@@ -11,7 +11,7 @@ from decoders.draft.distributions import OUTSIDE_VOCAB, DraftVocab, NodeDistribu
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
-from decoders.draft_models.drafter import TokenDraw, likeliest
+from decoders.draft_models.drafter import TokenDraw, first_choice
 from decoders.method.drafter import Drafter
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, fetch, mark
@@ -71,7 +71,7 @@ class BlockDrafter(Drafter):
         start_mark = mark(device)
         states = self.run.block(context)[: min(self.tokens, budget)]
         read = mark(device)
-        choose = likeliest if self.chooser is None else TokenDraw(self.chooser, context.length)
+        choose = first_choice if self.chooser is None else TokenDraw(self.chooser, context.length)
         walk = walk_blocks(self.network, states, root, choose)
         is_drawn = self.chooser is not None
         normal = walk.logits if is_drawn else walk.logits.softmax(-1)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.lattice import Lattice
-from decoders.draft_models.drafter import Choose, likeliest
+from decoders.draft_models.drafter import Choose, first_choice
 
 from .block_network import BlockNetwork
 
@@ -39,11 +39,11 @@ def tokens_at(network: BlockNetwork, places: Int[Tensor, "*some"]) -> Int[Tensor
 
 @torch.inference_mode()
 def walk_blocks(
-    network: BlockNetwork, states: Float[Tensor, "positions hidden"], root: int, choose: Choose = likeliest
+    network: BlockNetwork, states: Float[Tensor, "positions hidden"], root: int, choose: Choose = first_choice
 ) -> Walk:
     """The walk behind a root, from left to right."""
     base_logits, config = network.say(states), network.config
-    if choose is likeliest and not (config.markov_rank or config.selector_rank):
+    if choose is first_choice and not (config.markov_rank or config.selector_rank):
         return Walk(base_logits.argmax(-1), base_logits, base_logits, states)
     previous_token, places, distributions = torch.full((1,), root, device=states.device), list[Tensor](), list[Tensor]()
     for state, logits in zip(states, base_logits, strict=True):
