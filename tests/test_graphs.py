@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from decoders.model.engines.captured_inputs import Inputs
 from decoders.model.engines.engines import Engines
 from decoders.model.engines.graphs import CaptureError, GraphForward
 from decoders.model.state.stores import IDLE, Stores, capacity_for
-from decoders.model.state.two_parts import StoredRows, TwoParts, attend
+from decoders.model.state.two_parts import StoredRows, TwoParts, _over_text, attend, flash_over_text
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Segment
 
@@ -35,7 +36,8 @@ from .tape import Tape, TapeForward
 from .test_static import score, session_of, tree_of
 from .tiers import matrix
 
-FAMILIES = ("llama", "mistral-window", "gemma2", "gemma3", "gpt2", "phi", "olmo2", "opt", "gpt_oss")
+LLAMA_LIKE = ("llama", "mistral-window", "qwen2", "qwen3")
+FAMILIES = (*LLAMA_LIKE, "gemma2", "gemma3", "gpt2", "phi", "olmo2", "opt", "gpt_oss")
 NEW = 24
 IDS = prompt_ids(4, 40)
 PROMPT = Prompt(tuple(IDS), (Segment("instruction", 0, 4), Segment("context", 4, 30, 0), Segment("question", 30, 40)))
@@ -73,11 +75,15 @@ def eagerly(target: Target):
 
 
 @pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("family", matrix(FAMILIES, ("llama", "mistral-window", "gpt_oss"), "the other families"))
-def test_a_graph_gives_what_stock_code_gives(family, split):
-    """Logits, taps and keys of one row, a tree and a larger one, within and beyond sliding windows, by few captures."""
-    target = Target(network_of(family), tiny_tokenizer(), f"tiny {family}")
+def test_a_graph_gives_what_stock_code_gives(family, packed, split):
+    """Logits, taps and keys of one row, a tree and a larger one, within and beyond sliding windows, by few captures. A
+    model of Llama's build whose weights lie as they are on a GPU runs through its layers as one function.
+    """
+    target = Target(network_of(family), tiny_tokenizer(), f"tiny {family}", packed=packed)
     static = use_graphs(target, split=split)
+    assert (static.layers is not None) == (not target.info["packed"] and family in LLAMA_LIKE)
     for length, rows in ((40, 1), (40, 5), (250, 17), (254, 1), (251, 6)):
         with eagerly(target):
             session = session_of(target, length)
@@ -93,7 +99,8 @@ def test_a_graph_gives_what_stock_code_gives(family, split):
             for layer in kind:
                 torch.testing.assert_close(own[layer], kind[layer], atol=1e-5 * float(kind[layer].std()), rtol=1e-5)
     has_masks = not split or bool(static.windows) or static.no_split is not None
-    assert all(kind.split is (split and static.no_split is None) for kind in session.cache.lease.companions)
+    kinds_here = [kind for kind in session.cache.lease.companions if isinstance(kind, graphs.Kind)]
+    assert all(kind.split is (split and static.no_split is None) for kind in kinds_here)
     assert static.captures == (4 + 2 if has_masks else 3 + 2)  # two of them by the check
 
 
@@ -136,6 +143,32 @@ def test_two_parts_merge_to_attention_over_all_keys(heads, kv_heads, dtype, near
         exact = all_scores.softmax(-1)[..., : length + rows] @ seen[1]
         ours = attend(query, keys, values, mask, size**-0.5, sink).double()
         assert float((ours - exact).norm() / exact.norm()) < near
+
+
+@pytest.mark.parametrize("heads, kv_heads, rows", [(9, 3, 8), (4, 4, 1)])
+def test_flash_attention_is_asked_for_the_committed_keys(heads, kv_heads, rows, monkeypatch):
+    """By the signature that this torch's has; what it returns is formed here from its documentation."""
+
+    def varlen_attn(query, key, value, query_bounds, key_bounds, max_q, max_k, **options):
+        signature.bind(query, key, value, query_bounds, key_bounds, max_q, max_k, **options)
+        (used,) = options["seqused_k"].tolist()
+        assert query_bounds.tolist() == [0, len(query)] == [0, max_q]
+        assert key_bounds.tolist() == [0, max_k] == [0, len(key)]
+        group = query.shape[1] // key.shape[1]
+        keys, values = (part[:used].repeat_interleave(group, 1).transpose(0, 1) for part in (key, value))
+        scores = (query.transpose(0, 1) @ keys.mT) * options["scale"]
+        return (scores.softmax(-1) @ values).transpose(0, 1), scores.logsumexp(-1).T
+
+    from torch.nn.attention import varlen
+
+    signature = inspect.signature(varlen.varlen_attn)
+    monkeypatch.setattr(varlen, "varlen_attn", varlen_attn)
+    query, stores = torch.randn(1, kv_heads, heads // kv_heads * rows, 16), torch.randn(2, 1, kv_heads, 50, 16)
+    mask = TwoParts(torch.tensor([33]), torch.eye(rows, dtype=torch.bool))
+    ours = flash_over_text(query, *stores, mask, 0.25)
+    others = _over_text(query, *stores, mask, 0.25)
+    for one, other in zip(ours, others, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 # --- methods
@@ -240,8 +273,8 @@ def test_a_value_that_is_read_cannot_be_captured(caplog, monkeypatch):
     expected = generate(target, PROMPT, "pld", max_new_tokens=12)
     static = use_graphs(target)
     target.engines._is_checked = True
-    stock = static._stock
-    monkeypatch.setattr(static, "_stock", lambda *args: stock(*args) * float(args[0].length[0] > 0))
+    stock = static._forward
+    monkeypatch.setattr(static, "_forward", lambda *args: stock(*args) * float(args[0].length[0] > 0))
     for _ in range(2):
         trace = record(target, PROMPT, "pld", max_new_tokens=12)
         assert trace.output_ids == expected and set(trace.tables["steps"]["engine"]) == {"eager"}
@@ -270,7 +303,7 @@ def test_a_check_that_fails_keeps_stock_code(caplog, monkeypatch):
     target = tiny_target()
     expected = generate(target, PROMPT, max_new_tokens=6)
     static = use_graphs(target)
-    monkeypatch.setattr(static, "_stock", lambda *args, stock=static._stock: stock(*args) + 0.1)
+    monkeypatch.setattr(static, "_forward", lambda *args, stock=static._forward: stock(*args) + 0.1)
     trace = record(target, PROMPT, "plain", max_new_tokens=6)
     assert trace.output_ids == expected and set(trace.tables["steps"]["engine"]) == {"eager"}
     assert target.engines.static is None and "differ from its own by 0.1" in caplog.text

@@ -67,7 +67,10 @@ class CapturedMasks:
         self._by_window: dict[int | None, Any] = {}
 
     def __call__(self, rule: Rule, reach: int | None, skip: bool) -> Any:
-        window = reach if reach in self.windows else None
+        return self.of(reach if reach in self.windows else None)
+
+    def of(self, window: int | None) -> Any:
+        """The mask of layers with this window."""
         if window not in self._by_window:
             self._by_window[window] = self._two_parts() if self.split and window is None else self._additive(window)
         return self._by_window[window]

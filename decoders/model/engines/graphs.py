@@ -30,6 +30,7 @@ from ..state.capture import Capture
 from ..state.stores import SMALLEST, Store, Stores
 from ..state.two_parts import can_split
 from .captured_inputs import CapturedMasks, Inputs
+from .layer_stack import LayerStack
 from .split_from import split_from
 from .static import Bucket, StaticForward, StaticRows, bucket_of
 
@@ -82,7 +83,7 @@ class DraftMemory:
 
 
 class GraphForward(StaticForward):
-    """A target's stock forwards, captured per store, number of rows and what is read of them."""
+    """A target's forwards, captured per store, number of rows and what is read of them."""
 
     engine = GRAPH
     notice = "capturing CUDA graphs of its forwards"
@@ -101,6 +102,7 @@ class GraphForward(StaticForward):
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
         self._masks_of = Masks(target.cached_as or target.dtype, target.device)
         self._inputs: dict[int, Inputs] = {}
+        self.layers = LayerStack.of(target)
         shape = target.shape
         self.no_split = "its attention scores are capped" if shape.attention_softcap else None
         self.no_split = self.no_split or can_split(target.device, target.dtype, shape.head_dim)
@@ -169,8 +171,12 @@ class GraphForward(StaticForward):
         missing.
         """
         if kind not in store.companions:
-            capture, inputs = Capture(), self.inputs(kind.bucket.rows)
-            store.companions[kind] = self._capture(kind, lambda: self._stock(inputs, kind, cache, capture)), capture
+            capture, inputs, turns = Capture(), self.inputs(kind.bucket.rows), None
+            if self.layers is not None:
+                turns = store.companions.get("rotary") or self.layers.rotary(store.capacity)
+                store.companions["rotary"] = turns
+            graph = self._capture(kind, lambda: self._forward(inputs, kind, cache, turns, capture))
+            store.companions[kind] = graph, capture
         return store.companions[kind]
 
     def draft_memory(self, network: nn.Module) -> DraftMemory:
@@ -203,13 +209,23 @@ class GraphForward(StaticForward):
         self.captures += 1
         return graph
 
-    def _stock(self, inputs: Inputs, kind: Kind, cache: TreeCache, capture: Capture) -> Float[Tensor, "rows vocab"]:
-        """The target's stock forward, which writes behind the committed rows."""
-        target = self.target
+    def _forward(
+        self, inputs: Inputs, kind: Kind, cache: TreeCache, turns: tuple[Tensor, Tensor] | None, capture: Capture
+    ) -> Float[Tensor, "rows vocab"]:  # fmt: skip
+        """The target's forward, which writes behind the committed rows: through ``layers`` or by stock code."""
         masks = CapturedMasks(inputs, self._masks_of, kind.bucket.keys, self.windows, kind.split)
-        rows_masks = running.set(masks)
-        cache.slots = inputs.length + torch.arange(inputs.rows, device=inputs.device)
+        slots = inputs.length + torch.arange(inputs.rows, device=inputs.device)
+        if self.layers is None or turns is None:
+            return self._stock(inputs, kind, cache, slots, masks, capture)
+        x = inputs.embeddings if kind.embedded else self.target.embeddings(inputs.ids)
+        return self.layers(x, turns, inputs.positions, slots, masks, cache, kind.needs, capture)
+
+    def _stock(
+        self, inputs: Inputs, kind: Kind, cache: TreeCache, slots: Tensor, masks: CapturedMasks, capture: Capture
+    ) -> Float[Tensor, "rows vocab"]:  # fmt: skip
+        target, row_masks = self.target, running.set(masks)
         row_inputs = {"inputs_embeds": inputs.embeddings[None]} if kind.embedded else {"input_ids": inputs.ids[None]}
+        cache.slots = slots
         try:
             with target.taps.reading(kind.needs, capture):
                 output = target.model(
@@ -217,7 +233,7 @@ class GraphForward(StaticForward):
                 )
         finally:
             cache.slots = None
-            running.reset(rows_masks)
+            running.reset(row_masks)
         return output.logits[0].float()
 
     def ran(self, bucket: Bucket) -> Ran:

@@ -7,7 +7,7 @@ and every model of the same sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..state.two_parts import StoredRows, TwoParts, attend
 from .joint import GROUPS, JointPart
 from .linear import PackedLinear
 from .norms import rms_norm
@@ -122,10 +123,32 @@ class LlamaLayer(nn.Module):
             return torch.ops.mkldnn._linear_pointwise(rows, weights[0], bias, "none", [], "")
         return F.linear(rows, weights[0], bias)
 
+    def attend(
+        self, query: Float[Tensor, "heads rows head_dim"], keys: Tensor, values: Tensor,
+        row_keys: Float[Tensor, "kv_heads rows head_dim"], row_values: Float[Tensor, "kv_heads rows head_dim"],
+        mask: Float[Tensor, "rows keys"] | TwoParts,
+    ) -> Float[Tensor, "1 kv_heads group_rows head_dim"]:  # fmt: skip
+        """Attention of rows over the cache, in which they are written."""
+        s, rows = self.shape, query.shape[1]
+        group, scale = s.heads // s.kv_heads, s.head_dim**-0.5
+        if isinstance(mask, TwoParts):
+            parts = StoredRows(keys, row_keys[None]), StoredRows(values, row_values[None])
+            return attend(query[None].to(keys.dtype), *parts, mask, scale)
+        folded_query = query.reshape(1, s.kv_heads, group * rows, s.head_dim).to(keys.dtype)
+        masks = mask.repeat(group, 1) if group > 1 and rows > 1 else mask
+        return F.scaled_dot_product_attention(
+            folded_query,
+            keys[:, :, : mask.shape[1]],
+            values[:, :, : mask.shape[1]],
+            attn_mask=masks[None, None],
+            scale=scale,
+        )
+
     def forward(
         self, x: Float[Tensor, "rows hidden"], cos: Float[Tensor, "rows head_dim"], sin: Float[Tensor, "rows head_dim"],
-        slots: Int[Tensor, " rows"], mask: Float[Tensor, "rows keys"], keys: Float[Tensor, "1 kv_heads capacity size"],
-        values: Float[Tensor, "1 kv_heads capacity size"], weights: list[Tensor],
+        slots: Int[Tensor, " rows"], mask: Float[Tensor, "rows keys"] | TwoParts,
+        keys: Float[Tensor, "1 kv_heads capacity size"], values: Float[Tensor, "1 kv_heads capacity size"],
+        weights: list[Tensor],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         s = self.shape
         norms = 4 if s.query_norm else 2
@@ -148,22 +171,19 @@ class LlamaLayer(nn.Module):
 
         count = x.shape[0]
         normed = self.norm(x, weights[0])
-        query, key, value = (projection.view(count, -1, s.head_dim) for projection in several(GROUPS[0], normed))
-        if s.query_norm:
-            query, key = self.norm(query, weights[2]), self.norm(key, weights[3])
-        query, key, value = rotate(query), rotate(key), value.transpose(0, 1)
+        if "q_proj" in s.joint and not s.query_norm:  # queries and keys lie side by side and turn together
+            states = linear("q_proj", normed).view(count, -1, s.head_dim)
+            turned = rotate(states[:, : s.heads + s.kv_heads])
+            query, key, value = turned[: s.heads], turned[s.heads :], states[:, s.heads + s.kv_heads :]
+        else:
+            query, key, value = (projection.view(count, -1, s.head_dim) for projection in several(GROUPS[0], normed))
+            if s.query_norm:
+                query, key = self.norm(query, weights[2]), self.norm(key, weights[3])
+            query, key = rotate(query), rotate(key)
+        value = value.transpose(0, 1)
         keys.index_copy_(2, slots, key[None].to(keys.dtype))
         values.index_copy_(2, slots, value[None].to(keys.dtype))
-        key_count, group = mask.shape[1], s.heads // s.kv_heads
-        folded_query = query.reshape(1, s.kv_heads, group * count, s.head_dim).to(keys.dtype)
-        masks = mask.repeat(group, 1) if group > 1 else mask
-        out = F.scaled_dot_product_attention(
-            folded_query,
-            keys[:, :, :key_count],
-            values[:, :, :key_count],
-            attn_mask=masks[None, None],
-            scale=s.head_dim**-0.5,
-        )
+        out = self.attend(query, keys, values, key, value, mask)
         out = out.to(x.dtype).reshape(s.heads, count, s.head_dim).transpose(0, 1).reshape(count, -1)
         x = x + linear("o_proj", out)
         normed = self.norm(x, weights[1])
@@ -178,3 +198,16 @@ def linear_sizes(s: LayerShape) -> dict[str, tuple[int, int]]:
         "v_proj": (s.kv_heads * s.head_dim, s.hidden), "o_proj": (s.hidden, s.heads * s.head_dim),
         "gate_proj": (s.mlp, s.hidden), "up_proj": (s.mlp, s.hidden), "down_proj": (s.hidden, s.mlp),
     }  # fmt: skip
+
+
+def uniform_shape(target: Any, shape_of: Callable[[Any, Any, bool], LayerShape] = layer_shape) -> LayerShape | None:
+    """The shape that all layers of a target have for one row; None where they are not all built as Llama's are."""
+    shape = target.shape
+    if getattr(target.config, "hidden_act", "silu") != "silu" or shape.attention_softcap or shape.logits_softcap:
+        return None
+    try:
+        shapes = {shape_of(layer, shape, True) for layer in target.layers}
+        layer_weights(target.layers[0], next(iter(shapes)))
+    except AttributeError:
+        return None
+    return shapes.pop() if len(shapes) == 1 else None

@@ -18,12 +18,29 @@ from torch import Tensor
 LARGEST_HEAD = 256  # that flash attention takes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class TwoParts:
     """In place of a mask: the number of committed keys, and which of the forward's rows each row sees."""
 
-    length: Int[Tensor, "1"]
-    sees: Bool[Tensor, "rows rows"]
+    def __init__(self, length: Int[Tensor, "1"], sees: Bool[Tensor, "rows rows"]) -> None:
+        self.length, self.sees = length, sees
+        self._biases: dict[tuple[int, torch.dtype], Tensor] = {}
+        self._bounds: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def bias(self, group: int, dtype: torch.dtype) -> Float[Tensor, "group_rows rows"]:
+        """Number added to a score of two rows, for each query head of a group: 0, or minus infinity. Made once."""
+        if (group, dtype) not in self._biases:
+            bias = torch.zeros(self.sees.shape, dtype=dtype, device=self.sees.device)
+            self._biases[group, dtype] = bias.masked_fill(~self.sees, -math.inf).repeat(group, 1)
+        return self._biases[group, dtype]
+
+    def bounds(self, capacity: int) -> tuple[Int[Tensor, "2"], Int[Tensor, "2"], Int[Tensor, "1"]]:
+        """Where one query and a store's keys begin and end, and the number of keys, as flash attention takes them. Made
+        once.
+        """
+        if self._bounds is None:
+            ends = torch.arange(2, dtype=torch.int32, device=self.length.device)
+            self._bounds = ends, ends * capacity, self.length.to(torch.int32)
+        return self._bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,14 +79,14 @@ def attend(
     kv_heads = key.rows.shape[1]
     group = heads // kv_heads
     folded_query = query.reshape(1, kv_heads, group * rows, head_dim)
-    text, text_sum = _over_text(folded_query, key.store, value.store, mask.length, scale)
+    text, text_sum = _over_text(folded_query, key.store, value.store, mask, scale)
     wide = torch.promote_types(query.dtype, torch.float32)
-    scores = (folded_query.to(wide) @ key.rows.to(wide).mT) * scale
-    scores = scores.masked_fill(~mask.sees.repeat(group, 1), -math.inf)
+    rows_query, row_keys, row_values = (part[0].to(wide) for part in (folded_query, key.rows, value.rows))
+    scores = torch.baddbmm(mask.bias(group, wide), rows_query, row_keys.mT, alpha=scale)[None]
     own_sum = scores.logsumexp(-1)
-    own_part = (scores - own_sum[..., None]).exp() @ value.rows.to(wide)
-    share = torch.sigmoid(text_sum - own_sum)[..., None]
-    attended = (share * text.to(wide) + (1 - share) * own_part).reshape(1, heads, rows, head_dim)
+    own_part = scores.softmax(-1) @ row_values
+    share = torch.sigmoid(text_sum.to(wide) - own_sum)[..., None]
+    attended = torch.lerp(own_part, text.to(wide), share).reshape(1, heads, rows, head_dim)
     if sinks is not None:
         total = torch.logaddexp(text_sum, own_sum).reshape(1, heads, rows)
         attended = attended * torch.sigmoid(total - sinks.to(wide)[:, None])[..., None]
@@ -77,24 +94,30 @@ def attend(
 
 
 def _over_text(
-    query: Float[Tensor, "1 kv_heads group_rows head_dim"], keys: Tensor, values: Tensor, length: Int[Tensor, "1"],
-    scale: float,
+    query: Float[Tensor, "1 kv_heads group_rows head_dim"], keys: Tensor, values: Tensor, mask: TwoParts, scale: float
 ) -> tuple[Tensor, Float[Tensor, "1 kv_heads group_rows"]]:  # fmt: skip
-    """Attention over the first ``length`` keys, and the logarithm of the sum of its weights."""
-    if query.device.type != "cuda":  # a tail that is hidden
-        hidden = torch.arange(keys.shape[2], device=query.device) >= length
-        mask = torch.zeros(keys.shape[2], dtype=query.dtype, device=query.device).masked_fill(hidden, -math.inf)
-        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return flash(query, keys, values, 0.0, False, attn_mask=mask.expand(1, 1, query.shape[2], -1), scale=scale)
+    """Attention over the committed keys, and the logarithm of the sum of its weights."""
+    if query.device.type == "cuda":
+        return flash_over_text(query, keys, values, mask, scale)
+    hidden = torch.arange(keys.shape[2], device=query.device) >= mask.length  # a tail that nothing sees
+    bias = torch.zeros(keys.shape[2], dtype=query.dtype, device=query.device).masked_fill(hidden, -math.inf)
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return flash(query, keys, values, 0.0, False, attn_mask=bias.expand(1, 1, query.shape[2], -1), scale=scale)
+
+
+def flash_over_text(
+    query: Float[Tensor, "1 kv_heads group_rows head_dim"], keys: Tensor, values: Tensor, mask: TwoParts, scale: float
+) -> tuple[Tensor, Float[Tensor, "1 kv_heads group_rows"]]:  # fmt: skip
+    """The same by flash attention: one query whose heads are all rows, so that those of a key's head become rows and
+    the keys are split among blocks.
+    """
     from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
-    # one query whose heads are all rows: flash then takes those of a key's head as rows, and splits the keys
     kv_heads, group_rows, head_dim = query.shape[1:]
-    capacity = keys.shape[2]
-    one_query = torch.arange(2, dtype=torch.int32, device=query.device)
+    query_bounds, key_bounds, length = mask.bounds(keys.shape[2])
     out, sums = varlen_attn(
         query.reshape(1, kv_heads * group_rows, head_dim), keys[0].transpose(0, 1), values[0].transpose(0, 1),
-        one_query, one_query * capacity, 1, capacity, enable_gqa=True, seqused_k=length.to(torch.int32),
+        query_bounds, key_bounds, 1, keys.shape[2], enable_gqa=True, seqused_k=length,
         return_aux=AuxRequest(lse=True), scale=scale,
     )  # fmt: skip
     return out.reshape(1, kv_heads, group_rows, head_dim), sums.reshape(1, kv_heads, group_rows)

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoders.draft.needs import Needs, heads_by_layer
-from decoders.model.engines.layer import layer_weights
+from decoders.model.engines.layer import layer_weights, uniform_shape
 from decoders.model.engines.static import Bucket, StaticRows
 from decoders.model.state.capture import Capture
 from decoders.model.state.transfer import rows_of
@@ -28,19 +28,14 @@ MAKER = f"{__package__}.layer_maker"
 
 def why_not(target: Any) -> str | None:
     """The reason why a target's layers cannot be compiled, in one sentence; None where they can."""
-    shape, config = target.shape, target.config
+    shape = target.shape
     if target.device.type != "cpu" or target.dtype != torch.float32:
         return f"forwards are compiled on a CPU in float32: {target.name} runs eagerly"
     if reason := shape.unlike_llama("forwards cannot be compiled of", "they can of"):
         return reason
-    if getattr(config, "hidden_act", "silu") != "silu" or shape.attention_softcap or shape.logits_softcap:
+    if uniform_shape(target, rounded_shape) is None:
         return f"forwards of {target.name} cannot be compiled: its layers differ from Llama's"
-    try:
-        shapes = {rounded_shape(layer, shape, True) for layer in target.layers}
-        layer_weights(target.layers[0], next(iter(shapes)))
-    except AttributeError:
-        shapes = set()
-    return None if len(shapes) == 1 else f"forwards of {target.name} cannot be compiled: its layers differ"
+    return None
 
 
 class CompiledForward(PartsForward):
