@@ -17,6 +17,7 @@ from decoders.draft_models.part_files import PartFiles, PartSource
 from decoders.errors import UserError
 
 from .eagle_head import EagleConfig
+from .heads_export import training_hint
 
 TOKENS = 5  # drafted at a time where a server is not told otherwise
 LAYER = "layers.0."
@@ -61,12 +62,12 @@ def first(source: PartSource) -> PartFiles:
         raise UserError(
             f"{source.place} reads and makes states in units of their spread, about their mean, and EAGLE-1's form has "
             "no place for that: the norm in front of its MLP is taken over the scaled state, so that no weight can "
-            "make up for it; EAGLE-3's heads are exported (`specviz train eagle3`)"
+            f"make up for it; EAGLE-3's heads are exported{training_hint('eagle3')}"
         )
     if config.draft_vocab:
         raise UserError(
             f"{source.place} drafts {config.draft_vocab:,} of {config.vocab:,} tokens, and EAGLE-1's form has no draft "
-            "vocabulary; EAGLE-3's has one (`specviz train eagle3`)"
+            f"vocabulary; EAGLE-3's has one{training_hint('eagle3')}"
         )
     config_fields = {**_layer(config), "bias": config.fc_bias, "qkv_bias": config.qkv_bias}
     return PartFiles({**config_fields, "architectures": ["LlamaForCausalLM"]}, _tensors(source))

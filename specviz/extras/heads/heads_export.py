@@ -13,6 +13,7 @@ from torch import Tensor
 from decoders.draft_models.borrowing import UNLIKELY
 from decoders.draft_models.part_files import PartFiles, PartSource
 from decoders.errors import UserError
+from decoders.method.part import train_command
 
 from .heads import HeadsConfig
 
@@ -40,14 +41,20 @@ def hydra(source: PartSource) -> PartFiles:
     return PartFiles(config_fields, weights)
 
 
+def training_hint(*kinds: str, options: str = "") -> str:
+    """The commands that train these kinds, in brackets behind a space; "" where nothing trains them."""
+    commands = [f"`{command}{options}`" for kind in kinds if (command := train_command(kind))]
+    return f" ({', '.join(commands)})" if commands else ""
+
+
 def medusa(source: PartSource) -> PartFiles:
     """Heads of Medusa in the authors' form. Raises UserError for those that were trained here."""
     config: HeadsConfig = source.config
     if config.scaled:
         raise UserError(
             f"{source.place} reads states in units of their spread, about their mean, and a block of Medusa's form "
-            "passes its input on as it is: no weight can make up for that; EAGLE-3's and Hydra's heads are exported "
-            "(`specviz train eagle3`, `specviz train hydra`)"
+            "passes its input on as it is: no weight can make up for that; EAGLE-3's and Hydra's heads are exported"
+            + training_hint("eagle3", "hydra")
         )
     if config.draft_vocab:
         raise UserError(
@@ -117,7 +124,8 @@ def _prefix(source: PartSource) -> dict[str, Tensor]:
     if (config.rope, config.mlp, config.eps) != (rope, shape.mlp, shape.norm_eps):
         raise UserError(
             f"{source.place} has a prefix layer with rotary positions or sizes of its own, and Hydra++'s form takes "
-            "them from the target: heads without a prefix layer are exported (`specviz train hydra --prefix 0`)"
+            "them from the target: heads without a prefix layer are exported"
+            + training_hint("hydra", options=" --prefix 0")
         )
     names = (name for name in source.weights if name.startswith("prefix."))
     new_names = {name: name.replace("prefix.layer.", "layers.0.").replace("prefix.norm", "norm") for name in names}

@@ -16,7 +16,7 @@ from decoders.draft.params import param
 from decoders.errors import UserError
 from decoders.folders import typed_path
 from decoders.method.method import Method
-from decoders.method.part import HEADS, Kind, Training
+from decoders.method.part import HEADS, Kind, Training, train_command
 from decoders.model.target_model.target import Target
 from decoders.parts import TrainedPart, find_part, is_part, load_part, read_part
 from decoders.prompt_tokens.design import candidates
@@ -89,9 +89,10 @@ def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequen
     place = find_part(target.key, kind) if params.part is None else typed_path(params.part)
     log = (read_part(place).training.get("log") if place is not None and is_part(place) else None) or [{}]
     if "ranks" not in log[-1]:
+        command = train_command(kind)
         raise UserError(
             "no tree can be designed for these heads: how often each guess is right was not measured for them. Choose "
-            f"tree={PUBLIC} or {CHAIN}, or train heads with `specviz train {kind}`"
+            f"tree={PUBLIC} or {CHAIN}{f', or train heads with `{command}`' if command else ''}"
         )
     return candidates(log[-1]["ranks"], params.size, count)
 

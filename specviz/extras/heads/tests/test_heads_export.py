@@ -12,6 +12,7 @@ from decoders import Prompt, UserError, parts, record
 from decoders.model.target_model.load import load_target
 from decoders.parts import Part, export_part, load_part, save_part, shrink_part
 from specviz.cli import main
+from specviz.extras.heads.heads_export import training_hint
 from tests.command import refusal
 from tests.drafts import save_tiny_part
 from tests.models import prompt_ids, save_model, tiny_target
@@ -183,3 +184,10 @@ def test_the_command_names_the_model_and_what_servers_differ_in(home, capsys):
     assert "is there already" in refusal(capsys, *command)
     places = (home / "nowhere", home / "x", "--format", "eagle", "--model", model)
     assert "there is no trained part in" in refusal(capsys, "parts", "export", *places)
+
+
+def test_where_nothing_trains_no_command_is_named(monkeypatch):
+    monkeypatch.setattr("decoders.method.part.has_command", lambda name: name == "train")
+    assert training_hint("eagle3", "hydra") == " (`specviz train eagle3`, `specviz train hydra`)"
+    monkeypatch.setattr("decoders.method.part.has_command", lambda name: False)
+    assert training_hint("eagle3", "hydra") == ""
