@@ -49,7 +49,7 @@ class SlowForward(AgainForward):
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of an engine ``again``, the one that an annex brings; no other annex is there."""
     found = ModuleType("engine_of_tests")
-    found.forward_of = lambda target, engine: SlowForward(target)  # type: ignore[attr-defined]
+    found.forward_of = SlowForward  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, found.__name__, found)
     brings = Extra(name="tests", about="", engines={"again": found.__name__})
     monkeypatch.setattr(extra, "extras", lambda: {"tests": brings})
@@ -113,7 +113,7 @@ def test_forwards_that_differ_or_fail_are_never_used(module, fault, caplog, monk
 
 
 def test_a_reason_is_said_once_and_to_those_alone_who_name_the_engine(module: ModuleType, caplog) -> None:
-    module.forward_of = lambda target, engine: "it has none"  # type: ignore[attr-defined]
+    module.forward_of = lambda target: "it has none"  # type: ignore[attr-defined]
     target = tiny_target()
     assert Engines(target, "auto").static is None and not caplog.records
     for _ in range(2):

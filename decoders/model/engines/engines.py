@@ -68,7 +68,7 @@ class Engines:
             return
         for name in names_of("engines"):
             if engine in (AUTO, name) and (module := module_of("engines", name)) is not None:
-                forward = module.forward_of(target, engine)
+                forward = module.forward_of(target)
                 if isinstance(forward, StaticForward):
                     self.static = forward
                     break
