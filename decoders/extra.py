@@ -69,7 +69,7 @@ class Extra:
         default_factory=dict,
         metadata={
             "about": "engine (`--engine`) → the module that runs a target's forwards; the module has "
-            "`forward_of(target, engine)`, which returns a `decoders.model.engines.static.StaticForward`, or a "
+            "`forward_of(target)`, which returns a `decoders.model.engines.static.StaticForward`, or a "
             "sentence that says why there is none"
         },
     )

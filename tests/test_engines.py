@@ -50,7 +50,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of an engine ``again``, the one that an annex brings; no other annex is there."""
     monkeypatch.setattr(Engines, "_slower", lambda *_: None)
     found = ModuleType("engine_of_tests")
-    found.forward_of = lambda target, engine: SlowForward(target)  # type: ignore[attr-defined]
+    found.forward_of = SlowForward  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, found.__name__, found)
     brings = Extra(name="tests", about="", engines={"again": found.__name__})
     monkeypatch.setattr(extra, "extras", lambda: {"tests": brings})
@@ -114,7 +114,7 @@ def test_forwards_that_differ_or_fail_are_never_used(module, fault, caplog, monk
 
 
 def test_a_reason_is_said_once_and_to_those_alone_who_name_the_engine(module: ModuleType, caplog) -> None:
-    module.forward_of = lambda target, engine: "it has none"  # type: ignore[attr-defined]
+    module.forward_of = lambda target: "it has none"  # type: ignore[attr-defined]
     target = tiny_target()
     assert Engines(target, "auto").static is None and not caplog.records
     for _ in range(2):
@@ -133,13 +133,14 @@ def test_a_server_has_it_made_and_a_command_that_names_the_engine_waits(module: 
     assert [entry.message for entry in caplog.records] == [SlowForward.reason]
     for made, asked in ((by_name, None), (automatic, busy)):
         made.static.calls.clear()  # type: ignore[union-attr]
+        assert made.pending == ""
         made.begin(busy)
-        assert not made.waits
+        assert not made.waits and made.pending == "making"
         made.resume()  # a draft model needs more
         assert made.static.calls == [asked, asked]  # type: ignore[union-attr]
     SlowForward.made = True
     try:
-        assert by_name.prepare() and by_name.state == ("again", True)
+        assert by_name.prepare() and by_name.state == ("again", True) and by_name.pending == ""
     finally:
         SlowForward.made = False
 

@@ -22,6 +22,8 @@ interface ModelList extends ModelInfo {
   models: ListedModel[]; used: string; refused: { model: string; text: string } | null;
   /** On which weights the one in use is, and on which ones models can be loaded here. */
   weights: string; choices: string[];
+  /** The thing that is made for it in the background, in a clause. */
+  pending: string;
 }
 
 /** ``api/models/of/<run>``: the model that made a run; ``beside``: it is opened beside the one in use. */

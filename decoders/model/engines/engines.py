@@ -74,7 +74,7 @@ class Engines:
             return
         for name in names_of("engines"):
             if engine in (AUTO, name) and (module := module_of("engines", name)) is not None:
-                forward = module.forward_of(target, engine)
+                forward = module.forward_of(target)
                 if isinstance(forward, StaticForward):
                     self.static = forward
                     break
@@ -166,6 +166,12 @@ class Engines:
     def complete(self) -> bool:
         """True if all that is made for this target is there, or cannot be had."""
         return self.static is None or self.static.complete()
+
+    @property
+    def pending(self) -> str:
+        """The thing that is made in the background for a server, in a clause; "" where nothing is."""
+        is_made = self.busy is not None and self.static is not None and not self.complete()
+        return self.static.notice if is_made and self.static is not None else ""
 
     @property
     def waits(self) -> bool:

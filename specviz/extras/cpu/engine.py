@@ -12,7 +12,7 @@ from .kernel_forward import KernelForward
 from .weights import CpuWeights
 
 
-def forward_of(target: Any, engine: str) -> PartsForward | str:
+def forward_of(target: Any) -> PartsForward | str:
     """A target's forwards by this engine, or the reason why it has none, in one sentence."""
     if isinstance(target.rounded_weights, CpuWeights) and target.rounded_weights.by_kernels:
         return KernelForward(target)

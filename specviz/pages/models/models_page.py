@@ -77,6 +77,7 @@ class Models(Service):
             "refused": loader.refused,
             "weights": loader.weights,
             "choices": self._choices(),
+            "pending": "" if loader.target is None else loader.target.engines.pending,
         }
 
     @get("of/{key}")
