@@ -55,7 +55,7 @@ function Row({ one, of }) {
       <p><b>${name}</b> ${[kind, ...more].join(", ")}</p>
       ${!NAMED.includes(model) && model !== name && html`<p class="svm-place">${model}</p>`}
       ${missing ? html`<p><${Coded} text=${missing} /></p>` : html`<p>${facts(one)}</p><p>${parts(one)}</p>`}
-      ${used && of.pending && html`<p class="svm-pending">Meanwhile runs go on as they are: ${of.pending}.</p>`}
+      ${used && of.pending && html`<p class="ui-soft">Meanwhile runs go on as they are: ${of.pending}.</p>`}
     </div>
     ${used ? html`<span class="svm-used">✓ In use</span>` : html`<button type="button" class="svp-button"
       aria-label="Use ${name}${here ? ` with ${weights.value} weights` : ""}" disabled=${loading.value || !!missing}
