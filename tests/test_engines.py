@@ -12,6 +12,7 @@ from decoders.extra import Extra
 from decoders.model.engines import engines
 from decoders.model.engines.engines import Engines
 from decoders.model.engines.fewer_bits import round_model, rounded_bytes, weights_for
+from decoders.model.engines.machine import gpu_facts
 from decoders.model.target_model.target import Target
 from decoders.names import engine_names, weight_names
 
@@ -150,3 +151,17 @@ def test_an_engine_that_cannot_be_imported_is_left_out(module: ModuleType, monke
     monkeypatch.setattr(extra, "_problems", {})
     assert Engines(tiny_target(), "again").static is None
     assert "engine_of_tests" in extra.problems()[0]
+
+
+@pytest.mark.parametrize("answer, facts", [
+    ("580.65.06, 1980, 1980, 2619\n", "a card, driver 580.65.06, 1980 of 1980 MHz, memory 2619 MHz"),
+    ("No devices were found\n", "a card"), (None, "a card"),
+])  # fmt: skip
+def test_a_gpu_is_named_with_its_driver_and_clocks(answer, facts, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda index: "a card")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if answer is not None:
+        tool = tmp_path / "nvidia-smi"
+        tool.write_text(f"#!{sys.executable}\nprint({answer!r}, end='')\n", encoding="utf-8")
+        tool.chmod(0o755)
+    assert gpu_facts() == facts

@@ -21,6 +21,7 @@ import torch
 from decoders.draft.settings import FIXED
 from decoders.drafters import select_method
 from decoders.errors import UserError
+from decoders.model.engines.machine import gpu_facts
 from decoders.model.target_model.load import versions
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
@@ -260,7 +261,7 @@ def machine() -> dict[str, Any]:
         **{k: v for k, v in versions().items() if k != "made"},
     }
     if torch.cuda.is_available():
-        facts["gpu"] = torch.cuda.get_device_name(0)
+        facts["gpu"] = gpu_facts()
     return facts
 
 

@@ -34,7 +34,7 @@ class TwoParts:
         return self._biases[group, dtype]
 
     def bounds(self, capacity: int) -> tuple[Int[Tensor, "2"], Int[Tensor, "2"], Int[Tensor, "1"]]:
-        """Bounds of one query and of a store's keys, and the number of keys, as flash attention takes them. Made once."""
+        """Bounds of one query and of a store's keys, and the number of keys, as flash attention takes them."""
         if self._bounds is None:
             ends = torch.arange(2, dtype=torch.int32, device=self.length.device)
             self._bounds = ends, ends * capacity, self.length.to(torch.int32)
