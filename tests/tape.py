@@ -7,7 +7,7 @@ number that should have been data is seen, which a graph that calls the function
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -22,9 +22,12 @@ READS = {
 
 
 class Tape(TorchDispatchMode):
-    """Stands for ``decoders.model.engines.graphs.Graph``; ``captured`` counts all of them."""
+    """Stands for ``decoders.model.engines.graphs.Graph``. Graphs share their memory: where ``spoils`` is set, a replay
+    leaves no number of the tape that was replayed before it.
+    """
 
-    captured = 0
+    spoils = False
+    last: Tape | None = None
 
     def __init__(self, function: Callable[[], Any], pool: Any = None) -> None:
         super().__init__()
@@ -32,7 +35,6 @@ class Tape(TorchDispatchMode):
         function()  # what is prepared in a first call is not captured
         with self:
             self.result = function()
-        Tape.captured += 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -49,6 +51,10 @@ class Tape(TorchDispatchMode):
         return out
 
     def replay(self) -> Any:
+        if Tape.spoils and Tape.last is not None and Tape.last is not self:
+            for tensor in Tape.last.memory():
+                tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
+        Tape.last = self
         for func, args, kwargs, results in self.operations:
             new = func(*args, **kwargs)
             if results is not None:
@@ -56,6 +62,11 @@ class Tape(TorchDispatchMode):
                 for old, tensor in zip(results, tensors, strict=True):
                     old.copy_(tensor)
         return self.result
+
+    def memory(self) -> Iterator[Tensor]:
+        """All that a replay computes anew."""
+        for _, _, _, results in self.operations:
+            yield from (tensor for tensor in results or () if not tensor.is_mkldnn)
 
 
 def arguments(func: Any) -> Any:

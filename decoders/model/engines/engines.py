@@ -204,7 +204,10 @@ class Engines:
     @property
     def graphs(self) -> GraphForward | None:
         """The engine that captures CUDA graphs, where forwards run through it."""
-        return self.static if isinstance(self.static, GraphForward) and self._usable() else None
+        if isinstance(self.static, GraphForward) and not self._is_checked:
+            with self.target.lock:
+                self.check()
+        return self.static if isinstance(self.static, GraphForward) else None
 
     def resume(self) -> None:
         """Have made what a draft model needs besides, as the target's own was: by a server, or a command that waits."""

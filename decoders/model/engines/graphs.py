@@ -95,7 +95,7 @@ class GraphForward(StaticForward):
     def __init__(self, target: Any) -> None:
         super().__init__(target)
         self.stores, self.captures = Stores(), 0
-        self.failed = set[Any]()
+        self.failed = dict[Any, str]()  # what could not be captured, and why
         self._draft_memories: WeakKeyDictionary[nn.Module, DraftMemory] = WeakKeyDictionary()
         self._lock = threading.RLock()
         cuda = target.device.type == "cuda"
@@ -146,8 +146,8 @@ class GraphForward(StaticForward):
         return None if kind is None else kind.bucket
 
     def run(self, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
-        """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``. Raises CaptureError, once for a kind
-        of forward, where it cannot be captured.
+        """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``. Raises CaptureError where they cannot
+        be captured.
         """
         kind = self.kind(rows, needs)
         assert kind is not None and rows.cache.lease is not None
@@ -186,8 +186,8 @@ class GraphForward(StaticForward):
     @torch.inference_mode()
     def function(self, companions: dict[Any, Any], key: Hashable, function: Callable[..., Any], *inputs: Tensor) -> Any:
         """Results of a function of tensors of fixed sizes, captured where ``key`` comes for the first time; its other
-        memory is that which ``companions`` belongs to. They stay until the same key is asked again. Raises
-        CaptureError where it cannot be captured.
+        memory is that which ``companions`` belongs to. They stay until the next replay, of whatever graph: graphs share
+        their memory. Raises CaptureError where it cannot be captured.
         """
         if key not in companions:
             own_inputs = [tensor.clone() for tensor in inputs]
@@ -199,13 +199,13 @@ class GraphForward(StaticForward):
 
     def _capture(self, key: Any, function: Callable[[], Any]) -> Any:
         if key in self.failed:
-            raise CaptureError("it failed before")
+            raise CaptureError(self.failed[key])
         try:
             with self._lock:
                 graph = self.graph(function, self._pool)
         except (RuntimeError, NotImplementedError) as error:  # memory that is full is one, too
-            self.failed.add(key)
-            raise CaptureError(str(error).strip().splitlines()[0][:160]) from error
+            self.failed[key] = reason = str(error).strip().splitlines()[0][:160]
+            raise CaptureError(reason) from error
         self.captures += 1
         return graph
 

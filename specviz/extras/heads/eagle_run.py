@@ -154,7 +154,7 @@ class EagleRun:
             say_once(f"drafts of a head run eagerly, as capturing them fails: {error}")
             return None
         self._catch_up(context)
-        self.levels = levels
+        self.levels = list(torch.cat(levels).split([len(states) for states in levels]))  # of their own
         return growing.with_own_logits()
 
     @torch.inference_mode()
