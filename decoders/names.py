@@ -27,9 +27,9 @@ AFTER_STOP, BEHIND_END = NEVER_JUDGED = "after stop", "behind the output's end" 
 
 def engine_names() -> tuple[str, ...]:
     """Engines (`--engine`) by name: the core's, and those of annexes and plug-ins."""
-    return (AUTO, EAGER, *names_of("engines"), GRAPH)
+    return tuple(dict.fromkeys((AUTO, EAGER, *names_of("engines"), GRAPH)))
 
 
 def weight_names() -> tuple[str, ...]:
     """Weights (`--weights`) by name: a model's own, and those of fewer bits that annexes and plug-ins bring."""
-    return (OWN_WEIGHTS, *names_of("weights"))
+    return tuple(dict.fromkeys((OWN_WEIGHTS, *names_of("weights"))))
