@@ -11,7 +11,7 @@ from specviz.server.desk import Desk
 from . import api
 from .parts import part, payload_of, tell
 from .sound import Blocks
-from .toolkit import gr, themes
+from .toolkit import building, gr, themes
 
 
 def theme() -> themes.Base:
@@ -38,6 +38,7 @@ def tab_titles(desk: Desk) -> dict[str, str]:
     return {name: title for name, title in titles.items() if title}
 
 
+@building()
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
     titles = tab_titles(desk)
