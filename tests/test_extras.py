@@ -13,7 +13,7 @@ import pytest
 from decoders import extra
 from tests import extras_page
 from tests.extras_page import ANNEXES, PAGE, ROOT
-from tests.test_house import house_graph, sources
+from tests.test_house import house_graph, sources, trees  # noqa: F401
 
 FOLDERS = sorted(path.parent for path in (ROOT / "specviz" / "extras").glob("*/__init__.py"))
 VARIABLE = re.compile(r"\bSPECVIZ_[A-Z_]+\b")

@@ -173,6 +173,13 @@ def upward(imports: Graph) -> list[str]:
     return faults
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """For a file that parses modules: a million nodes are not kept, through which garbage collections would look."""
+    yield
+    syntax_tree.cache_clear()
+
+
 @cache
 def house_graph() -> Graph:
     """The imports of both packages."""
