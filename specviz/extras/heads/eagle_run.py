@@ -33,6 +33,8 @@ class EagleRun:
     def __init__(self, head: EagleHead, compiled: Any = None) -> None:
         config = head.config
         self.head, self.config, self.compiled = head, config, compiled
+        # of the weights' type and device: a packed weight is unpacked at every reading
+        self.like = head.fc.weight.new_empty(0)
         self.tokens = np.zeros(0, dtype=np.int64)
         self.base = self.drafted = self.level = 0  # committed pairs; rows and levels of the draft under way
         self.sees = torch.zeros(1, 0, dtype=torch.bool)  # the draft's rows that those of its last level see
@@ -42,15 +44,15 @@ class EagleRun:
 
     @property
     def device(self) -> torch.device:
-        return self.head.fc.weight.device
+        return self.like.device
 
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, " drafted"]:
         """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
-        pairs, weight = context.root_position, self.head.fc.weight
+        pairs = context.root_position
         assert pairs > 0, "there is no state of the target before its first forward"
         have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
-        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, weight)
+        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, self.like)
         self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
         self.places = []
         self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
@@ -58,7 +60,7 @@ class EagleRun:
         for start, stop, mask in forwards_of(have, pairs, context, self.device):
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
             (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
-            state = self.head.read(features.to(weight.dtype))
+            state = self.head.read(features.to(self.like.dtype))
             states, logits = self.forward(state, tokens, start, slice(start, stop), mask, last_only=True)
         self.levels = [states]
         return logits[0]
