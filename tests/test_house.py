@@ -275,3 +275,10 @@ def test_no_more_processes_are_started_than_files_can_keep_busy(
     monkeypatch.setattr(conftest.os, "cpu_count", lambda: 2)
     config = SimpleNamespace(args=named, invocation_params=SimpleNamespace(dir=conftest.BROWSER.parents[1]))
     assert conftest.pytest_xdist_auto_num_workers(config) == processes  # type: ignore[arg-type]
+
+
+def test_browsers_and_long_files_come_first():
+    files = ["tests/test_tree.py", "tests/test_verifiers.py", "tests/test_doctor.py", "tests/browser/test_verifiers.py"]
+    files += ["tests/test_lab_browser.py", "tests/test_a.py"]
+    ordered = sorted(files, key=lambda file: conftest.place_in_run(ROOT / file))
+    assert ordered == [*files[3:5], files[2], files[1], files[0], files[5]]
