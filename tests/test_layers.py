@@ -234,7 +234,7 @@ def test_the_app_starts_without_torch():
         "cli", "app", "server.routes", "server.runner", "server.store", "views.export", "views.frames",
         "views.notebook",
     )  # fmt: skip
-    # of its own components Gradio parses nothing: to write about them takes half of the time until the page answers
+    # Gradio parses none of its components: to write about them takes half of its import
     gradio = "import ast; f = ast.get_source_segment; del ast.get_source_segment; import specviz.shell.toolkit"
     names = ", ".join(f"specviz.{name}" for name in front)
     assert loads(f"{gradio}; ast.get_source_segment = f; import app, {names}", HEAVY) == []

@@ -16,7 +16,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 @contextmanager
 def without_interface_files() -> Iterator[None]:
     """Classes defined meanwhile have no source file to be found. Gradio parses that of each of its components and
-    writes an interface file beside it, at every import: half of the time until the page answers.
+    writes an interface file beside it, at every import, which takes as long as all the rest of it.
     """
     getfile = inspect.getfile
 

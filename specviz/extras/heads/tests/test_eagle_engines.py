@@ -68,7 +68,7 @@ def test_methods_draft_the_same_and_stay_lossless(method, kind, openings):
 
 
 def test_packed_weights_are_not_unpacked_at_every_draft(monkeypatch: pytest.MonkeyPatch):
-    """To know their type and device took a quarter of a draft."""
+    """As they were, to know their type and device: more than three times a draft."""
     target = load_target("bundled", device="cpu")
     readings, weight = [], PackedLinear.weight
     monkeypatch.setattr(PackedLinear, "weight", property(lambda layer: readings.append(layer) or weight.fget(layer)))
