@@ -51,7 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of the second tier says why it is not in the first."""
+    """A test of the second tier says why it is not in the first. Browsers' tests come first, then long files."""
+    items.sort(key=lambda item: place_in_run(item.path))
     silent = {
         item.nodeid.partition("[")[0]
         for item in items
@@ -84,6 +85,17 @@ ROOT = Path(__file__).parent
 BROWSER = ROOT / "tests" / "browser"
 BROWSERS = 2  # so many processes have one
 DEALT = "test_every_view_can_be_read_by_all"  # minutes of tests that stand alone: half of them in each
+# what takes minutes behind the browsers' tests begins first, so that nothing long is left to one process at the end
+LONG = ("test_doctor.py", "test_verifiers.py", "test_compiled_layers.py", "test_graphs.py", "test_hybrid.py", "test_smollm2.py", "test_spread.py")
+# of these each kind of case, as its name says before a colon, may run in another process than the rest of the file
+SPLIT = ("test_a_planted_fault_is_found", "test_text_of_the_bundled_target_under_each_lossless_verifier")
+
+
+def place_in_run(path: Path) -> int:
+    """The place of a file of tests among the others: those with a browser, then those that take long."""
+    if BROWSER in path.parents or path.name.endswith("_browser.py"):
+        return 0
+    return 1 + LONG.index(path.name) if path.name in LONG else 1 + len(LONG)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -102,7 +114,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Files kept whole, and those of the browser together: few processes have a Chromium whose caches stay warm, while
-    the others compute. They come first, so that the run ends with short files."""
+    the others compute. They come first, so that the run ends with short files (``pytest_collection_modifyitems``)."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -114,7 +126,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
             if file not in browser:
-                return file
+                name, _, case = nodeid.partition("::")[2].partition("[")
+                return f"{file} {case.partition(':')[0]}" if name in SPLIT else file
             number = len(nodeid) if DEALT in nodeid else browser.index(file)
             return f"tests/browser {number % BROWSERS}"
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import socket
 import threading
@@ -17,9 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
-
-import gradio as gr
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -46,6 +42,7 @@ from specviz.server.runner import Runner
 from specviz.server.store import EVERYBODY, TraceStore, load_folder
 from specviz.server.users import Users
 from specviz.shell import assets, frame, login, sound
+from specviz.shell.toolkit import gr
 from specviz.workers.kinds import Workers
 
 log = logging.getLogger(__name__)

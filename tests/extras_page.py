@@ -7,7 +7,7 @@ from pathlib import Path
 
 import specviz  # noqa: F401  (whose annexes they are)
 from decoders.extra import Extra, extras, hooks
-from tests.test_house import graph, sources
+from tests.test_house import house_graph
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "extras.md"
@@ -50,7 +50,7 @@ def used_modules() -> list[str]:
     return sorted(
         {
             other
-            for module, others in graph(sources()).items()
+            for module, others in house_graph().items()
             if module.startswith(ANNEXES)
             for other in others
             if not other.startswith(ANNEXES)

@@ -13,7 +13,7 @@ import pytest
 from decoders import extra
 from tests import extras_page
 from tests.extras_page import ANNEXES, PAGE, ROOT
-from tests.test_house import graph, sources
+from tests.test_house import house_graph, sources, trees  # noqa: F401
 
 FOLDERS = sorted(path.parent for path in (ROOT / "specviz" / "extras").glob("*/__init__.py"))
 VARIABLE = re.compile(r"\bSPECVIZ_[A-Z_]+\b")
@@ -40,7 +40,7 @@ def test_the_page_is_made_from_the_objects():
 
 
 def test_annexes_import_only_those_that_they_name():
-    for module, others in graph(sources()).items():
+    for module, others in house_graph().items():
         if module.startswith(ANNEXES):
             name = module.split(".")[2]
             allowed = {name, *own_extras()[name].uses, *own_extras()[name].optional}

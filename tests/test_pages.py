@@ -7,10 +7,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import recordings
 from fastapi.testclient import TestClient
+from gradio import routes
 
 import specviz.pages
 from specviz.pages import pages
@@ -94,6 +96,20 @@ def test_a_body_that_does_not_fit_is_one_sentence(client: TestClient, body: str,
     assert answer.status_code == 422 and answer.json() == {"error": said}
     other = client.post("/api/runs/change", content=body, headers={"content-type": "text/plain"})
     assert other.status_code == 422 and other.json() == {"error": "What is asked is sent as JSON."}
+
+
+def test_of_the_page_gradio_makes_one_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would make four, of which the last one answers: half of the time that the app takes to be made."""
+    applications = []
+    make = routes.App.__init__
+
+    def count(app: routes.App, **keywords: Any) -> None:
+        applications.append(app)
+        make(app, **keywords)
+
+    monkeypatch.setattr(routes.App, "__init__", count)
+    mounted = [getattr(route, "app", None) for route in app_of(StubDesk()).routes if getattr(route, "path", None) == ""]
+    assert mounted == applications
 
 
 def test_views_have_tabs_where_no_page_lists_them() -> None:

@@ -6,9 +6,6 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import gradio as gr
-from gradio.events import api
-
 from decoders.names import QUICK
 from decoders.trace.trace import Trace
 from specviz.server.desk import Desk
@@ -17,6 +14,7 @@ from specviz.server.limits import caller
 from specviz.server.store import UnknownTrace, summary
 
 from .parts import owner
+from .toolkit import events, gr
 
 
 def build(desk: Desk) -> None:
@@ -56,9 +54,9 @@ def build(desk: Desk) -> None:
         except UnknownTrace as problem:
             return {"error": str(problem)}
 
-    api(run, api_name="run", concurrency_limit=8)
-    api(methods, api_name="methods")
-    api(trace_summary, api_name="trace_summary")
+    events.api(run, api_name="run", concurrency_limit=8)
+    events.api(methods, api_name="methods")
+    events.api(trace_summary, api_name="trace_summary")
 
 
 def _describe(trace: Trace) -> dict[str, Any]:

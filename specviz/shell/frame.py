@@ -6,20 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
-from gradio.themes import Base
-
 from specviz.server.desk import Desk
 
 from . import api
 from .parts import part, payload_of, tell
 from .sound import Blocks
+from .toolkit import building, gr, themes
 
 
-def theme() -> Base:
+def theme() -> themes.Base:
     """Fonts of the system only: nothing is fetched from elsewhere."""
     settings = json.loads((Path(__file__).parent / "theme.json").read_text(encoding="utf-8"))
-    return Base(**settings["base"]).set(**settings["set"])
+    return themes.Base(**settings["base"]).set(**settings["set"])
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -40,6 +38,7 @@ def tab_titles(desk: Desk) -> dict[str, str]:
     return {name: title for name, title in titles.items() if title}
 
 
+@building()
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
     titles = tab_titles(desk)

@@ -11,9 +11,9 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-import gradio as gr
-
 from specviz.server.http import owner_of
+
+from .toolkit import gr
 
 
 def part(name: str, elem_id: str, module: str = "", *, events: Sequence[str] = ()) -> gr.HTML:

@@ -13,11 +13,9 @@ import traceback
 from contextvars import ContextVar
 from typing import Any
 
-import gradio as gr
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from gradio.route_utils import FnIndexInferError, GradioMultiPartParser, upload_fn
 from gradio_client.utils import construct_args
 from python_multipart.exceptions import FormParserError
 from starlette.requests import ClientDisconnect
@@ -27,7 +25,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from specviz.server.http import problem, refusal
 from specviz.words import sentence
 
+from .toolkit import gr, route_utils
+
 log = logging.getLogger(__name__)
+
+# they break on a field that is no file
+FILE_READERS = (route_utils.GradioMultiPartParser.on_part_data.__code__, route_utils.upload_fn.__code__)
 
 API, UPLOAD, TYPED_CALL = "/gradio_api/", "/gradio_api/upload", "/gradio_api/call/v2/"
 ASSISTANTS = "/mcp"
@@ -134,7 +137,7 @@ def mend(app: FastAPI) -> None:
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if frame.f_code is construct_args.__code__:  # an argument is missing, or there is none of that name
             return problem(422, sentence(ValueError(str(error))))
-        if frame.f_code in (GradioMultiPartParser.on_part_data.__code__, upload_fn.__code__):  # a field, and no file
+        if frame.f_code in FILE_READERS:
             return problem(400, NO_FORM)
         raise error  # a bug
 
@@ -142,7 +145,7 @@ def mend(app: FastAPI) -> None:
         (TypeError, unfit),
         (AttributeError, unfit),
         (RequestValidationError, lambda _, error: refusal(error)),
-        (FnIndexInferError, no_endpoint),
+        (route_utils.FnIndexInferError, no_endpoint),
         (KeyError, no_endpoint),
         (FormParserError, lambda *_: problem(400, NO_FORM)),
         (ClientDisconnect, lambda *_: problem(400, NO_FORM)),  # nobody reads it: the sender left in the middle

@@ -87,13 +87,10 @@ def test_what_is_wrong_is_seen(app_in_theme: Any) -> None:
 
 
 SIZES = {400: 820, 640: 410, 800: 820, 1440: 900, 1920: 1080}  # 640 × 410: a laptop's window at 200 %
-READ = [("light", 640), ("light", 1440), ("dark", 400), ("dark", 1920)]  # by axe; SPECVIZ_ALL_SIZES=1: all ten
-# every size in both themes, the one that the page has by then first
-LOOKS = [
-    (scheme, width)
-    for number, width in enumerate(SIZES)
-    for scheme in (("light", "dark") if number % 2 == 0 else ("dark", "light"))
-]
+READ = [("dark", 400), ("light", 640), ("light", 1440), ("dark", 1920)]  # by axe; SPECVIZ_ALL_SIZES=1: all ten
+# a theme has no part in what is too wide: every size once
+LOOKS = [(scheme, width) for width in SIZES for scheme in ("light", "dark")]
+SHOWN = LOOKS if "SPECVIZ_ALL_SIZES" in os.environ else sorted([*READ, ("light", 800)], key=lambda look: look[1])
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +108,9 @@ def faults_of(view: Callable[[Any], None], page: Any, port: int, axe: str) -> li
 
 
 def faults_of_looks(page: Any) -> list[str]:
-    """Faults of a view in both themes and all sizes, some of them by axe."""
+    """Faults of a view in both themes and all sizes, most of them by axe."""
     wrong = []
-    for scheme, width in LOOKS:
+    for scheme, width in SHOWN:
         page.set_viewport_size({"width": width, "height": SIZES[width]})
         page.evaluate("scheme => document.body.classList.toggle('dark', scheme === 'dark')", scheme)
         page.wait_for_function(DRAWN)

@@ -232,6 +232,7 @@ def _step(
         greedy and all(card.greedy_match for card, _ in rules.values())
     )
     sides = [at.rows(wide) for wide in ((False, True) if is_two_sided else (False,))]
+    scored_sides = [Scored(p.log()) for p, _, _ in sides]  # rules read it, and change nothing
     match_judgement: Judgement | None = None
     for name, (card, params) in rules.items():
         if greedy and card.greedy_match and match_judgement is not None:
@@ -242,7 +243,7 @@ def _step(
             draft = Draft(
                 DraftTree(tokens, at.parents), distributions=dict(q) if is_sampled else None, drawn=is_sampled
             )
-            scored, chooser = Scored(p.log()), Chooser(Sampling(temperature=0.0 if greedy else 1.0))
+            scored, chooser = scored_sides[side], Chooser(Sampling(temperature=0.0 if greedy else 1.0))
             chooser.random = Draws(draws, seed)  # type: ignore[assignment]
             first_column = p.shape[1] - len(ids) if side else 0  # the first column of a token that has one
             ends = frozenset(first_column + i for i, token in enumerate(ids) if token in stops)

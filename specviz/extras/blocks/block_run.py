@@ -23,19 +23,21 @@ class BlockRun:
     def __init__(self, network: BlockNetwork) -> None:
         config = network.config
         self.network, self.config = network, config
+        # of the weights' type and device: a packed weight is unpacked at every reading
+        self.like = network.fc.weight.new_empty(0)
         self.tokens = np.zeros(0, dtype=np.int64)
         self.cache = OwnCache(config.layers, config.kv_heads, config.head_dim, config.rotary)
 
     @torch.inference_mode()
     def read(self, context: Context) -> int:
         """Catch up with the target's processed positions; gives their number."""
-        processed, weight = context.root_position, self.network.fc.weight
+        processed = context.root_position
         have = min(common_prefix(self.tokens, context.tokens), processed)
-        self.cache.make_room(len(context.buffer) + self.config.block, have, weight)
+        self.cache.make_room(len(context.buffer) + self.config.block, have, self.like)
         self.tokens = context.tokens[:processed].copy()
-        for start, stop in pieces_of(have, processed, context, weight.device):
+        for start, stop in pieces_of(have, processed, context, self.like.device):
             states = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
-            read = self.network.read(states[None].to(weight.dtype))
+            read = self.network.read(states[None].to(self.like.dtype))
             remember = self.cache.rows(start, stop)
             context_rows = self.network.context(read, self.cache.cos[start:stop], self.cache.sin[start:stop])
             for layer, (keys, values) in enumerate(context_rows):
@@ -47,7 +49,7 @@ class BlockRun:
         """The states that guess the tokens behind the root, in one forward."""
         start = self.read(context)
         stop, store = start + self.config.block, self.cache.store
-        (root,) = send(self.network.fc.weight.device, np.asarray([context.root], dtype=np.int64))
+        (root,) = send(self.like.device, np.asarray([context.root], dtype=np.int64))
         context_rows = [(store[i, 0, :, :, :start], store[i, 1, :, :, :start]) for i in range(self.config.layers)]
         masks = visible(self.config, torch.full((1,), start, device=root.device), start, apart=False)
         cos, sin = self.cache.cos[start:stop], self.cache.sin[start:stop]

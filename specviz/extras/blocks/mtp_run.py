@@ -61,6 +61,8 @@ class MtpRun:
 
     def __init__(self, head: MtpHead, rotary: Any, *, normed: bool = True) -> None:
         self.head, self.config, self.rotary, self.normed = head, head.config, rotary, normed
+        # of the weights' type and device: a packed weight is unpacked at every reading
+        self.like = head.layers[0].eh_proj.weight.new_empty(0)
         self.rows = [LayerRows() for _ in range(head.config.layers)]
         self.tokens = np.zeros(0, dtype=np.int64)
         self.root = 0  # position of the last token of the text
@@ -71,7 +73,7 @@ class MtpRun:
 
     @property
     def device(self) -> torch.device:
-        return self.head.layers[0].eh_proj.weight.device
+        return self.like.device
 
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, " vocab"]:
@@ -80,23 +82,22 @@ class MtpRun:
         assert root > 0, "there is no state of the target before its first forward"
         have = min(common_prefix(self.tokens, context.tokens) - 1, root - 1)  # the last position that stays
         self.tokens, self.root, self.drafted, self.parents = context.tokens.copy(), root, [], []
-        weight = self.head.layers[0].eh_proj.weight
         while len(self.states) < layers - 1:
-            self.states.append(weight.new_zeros((0, self.config.hidden)))
+            self.states.append(self.like.new_zeros((0, self.config.hidden)))
         lower_states, last = context.hidden_at(self.config.features[0]), torch.zeros(0)
         for index, rows in enumerate(self.rows):
             rows.make_room(len(context.buffer) + DRAFT_ROWS)
             if index < layers - 1 and len(self.states[index]) < len(context.buffer):
                 self.states[index] = F.pad(self.states[index], (0, 0, 0, len(context.buffer) - len(self.states[index])))
             first = max(have, index) + 1
-            for start, stop in pieces_of(first, root + 1, context, weight.device):
+            for start, stop in pieces_of(first, root + 1, context, self.like.device):
                 tokens, positions = send(self.device, self.tokens[start:stop], np.arange(start, stop))
                 past_rows, count = start - index - 1, stop - start
                 mask = None
                 if count > 1:
                     mask = torch.ones(count, past_rows + count, dtype=torch.bool, device=self.device).tril(past_rows)
                 outputs = self._forward(
-                    index, lower_states[start - 1 : stop - 1].to(weight.dtype), tokens, positions, mask, past_rows
+                    index, lower_states[start - 1 : stop - 1].to(self.like.dtype), tokens, positions, mask, past_rows
                 )
                 if index < layers - 1:
                     self.states[index][start:stop] = self._fed_back(index, outputs)

@@ -78,6 +78,8 @@ class EagleRun:
     def __init__(self, head: EagleHead, compiled: Any = None, engines: Engines | None = None) -> None:
         config = head.config
         self.head, self.config, self.compiled, self.engines = head, config, compiled, engines
+        # of the weights' type and device: a packed weight is unpacked at every reading
+        self.like = head.fc.weight.new_empty(0)
         self.tokens = np.zeros(0, dtype=np.int64)
         self.base = self.drafted = self.level = 0  # committed pairs; rows and levels of the draft under way
         self.sees = torch.zeros(1, 0, dtype=torch.bool)  # the draft's rows that those of its last level see
@@ -87,18 +89,17 @@ class EagleRun:
 
     @property
     def device(self) -> torch.device:
-        return self.head.fc.weight.device
+        return self.like.device
 
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, " drafted"]:
         """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
         have, pairs = self._catch_up(context)
-        weight = self.head.fc.weight
         states = logits = torch.zeros(0)
         for start, stop, mask in forwards_of(have, pairs, context, self.device):
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
             (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
-            state = self.head.read(features.to(weight.dtype))
+            state = self.head.read(features.to(self.like.dtype))
             states, logits = self.forward(state, tokens, start, slice(start, stop), mask, last_only=True)
         self.levels = [states]
         return logits[0]
@@ -110,7 +111,7 @@ class EagleRun:
         have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
         graphs = None if self.engines is None else self.engines.graphs
         self.cache.stores = None if graphs is None else graphs.draft_memory(self.head).stores
-        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, self.head.fc.weight)
+        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, self.like)
         self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
         self.places = []
         self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
@@ -137,7 +138,7 @@ class EagleRun:
         if rows is None or keys is None or len(context.buffer) + DRAFT_ROWS > self.cache.store.shape[4]:
             return None
         features = torch.cat([context.hidden_at(layer)[have:pairs] for layer in self.config.features], -1)
-        features = F.pad(features.to(self.head.fc.weight.dtype), (0, 0, 0, rows - (pairs - have)))
+        features = F.pad(features.to(self.like.dtype), (0, 0, 0, rows - (pairs - have)))
         tokens = np.zeros(rows, dtype=np.int64)
         tokens[: pairs - have] = context.tokens[have + 1 : pairs + 1]
         numbers = send(self.device, tokens, np.asarray([have]), np.asarray([pairs - have]))

@@ -8,13 +8,12 @@ import secrets
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import gradio as gr
-
 from decoders.prompt.templates import templates
 from specviz.server.desk import Desk
 from specviz.server.forms import EMPTY, PromptForm, Refusal
 from specviz.server.store import UnknownTrace
 from specviz.shell.parts import note, owner, payload_of, tell
+from specviz.shell.toolkit import gr
 from specviz.views.examples import Example, listed_examples
 
 from . import again as recorded

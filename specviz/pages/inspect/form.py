@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import gradio as gr
-
 from decoders.prompt.templates import templates
 from specviz.server.desk import Desk
 from specviz.server.forms import MODES
 from specviz.shell.parts import note, part
+from specviz.shell.toolkit import gr
 from specviz.views.examples import SEPARATOR, Example
 
 from . import reference as references

@@ -7,6 +7,9 @@ import json
 import pytest
 import torch
 
+from decoders import Prompt, load_target
+from decoders.engine.decoding import generate
+from decoders.model.engines.linear import PackedLinear
 from specviz.extras.cpu.tests import test_draft_engines
 from specviz.extras.cpu.tests.test_compiled_layers import interpret
 from specviz.extras.cpu.tests.test_draft_engines import check_drafts, context_of
@@ -62,3 +65,12 @@ def test_levels_of_a_head_are_those_of_stock_code(kind, options, openings):
 )
 def test_methods_draft_the_same_and_stay_lossless(method, kind, openings):
     check_drafts(method, kind, openings)
+
+
+def test_packed_weights_are_not_unpacked_at_every_draft(monkeypatch: pytest.MonkeyPatch):
+    """As they were, to know their type and device: more than three times a draft."""
+    target = load_target("bundled", device="cpu")
+    readings, weight = [], PackedLinear.weight
+    monkeypatch.setattr(PackedLinear, "weight", property(lambda layer: readings.append(layer) or weight.fget(layer)))
+    prompt = Prompt.from_text(target.tokenizer, "Say it twice: the old lamp. the old")
+    assert len(generate(target, prompt, "eagle3", max_new_tokens=24)) == 24 and len(readings) < 5

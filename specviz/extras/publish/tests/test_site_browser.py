@@ -13,19 +13,23 @@ from decoders import Prompt, load, load_target, record, save
 from decoders.importers import open_log
 from decoders.study.judge.judge import judge_steps
 from specviz.cli import main
+from specviz.pages.acceptance import judging
 from specviz.places import GALLERY
 from tests import recordings
 from tests.waiting import expect, idle
 
 from ..site.build import SiteEntry, write_site
 
-RUNS = 100
+RUNS, JUDGED = 100, 4
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The gallery's site; of each run the first steps are judged, as of a run of more steps than are judged."""
     out = tmp_path_factory.mktemp("site") / "out"
-    assert main(["site", str(GALLERY), "--out", str(out)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "MOST_STEPS", JUDGED)
+        assert main(["site", str(GALLERY), "--out", str(out)]) == 0
     return out
 
 
