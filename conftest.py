@@ -86,7 +86,10 @@ BROWSER = ROOT / "tests" / "browser"
 BROWSERS = 2  # so many processes have one
 DEALT = "test_every_view_can_be_read_by_all"  # minutes of tests that stand alone: half of them in each
 # what takes minutes behind the browsers' tests begins first, so that nothing long is left to one process at the end
-LONG = ("test_doctor.py", "test_verifiers.py", "test_compiled_layers.py", "test_graphs.py", "test_hybrid.py", "test_smollm2.py", "test_spread.py")
+LONG = (
+    "test_doctor.py", "test_verifiers.py", "test_compiled_layers.py", "test_graphs.py", "test_hybrid.py",
+    "test_smollm2.py", "test_spread.py",
+)  # fmt: skip
 # of these each kind of case, as its name says before a colon, may run in another process than the rest of the file
 SPLIT = ("test_a_planted_fault_is_found", "test_text_of_the_bundled_target_under_each_lossless_verifier")
 
