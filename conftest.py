@@ -144,6 +144,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods and verifiers as they are before any plug-in is read; what a test adds is gone behind it."""
+    from decoders import drafters
+    from decoders.verifiers import registry as rules
+
+    methods = {name: card for name, card in drafters._methods.items() if name not in drafters._places}
+    verifiers = {name: card for name, card in rules._added.items() if name not in drafters._verifier_places}
+    for module, name, value in (
+        (drafters, "_methods", methods), (drafters, "_places", {}), (drafters, "_verifier_places", {}),
+        (drafters, "_plugins", drafters._Plugins()), (rules, "_added", verifiers),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+
+
 @pytest.fixture(scope="module")
 def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of specviz's own for all tests of a file."""

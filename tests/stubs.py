@@ -124,7 +124,7 @@ class StubTarget:
         "vocab": 128,
     }
 
-    engines = SimpleNamespace(engine="eager")
+    engines = SimpleNamespace(pending="", engine="eager")
     shape = SimpleNamespace(unlike_llama=lambda *_: None, hidden=32, layers=2)
 
     def __init__(self) -> None:

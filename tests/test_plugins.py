@@ -6,7 +6,6 @@ import sys
 import zipfile
 from pathlib import Path
 from string import Template
-from typing import Any
 
 import pytest
 
@@ -31,13 +30,9 @@ COPIED = 'return Draft.copy_from(context.root, copied, start, route="copy")'
 
 
 @pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The registry as it is before any plug-in is read."""
+def no_plugins(registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plug-in was read yet."""
     monkeypatch.delenv(VARIABLE, raising=False)
-    own = {name: method for name, method in drafters._methods.items() if name not in drafters._places}
-    monkeypatch.setattr(drafters, "_methods", own)
-    monkeypatch.setattr(drafters, "_places", {})
-    monkeypatch.setattr(drafters, "_plugins", drafters._Plugins())
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
-from decoders.draft_models.drafter import drawn_at, likeliest, one_by_one
+from decoders.draft_models.drafter import TokenDraw, first_choice, one_by_one
 from decoders.drafters.sps import LanguageModelRun, offer_drafter, open_drafter
 from decoders.drafters.sps_ppd import MOST_PENDING, PromptedRun
 from decoders.engine.decoding import Decoding
@@ -132,17 +132,17 @@ def test_it_follows_any_text(target):
     def context(tokens):
         return session_behind(target, tokens, 150).context
 
-    went_on = [*first, *one_by_one(LanguageModelRun(drafter, VOCAB), context(first), 6, likeliest).tokens]
+    went_on = [*first, *one_by_one(LanguageModelRun(drafter, VOCAB), context(first), 6, first_choice).tokens]
     other = [*first[:20], *prompt_ids(2, MOST_PENDING + 10)]
     for tokens in (first, went_on, [*went_on[:43], 9], first[:30], other, first):
-        for choose in (lambda: likeliest, lambda: drawn_at(Chooser(DRAWN), len(tokens))):  # noqa: B023
+        for choose in (lambda: first_choice, lambda: TokenDraw(Chooser(DRAWN), len(tokens))):  # noqa: B023
             made = run.chain(context(tokens), 5, choose())
             fresh = one_by_one(LanguageModelRun(drafter, VOCAB), context(tokens), 5, choose())
             assert made.tokens == fresh.tokens
             torch.testing.assert_close(
                 torch.stack(made.logit_rows), torch.stack(fresh.logit_rows), atol=2e-4, rtol=1e-3
             )
-    again = run.chain(context(first), 5, drawn_at(Chooser(DRAWN), len(first)))
+    again = run.chain(context(first), 5, TokenDraw(Chooser(DRAWN), len(first)))
     assert again.forwards < 5, "what was read for the same text is still there"
 
 
@@ -151,8 +151,8 @@ def test_it_keeps_inside_the_drafters_context(target):
     run = PromptedRun(drafter, tiny_prompts(drafter), trees_for(None, 3, 20), VOCAB)
     tokens = prompt_ids(1, drafter.context_length - 5)
     session = session_behind(tiny_target("gpt2"), tokens, drafter.context_length)
-    fresh = one_by_one(LanguageModelRun(drafter, VOCAB), session.context, 5, likeliest)
-    assert run.chain(session.context, 5, likeliest).tokens == fresh.tokens
+    fresh = one_by_one(LanguageModelRun(drafter, VOCAB), session.context, 5, first_choice)
+    assert run.chain(session.context, 5, first_choice).tokens == fresh.tokens
 
 
 def test_what_is_missing_is_named_with_its_command(folders, tmp_path, monkeypatch):

@@ -288,7 +288,7 @@ VERIFIER = VerifierCard("kind", "Kind", "nobody", "Takes what it is given.",
 '''
 
 
-def test_a_verifier_from_a_file(tmp_path, target, monkeypatch):
+def test_a_verifier_from_a_file(tmp_path, target, registry):
     """A plug-in may bring verifiers alone; what it does wrongly is a sentence that names it."""
     file = tmp_path / "kind.py"
     file.write_text(PLUGIN)

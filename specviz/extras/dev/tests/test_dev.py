@@ -36,7 +36,7 @@ def test_the_text_alone_says_what_the_target_would_have_accepted(target, trace, 
     assert live.scored == (name == "recycling")
 
 
-def test_a_step_that_raises_stands_beside_the_others_with_its_traceback(tmp_path, target, trace):
+def test_a_step_that_raises_stands_beside_the_others_with_its_traceback(tmp_path, target, trace, registry):
     add_plugin(write(tmp_path, (COPIED, f"if context.length % 2: raise ValueError(7)\n                {COPIED}")))
     steps = LiveRun(target, trace).draft_with(find_method("mine")).steps
     broken = [step for step in steps if step.error]
@@ -44,7 +44,7 @@ def test_a_step_that_raises_stands_beside_the_others_with_its_traceback(tmp_path
     assert "raise ValueError(7)" in broken[0].details and "failed in propose: ValueError: 7, line" in broken[0].error
 
 
-def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, target, trace):
+def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, target, trace, registry):
     run = LiveRun(target, trace)
     drafts = []
     for k in ("8", "1"):

@@ -13,13 +13,11 @@ from tests.models import save_model
 README = Path(__file__).resolve().parent.parent / "README.md"
 
 
-def test_a_method_with_a_trained_part_is_one_file(tmp_path, home, monkeypatch, capsys, text):
+def test_a_method_with_a_trained_part_is_one_file(tmp_path, home, registry, monkeypatch, capsys, text):
     """The recipe of the README, followed: trained by its command, found, recorded, lossless."""
     page = README.read_text("utf-8").partition("## Heads of your own")[2]
     file = tmp_path / "my_heads.py"
     file.write_text(page.partition("```python\n")[2].partition("```")[0], "utf-8")
-    monkeypatch.setattr(drafters, "_methods", dict(drafters._methods))
-    monkeypatch.setattr(drafters, "_places", {})
     monkeypatch.setattr(part, "_kinds", dict(part._kinds))
     monkeypatch.setattr(sys, "path", list(sys.path))
     drafters.add_plugin(file)

@@ -24,9 +24,9 @@ INK, SOFT, RULE, PAPER = "#111111", "#555555", "#8c8c8c", "#ffffff"
 ACCEPTED, OFFERED = "#1f5f99", "#dce8f2"  # dark and light in greyscale, too
 Face = Literal["sans", "bold", "mono"]  # mono: tokens, whose spaces count
 FONTS: dict[Face, Path] = {
-    "sans": ASSETS / "fonts" / "DejaVuSansCondensed.ttf",
-    "bold": ASSETS / "fonts" / "DejaVuSansCondensed-Bold.ttf",
-    "mono": ASSETS / "fonts" / "DejaVuSansMono.ttf",
+    "sans": ASSETS / "fonts" / "DejaVuSansCondensed.woff",
+    "bold": ASSETS / "fonts" / "DejaVuSansCondensed-Bold.woff",
+    "mono": ASSETS / "fonts" / "DejaVuSansMono.woff",
 }
 
 Point = tuple[float, float]
