@@ -13,7 +13,7 @@ from specviz.extras.dev import saves
 from specviz.extras.dev.live_drafts import LiveRun
 from tests.command import refusal
 from tests.models import prompt_ids, save_model
-from tests.test_plugins import COPIED, registry, write  # noqa: F401
+from tests.test_plugins import COPIED, no_plugins, write  # noqa: F401
 from tests.tiers import matrix
 
 PROMPT = Prompt.from_ids(prompt_ids(3, spread=5))

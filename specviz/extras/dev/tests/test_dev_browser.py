@@ -12,7 +12,7 @@ from decoders import Prompt, record
 from specviz.extras.dev import page as dev_page
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import gallery_desk, nothing_wrong, serving
-from tests.test_plugins import COPIED, registry, write  # noqa: F401
+from tests.test_plugins import COPIED, no_plugins, write  # noqa: F401
 from tests.waiting import expect
 
 

@@ -16,7 +16,7 @@ from specviz.server.limits import rules_for
 from specviz.server.loader import Loader
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import app_of, gallery_desk
-from tests.test_plugins import COPIED, registry, write  # noqa: F401
+from tests.test_plugins import COPIED, no_plugins, write  # noqa: F401
 from tests.waiting import until
 
 from .test_dev import PROMPT, trace  # noqa: F401
