@@ -20,8 +20,8 @@ class NoParams:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The display and bounds of one parameter. ``kind`` is int, float, bool, choice, str (which may name a file) or text
-    (which names none).
+    """The display and bounds of one parameter. ``kind`` is int, float, bool, choice, str (which may name a file) or
+    text (which names none).
     """
 
     name: str
