@@ -20,9 +20,10 @@ from decoders.draft.merging import (
     own_ranks,
 )
 from decoders.draft.tree import DraftTree
-from decoders.drafters import _methods, find_method, select_method
+from decoders.drafters import find_method, select_method
 from decoders.drafters.composite import CompositeDrafter, Part
 from decoders.engine.decoding import Decoding
+from decoders.method.registry import REGISTRY
 from decoders.study.judge import contract
 from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import judged
@@ -70,8 +71,8 @@ def test_two_trees_are_merged_as_by_hand() -> None:
     """The copy 8 2 4 and the model's (8 (3, 2)), (9 1): 8 and 2 are both's, 4 the copy's, with no guess beside it."""
     merged = merge_trees([COPY, MODEL])
     assert merged.tree.tokens == (5, 8, 2, 4, 3, 9, 1) and merged.tree.parents == (-1, 0, 1, 2, 1, 0, 5)
-    assert merged.who == (0, 3, 3, 1, 2, 2, 2)
-    assert merged.own == ((0, 1, 2, 3, -1, -1, -1), (0, 1, 3, -1, 2, 4, 5))
+    assert merged.masks == (0, 3, 3, 1, 2, 2, 2)
+    assert merged.numbers == ((0, 1, 2, 3, -1, -1, -1), (0, 1, 3, -1, 2, 4, 5))
     assert merged.classes == ("root", "3 of 3", "3 of 3", "1 of 1", "2 of 3", "2 of 3", "2 of 2")
     ordered, order = merged.depth_first([1, 0.6, 0.3, 0.2, 0.4, 0.7, 0.1])
     assert order == [0, 5, 6, 1, 4, 2, 3], "the likeliest child and all behind it first"
@@ -312,7 +313,7 @@ def test_what_a_prompt_lacks_for_one_of_the_drafters_is_said(target: Any, prompt
         with pytest.raises(UserError, match="this prompt has no question"):
             generate(target, prompt, "composite", {"drafters": "picky,pld+h"}, max_new_tokens=4)
     finally:
-        del _methods["picky"]
+        del REGISTRY["picky"]
 
 
 def test_a_method_that_is_registered_later_can_be_one_of_the_drafters(target: Any, prompt: Prompt) -> None:
@@ -322,6 +323,6 @@ def test_a_method_that_is_registered_later_can_be_one_of_the_drafters(target: An
         register(entry)
         trace = record(target, prompt, "composite", {"drafters": "mine,pld"}, max_new_tokens=NEW)
     finally:
-        del _methods["mine"]
+        del REGISTRY["mine"]
     assert "mine" not in methods() and trace.run["origins"][0]["name"] == "local"
     assert trace.output_ids == generate(target, prompt, max_new_tokens=NEW)

@@ -20,12 +20,12 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class MergedTree:
-    """The union of the ``drafts``' paths. ``own[drafter][node]`` is the number that a node of the tree has in that
+    """The union of the ``drafts``' paths. ``numbers[drafter][node]`` is the number that a node of the tree has in that
     drafter's own draft (-1: it did not propose the node), ``places[drafter]`` the way back.
 
     >>> first, second = (Draft(DraftTree.chain(5, tokens)) for tokens in ([8, 2], [8, 3]))
     >>> tree = merge_trees([first, second])
-    >>> tree.tree.tokens, tree.tree.parents, tree.who
+    >>> tree.tree.tokens, tree.tree.parents, tree.masks
     ((5, 8, 2, 3), (-1, 0, 1, 1), (0, 3, 1, 2))
     >>> tree.classes
     ('root', '3 of 3', '1 of 3', '2 of 3')
@@ -33,16 +33,16 @@ class MergedTree:
 
     drafts: tuple[Draft, ...]
     tree: DraftTree
-    own: tuple[tuple[int, ...], ...]
+    numbers: tuple[tuple[int, ...], ...]
 
     @cached_property
     def places(self) -> tuple[dict[int, int], ...]:
-        return tuple({own: node for node, own in enumerate(numbers) if own >= 0} for numbers in self.own)
+        return tuple({number: node for node, number in enumerate(row) if number >= 0} for row in self.numbers)
 
     @cached_property
-    def who(self) -> tuple[int, ...]:
+    def masks(self) -> tuple[int, ...]:
         """Masks of the drafters that proposed each node: bit i is the i-th one's. The root's is 0."""
-        masks = [sum(1 << i for i, own in enumerate(numbers) if own >= 0) for numbers in zip(*self.own, strict=True)]
+        masks = [sum(1 << i for i, number in enumerate(row) if number >= 0) for row in zip(*self.numbers, strict=True)]
         return 0, *masks[1:]
 
     @cached_property
@@ -50,16 +50,16 @@ class MergedTree:
         """Each node's class: the mask of those who proposed it, of the mask of those who proposed any child of its
         parent. Two drafters have five: both; either one alone, or beside another guess of the other's.
         """
-        spoke = [0] * len(self.who)
+        spoke = [0] * len(self.masks)
         for node, parent in enumerate(self.tree.parents[1:], 1):
-            spoke[parent] |= self.who[node]
-        return ("root", *(f"{self.who[n]} of {spoke[parent]}" for n, parent in enumerate(self.tree.parents[1:], 1)))
+            spoke[parent] |= self.masks[node]
+        return ("root", *(f"{self.masks[n]} of {spoke[parent]}" for n, parent in enumerate(self.tree.parents[1:], 1)))
 
     def per_drafter(self, values: Sequence[Sequence[float]]) -> list[list[float]]:
         """Numbers of each drafter's own nodes, by the nodes of the tree; nan where it did not propose one."""
         return [
-            [of[own] if node and own >= 0 else NAN for node, own in enumerate(numbers)]
-            for of, numbers in zip(values, self.own, strict=True)
+            [drafter_values[number] if node and number >= 0 else NAN for node, number in enumerate(row)]
+            for drafter_values, row in zip(values, self.numbers, strict=True)
         ]
 
     def depth_first(self, survival: Sequence[float]) -> tuple[MergedTree, list[int]]:
@@ -76,15 +76,16 @@ class MergedTree:
         new = {node: number for number, node in enumerate(order)}
         parents = tuple(-1 if node == 0 else new[self.tree.parents[node]] for node in order)
         tree = DraftTree(tuple(self.tree.tokens[node] for node in order), parents)
-        own = tuple(tuple(numbers[node] for node in order) for numbers in self.own)
-        return MergedTree(self.drafts, tree, own), order
+        numbers = tuple(tuple(row[node] for node in order) for row in self.numbers)
+        return MergedTree(self.drafts, tree, numbers), order
 
     def draft(self, probabilities: Sequence[float]) -> Draft:
         """The draft of all nodes. Of a node that several proposed, origin, source and numbers are those of the first of
         them; candidates, distributions and looks are those of the first drafter that has any.
         """
         drafts, count = self.drafts, len(self.tree)
-        first = [next((i, own) for i, own in enumerate(numbers) if own >= 0) for numbers in zip(*self.own, strict=True)]
+        rows = zip(*self.numbers, strict=True)
+        first = [next((i, number) for i, number in enumerate(row) if number >= 0) for row in rows]
         probes = list[Probe]()
         looks: Looks | None = None
         for places, draft in zip(self.places, drafts, strict=True):
@@ -93,7 +94,9 @@ class MergedTree:
                 nodes = [places[n] if n in places else n - len(draft.tree) + count + base for n in draft.looks.nodes]
                 looks = replace(draft.looks, nodes=tuple(nodes))
             probes += [
-                replace(probe, parent=places[probe.parent], sees=tuple(base + earlier for earlier in probe.sees))
+                replace(
+                    probe, parent=places[probe.parent], sees=tuple(base + other_probe for other_probe in probe.sees)
+                )
                 for probe in draft.probes
             ]
         distributions = next(
@@ -102,13 +105,13 @@ class MergedTree:
         )  # fmt: skip
         return Draft(
             self.tree,
-            ("root", *(drafts[i].origins[own] for i, own in first[1:])),
-            (-1, *(drafts[i].sources[own] for i, own in first[1:])),
+            ("root", *(drafts[i].origins[number] for i, number in first[1:])),
+            (-1, *(drafts[i].sources[number] for i, number in first[1:])),
             (1.0, *probabilities[1:]),
             candidates=next((draft.candidates for draft in drafts if draft.candidates is not None), None),
             probes=tuple(probes),
             route="merged",
-            pool=(-1, *(drafts[i].pool[own] if drafts[i].pool else -1 for i, own in first[1:]))
+            pool=(-1, *(drafts[i].pool[number] if drafts[i].pool else -1 for i, number in first[1:]))
             if any(draft.pool for draft in drafts) else (),
             distributions=distributions,
             looks=looks,
@@ -118,10 +121,11 @@ class MergedTree:
         """The drafters' own numbers of nodes; where several give the same one, the first of them that proposed it."""
         terms: dict[str, np.ndarray] = {}
         for i in reversed(range(len(self.drafts))):
-            own = np.asarray(self.own[i])
+            numbers = np.asarray(self.numbers[i])
+            has = numbers >= 0
             for key, values in self.drafts[i].terms.items():
-                column = terms.setdefault(key, np.full(len(own), np.nan))
-                column[own >= 0] = np.asarray(values, dtype=np.float64)[own[own >= 0]]
+                column = terms.setdefault(key, np.full(len(numbers), np.nan))
+                column[has] = np.asarray(values, dtype=np.float64)[numbers[has]]
                 column[0] = np.nan
         return terms
 
@@ -140,11 +144,11 @@ def merge_trees(drafts: Sequence[Draft]) -> MergedTree:
                 parents.append(place[parent])
             place.append(node)
         places.append(place)
-    own = [[-1] * len(tokens) for _ in drafts]
-    for numbers, place in zip(own, places, strict=True):
+    numbers = [[-1] * len(tokens) for _ in drafts]
+    for row, place in zip(numbers, places, strict=True):
         for node, at in enumerate(place):
-            numbers[at] = node
-    return MergedTree(tuple(drafts), DraftTree(tuple(tokens), tuple(parents)), tuple(map(tuple, own)))
+            row[at] = node
+    return MergedTree(tuple(drafts), DraftTree(tuple(tokens), tuple(parents)), tuple(map(tuple, numbers)))
 
 
 def own_probabilities(draft: Draft) -> list[float]:
@@ -160,8 +164,8 @@ def own_probabilities(draft: Draft) -> list[float]:
     of_path = np.asarray(path, dtype=np.float64).tolist()
     result = [1.0]
     for node, parent in enumerate(draft.tree.parents[1:], 1):
-        above = of_path[parent] if parent else 1.0
-        result.append(of_path[node] / above if above > 0 else NAN)
+        parent_path = of_path[parent] if parent else 1.0
+        result.append(of_path[node] / parent_path if parent_path > 0 else NAN)
     return result
 
 
@@ -198,9 +202,9 @@ def highest(columns: Sequence[Sequence[float]]) -> list[float]:
 
 
 def drafter_share(
-    own: Draft, places: Sequence[int], probe_start: int, draft: Draft, scored: Scored, verdict: Verdict
+    own_draft: Draft, places: Sequence[int], probe_start: int, draft: Draft, scored: Scored, verdict: Verdict
 ) -> tuple[Draft, Scored, Verdict]:
-    """A drafter's share of a verified merged ``draft``: its ``own`` draft as far as it was verified, with its scores,
+    """A drafter's share of a verified merged ``draft``: its ``own_draft`` as far as it was verified, with its scores,
     and the verdict that it would have had alone.
 
     ``places`` are its nodes' numbers in the verified draft (-1: left out), ``probe_start`` is the number of its first
@@ -208,7 +212,8 @@ def drafter_share(
     """
     nodes = [node for node, place in enumerate(places) if place >= 0]
     rows = [places[node] for node in nodes]
-    share = own if len(nodes) == len(places) else pruned_draft(own, nodes, [0.0] * len(places), proposal=own)
+    whole = len(nodes) == len(places)
+    share = own_draft if whole else pruned_draft(own_draft, nodes, [0.0] * len(places), proposal=own_draft)
     number = {row: node for node, row in enumerate(rows)}
     count = next((i for i, node in enumerate(verdict.path) if node not in number), len(verdict.path))
     bonus = verdict.bonus if count == len(verdict.path) else draft.tree.tokens[verdict.path[count]]

@@ -36,10 +36,10 @@ from decoders.draft.pruning import pruned_draft
 from decoders.draft.survival import Estimate, Survival
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
-from decoders.drafters import methods, select_method
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
+from decoders.method.registry import REGISTRY
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, mark
 from decoders.model.target_model.target import SPARE_ROWS, Target
@@ -74,15 +74,14 @@ def names_of(params: CompositeParams) -> tuple[str, ...]:
 
 def drafters_fault(names: Sequence[str]) -> str:
     """The reason why these methods cannot be joined, as the end of a sentence; "" where they can."""
-    known = methods()
-    allowed = [name for name, method in known.items() if not _unfit(name, method)]
+    choices = ", ".join(name for name, method in REGISTRY.items() if not _unfit(name, method))
     if not 2 <= len(names) <= MOST_DRAFTERS:
         return f"names {len(names)}: name two or three methods, comma separated, as in {DEFAULT}"
     for name in names:
-        if name not in known:
-            return f"names {name!r}, which is no method: choose two or three of {', '.join(allowed)}"
-        if problem := _unfit(name, known[name]):
-            return f"names {name!r}, which {problem}: choose two or three of {', '.join(allowed)}"
+        if name not in REGISTRY:
+            return f"names {name!r}, which is no method: choose two or three of {choices}"
+        if problem := _unfit(name, REGISTRY[name]):
+            return f"names {name!r}, which {problem}: choose two or three of {choices}"
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         return f"names {twice[0]!r} twice: each drafter proposes once, name two or three different methods"
     return ""
@@ -101,9 +100,9 @@ def _unfit(name: str, method: Method) -> str:
     return "rewrites the prompt" if method.prompt is not None else ""
 
 
-def joined(params: CompositeParams) -> tuple[tuple[Method, Any], ...]:
+def find_drafters(params: CompositeParams) -> tuple[tuple[Method, Any], ...]:
     """The drafters' cards, with their default parameters."""
-    return tuple(select_method(name) for name in names_of(params))
+    return tuple((method, method.params()) for method in map(REGISTRY.__getitem__, names_of(params)))
 
 
 class Part(NamedTuple):
@@ -125,7 +124,7 @@ class Part(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A step's merged tree and its ``draft``, whose ``nodes`` are numbered as in that tree, and ``estimated`` as in the
+    """A step's merged tree and its ``draft``, whose ``nodes`` are numbered as in that tree, and ``places`` as in the
     estimate.
     """
 
@@ -133,7 +132,7 @@ class Proposal(NamedTuple):
     draft: Draft
     nodes: Sequence[int]
     estimate: Estimate
-    estimated: Sequence[int]
+    places: Sequence[int]
 
 
 class CompositeDrafter(Drafter):
@@ -169,20 +168,20 @@ class CompositeDrafter(Drafter):
         spans = {f"ms{i}": Span(pair) for i, pair in enumerate(pairwise(marks), 1)}
         draft = self._cut(tree, context, Later(lambda: {**self._notes(drafts), **spans}))
         if not draft.tree.drafted:
-            reasons = (f"{part.name}: {own.reason}" for part, own in zip(self.parts, drafts, strict=True))
+            reasons = (f"{part.name}: {draft.reason}" for part, draft in zip(self.parts, drafts, strict=True))
             draft = replace(draft, route="none", reason="; ".join(reasons))
         assert self.proposal is not None
         self.proposal = self.proposal._replace(draft=draft)
         return draft
 
-    def _cut(self, merged: MergedTree, context: Context, notes: Mapping[str, SupportsFloat]) -> Draft:
+    def _cut(self, union: MergedTree, context: Context, notes: Mapping[str, SupportsFloat]) -> Draft:
         """The draft of the nodes that are likeliest to stand, and the record of those that were left out."""
-        own_q = [own_probabilities(draft) for draft in merged.drafts]
-        matches = [copied_matches(draft, context.tokens) for draft in merged.drafts]
-        q, match = highest(merged.per_drafter(own_q)), highest(merged.per_drafter(matches))
+        own_q = [own_probabilities(draft) for draft in union.drafts]
+        matches = [copied_matches(draft, context.tokens) for draft in union.drafts]
+        q, match = highest(union.per_drafter(own_q)), highest(union.per_drafter(matches))
         numbers = {"q": np.asarray(q), "match": np.asarray(match)}
-        estimate = self.survival.estimate(Draft(merged.tree, merged.classes, terms=numbers), context.tokens, self.state)
-        tree, order = merged.depth_first(estimate.survival)
+        estimate = self.survival.estimate(Draft(union.tree, union.classes, terms=numbers), context.tokens, self.state)
+        tree, order = union.depth_first(estimate.survival)
         survival = [estimate.survival[node] for node in order]
         whole = tree.draft([q[node] for node in order])
         try:
@@ -191,10 +190,10 @@ class CompositeDrafter(Drafter):
             names = ",".join(part.name for part in self.parts)
             raise UserError(f"drafters={names} cannot draft together: {problem}; choose another of them") from None
         limit = max(1, min(self.rows or MOST_ROWS, SPARE_ROWS - len(whole.probes)))
-        ranks = [own_ranks(draft) for draft in merged.drafts]
+        ranks = [own_ranks(draft) for draft in union.drafts]
 
         def terms() -> dict[str, np.ndarray]:
-            columns = {"who": [NAN, *tree.who[1:]], "estimate": [NAN, *survival[1:]]}
+            columns = {"who": [NAN, *tree.masks[1:]], "estimate": [NAN, *survival[1:]]}
             for name, values in (("q", own_q), ("rank", ranks)):
                 columns |= {f"{name}{i}": column for i, column in enumerate(tree.per_drafter(values), 1)}
             return {**tree.terms(), **{key: np.asarray(column) for key, column in columns.items()}}
@@ -212,8 +211,10 @@ class CompositeDrafter(Drafter):
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         observations = self._observe(draft, scored, verdict, [part for part in self.parts if part.observes])
-        notes = {key: value for seen in observations for key, value in seen.notes.items() if key not in self.shared}
-        joint = tuple(guess for seen in observations for guess in seen.joint)
+        notes = {
+            key: value for learned in observations for key, value in learned.notes.items() if key not in self.shared
+        }
+        joint = tuple(guess for learned in observations for guess in learned.joint)
         return Learned(joint=joint, notes={**notes, **self._learn(draft, verdict)})
 
     def _observe(self, draft: Draft, scored: Scored, verdict: Verdict, parts: Sequence[Part]) -> list[Learned]:
@@ -222,23 +223,23 @@ class CompositeDrafter(Drafter):
         verified = draft.proposed_nodes(range(len(draft.tree)))
         at = {} if proposal is None else {proposal.nodes[node]: place for place, node in enumerate(verified)}
         for i, part in enumerate(self.parts):
-            observed = None
+            learned = None
             if part in parts and part.drafter.learns_from_any_draft:
-                observed = part.drafter.observe(draft, scored, verdict)
-            if observed is not None:
-                observations.append(observed)
+                learned = part.drafter.observe(draft, scored, verdict)
+            if learned is not None:
+                observations.append(learned)
             if proposal is None or not (part in parts or proposal.tree.drafts[i].probes):
                 continue
-            own = proposal.tree.drafts[i]
-            places = [at.get(proposal.tree.places[i][node], -1) for node in range(len(own.tree))]
-            share = drafter_share(own, places, probe_start, draft, scored, verdict)
+            own_draft = proposal.tree.drafts[i]
+            places = [at.get(proposal.tree.places[i][node], -1) for node in range(len(own_draft.tree))]
+            share = drafter_share(own_draft, places, probe_start, draft, scored, verdict)
             probe_start += len(share[0].probes)
             if part not in parts or part.drafter.learns_from_any_draft:
                 continue
-            if (observed := part.drafter.observe(*share)) is not None:
+            if (learned := part.drafter.observe(*share)) is not None:
                 rows = [place for place in places if place >= 0]  # guesses name nodes of the whole draft
-                joint = tuple(replace(guess, parent=rows[guess.parent]) for guess in observed.joint)
-                observations.append(replace(observed, joint=joint))
+                joint = tuple(replace(guess, parent=rows[guess.parent]) for guess in learned.joint)
+                observations.append(replace(learned, joint=joint))
         return observations
 
     def _proposal_of(self, draft: Draft) -> Proposal | None:
@@ -253,14 +254,14 @@ class CompositeDrafter(Drafter):
         if (proposal := self._proposal_of(draft)) is None:
             return {}
         nodes = draft.proposed_nodes(range(len(draft.tree)))
-        estimated = tuple(proposal.estimated[node] for node in nodes)
-        self.survival.fit(proposal.estimate, replace(draft, nodes=estimated), verdict)
-        who = [proposal.tree.who[proposal.nodes[node]] for node in nodes]
+        places = tuple(proposal.places[node] for node in nodes)
+        self.survival.fit(proposal.estimate, replace(draft, nodes=places), verdict)
+        masks = [proposal.tree.masks[proposal.nodes[node]] for node in nodes]
         notes: dict[str, float] = {}
         for i in range(len(self.parts)):
-            mine = [bool(mask & 1 << i) for mask in who]
-            notes[f"verified{i + 1}"] = float(sum(mine))
-            notes[f"accepted{i + 1}"] = float(sum(mine[node] for node in verdict.path))
+            own_nodes = [bool(mask & 1 << i) for mask in masks]
+            notes[f"verified{i + 1}"] = float(sum(own_nodes))
+            notes[f"accepted{i + 1}"] = float(sum(own_nodes[node] for node in verdict.path))
         return notes
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
@@ -302,11 +303,11 @@ def needs_of(target: Target, params: CompositeParams) -> Needs:
     """All that the drafters read. Raises UserError where a trained part is missing."""
     if missing := METHOD.missing(target, params):
         raise UserError(missing)
-    return reduce(or_, (method.needs(target, values) for method, values in joined(params)))
+    return reduce(or_, (method.needs(target, values) for method, values in find_drafters(params)))
 
 
 def build(target: Target, params: CompositeParams) -> CompositeDrafter:
-    entries = joined(params)
+    entries = find_drafters(params)
     parts = [
         Part(method.name, method.build(target, values), method.needs(target, values)) for method, values in entries
     ]
@@ -321,7 +322,7 @@ def _shared_step_terms(entries: Sequence[Method]) -> frozenset[str]:
 
 def declares(params: CompositeParams) -> dict[str, tuple]:
     """The origins and numbers of a run with these drafters: theirs, and those of the merge."""
-    entries = [method for method, _ in joined(params)]
+    entries = [method for method, _ in find_drafters(params)]
     names, shared = [method.name for method in entries], _shared_step_terms(entries)
 
     def unique(field: str, key: str) -> tuple:
@@ -329,7 +330,7 @@ def declares(params: CompositeParams) -> dict[str, tuple]:
         return tuple({getattr(card, key): card for card in reversed(cards)}.values())[::-1]
 
     masks = ", ".join(f"{1 << i}: {name}" for i, name in enumerate(names))
-    node_terms, step_terms = [_who(f"{masks}; of a node that several proposed, their sum", len(names))], []
+    node_terms, step_terms = [_mask_term(f"{masks}; of a node that several proposed, their sum", len(names))], []
     for i, name in enumerate(names, 1):
         node_terms += [
             Term(f"q{i}", f"{name} q", f"The probability that {name} gave the token after its parent.", 0, 1),
@@ -349,7 +350,7 @@ def declares(params: CompositeParams) -> dict[str, tuple]:
     }
 
 
-def _who(masks: str, count: int) -> Term:
+def _mask_term(masks: str, count: int) -> Term:
     return Term("who", "proposed by", f"{masks}.", 1, 2**count - 1)
 
 
@@ -365,7 +366,7 @@ METHOD = Method(
     params=CompositeParams,
     build=build,
     needs=needs_of,
-    joins=joined,
+    joins=find_drafters,
     declares=declares,
     order=47,
 )

@@ -115,7 +115,7 @@ class Method:
                 return f"{method.name}: {missing}, or choose another method than {method.name}"
         return self.available(target) or (self.part.missing(target) if self.part is not None else None)
 
-    def declared(self, params: Any) -> Method:
+    def for_params(self, params: Any) -> Method:
         """The card with the origins and numbers that a run with ``params`` has."""
         return replace(self, **self.declares(params))
 
