@@ -44,6 +44,7 @@ from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, mark
 from decoders.model.target_model.target import SPARE_ROWS, Target
 from decoders.names import BASELINE, UNDER
+from decoders.verifiers.residual import NODE_TERMS as RATIO_TERMS
 
 NAME = "composite"
 DEFAULT = "pld+h,recycling"  # needs no trained part
@@ -345,7 +346,7 @@ def declares(params: CompositeParams) -> dict[str, tuple]:
     return {
         "origins": unique("origins", "name"),
         "terms": unique("terms", "key"),
-        "node_terms": (*node_terms, ESTIMATE, *unique("node_terms", "key")),
+        "node_terms": (*node_terms, ESTIMATE, *(t for t in unique("node_terms", "key") if t not in RATIO_TERMS)),
         "step_terms": (*step_terms, *(term for term in unique("step_terms", "key") if term.key not in shared)),
     }
 
