@@ -224,23 +224,21 @@ class CompositeDrafter(Drafter):
         verified = draft.proposed_nodes(range(len(draft.tree)))
         at = {} if proposal is None else {proposal.nodes[node]: place for place, node in enumerate(verified)}
         for i, part in enumerate(self.parts):
-            learned = None
-            if part in parts and part.drafter.learns_from_any_draft:
-                learned = part.drafter.observe(draft, scored, verdict)
+            learned, observes = None, part in parts
+            if observes and part.drafter.learns_from_any_draft:
+                learned, observes = part.drafter.observe(draft, scored, verdict), False
+            if proposal is not None and (observes or proposal.tree.drafts[i].probes):
+                own_draft = proposal.tree.drafts[i]
+                places = [at.get(proposal.tree.places[i][node], -1) for node in range(len(own_draft.tree))]
+                share = drafter_share(own_draft, places, probe_start, draft, scored, verdict)
+                probe_start += len(share[0].probes)
+                learned = part.drafter.observe(*share) if observes else learned
+                if observes and learned is not None and learned.joint:
+                    rows = [place for place in places if place >= 0]  # guesses name nodes of the whole draft
+                    joint = tuple(replace(guess, parent=rows[guess.parent]) for guess in learned.joint)
+                    learned = replace(learned, joint=joint)
             if learned is not None:
                 observations.append(learned)
-            if proposal is None or not (part in parts or proposal.tree.drafts[i].probes):
-                continue
-            own_draft = proposal.tree.drafts[i]
-            places = [at.get(proposal.tree.places[i][node], -1) for node in range(len(own_draft.tree))]
-            share = drafter_share(own_draft, places, probe_start, draft, scored, verdict)
-            probe_start += len(share[0].probes)
-            if part not in parts or part.drafter.learns_from_any_draft:
-                continue
-            if (learned := part.drafter.observe(*share)) is not None:
-                rows = [place for place in places if place >= 0]  # guesses name nodes of the whole draft
-                joint = tuple(replace(guess, parent=rows[guess.parent]) for guess in learned.joint)
-                observations.append(replace(learned, joint=joint))
         return observations
 
     def _proposal_of(self, draft: Draft) -> Proposal | None:
