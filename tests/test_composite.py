@@ -19,9 +19,10 @@ from decoders.draft.merging import (
     own_probabilities,
     own_ranks,
 )
+from decoders.draft.pruning import pruned_draft
 from decoders.draft.tree import DraftTree
 from decoders.drafters import find_method, select_method
-from decoders.drafters.composite import CompositeDrafter, Part
+from decoders.drafters.composite import CompositeDrafter, Part, Proposal
 from decoders.engine.decoding import Decoding
 from decoders.method.registry import REGISTRY
 from decoders.study.judge import contract
@@ -146,13 +147,20 @@ def parts_of(run: Decoding) -> tuple[Part, ...]:
     return drafter.parts
 
 
+def proposal_of(run: Decoding) -> Proposal:
+    """The last step's."""
+    drafter = run.drafter
+    assert isinstance(drafter, CompositeDrafter) and drafter.proposal is not None
+    return drafter.proposal
+
+
 @pytest.mark.parametrize("drafters", ["pld+h,adapld", "suffix,logitspec", "pld+a,glide", "adapld,pld+h"])
 def test_each_drafter_sees_what_it_would_see_alone(target: Any, prompt: Prompt, drafters: str) -> None:
     """At every step, each one's draft is that which it makes alone after the same text."""
     run = Decoding.of(target, prompt, "composite", {"drafters": drafters, "rows": None}, max_new_tokens=NEW)
     seen: list[list[Draft]] = []
     for _ in run:
-        seen.append(list(run.drafter.proposal.tree.drafts))
+        seen.append(list(proposal_of(run).tree.drafts))
     for i, name in enumerate(drafters.split(",")):
         alone = Decoding.of(target, prompt, name, max_new_tokens=NEW)
         alone.prefill()
@@ -170,7 +178,7 @@ def test_the_budget_is_kept_and_what_was_left_out_is_recorded(target: Any, promp
     assert max(whole.tables["steps"]["drafted"]) > 16 and not whole.tables["pruned"]["step"]
     run = Decoding.of(target, prompt, "composite", {"rows": 6}, max_new_tokens=NEW)
     for step in run:
-        proposal, draft = run.drafter.proposal, step.draft
+        proposal, draft = proposal_of(run), step.draft
         assert len(draft.tree) == min(6, len(proposal.tree.tree))
         out = draft.left_out or PrunedNodes((), (), (), ())
         assert len(out.tokens) == len(proposal.tree.tree) - len(draft.tree) and out.unpaying == 0
@@ -188,8 +196,16 @@ def test_the_budget_is_kept_and_what_was_left_out_is_recorded(target: Any, promp
         assert paths(tokens, parents) == paths(proposal.tree.tree.tokens, proposal.tree.tree.parents)
     trace = record(target, prompt, "composite", {"rows": 6}, max_new_tokens=NEW)
     assert set(trace.tables["pruned"]["why"]) == {"rank"}
-    auto = record(target, prompt, "composite", {"rows": 40}, max_new_tokens=NEW, length="auto")
-    assert {"cost"} <= set(auto.tables["pruned"]["why"]) | {"cost"} and auto.output_ids == trace.output_ids
+
+
+def test_what_the_engine_leaves_out_comes_before_what_was_beyond_the_budget() -> None:
+    """A draft that was cut twice records both: by cost first, then by rank, each behind its parent."""
+    draft = tree_of(5, (0, 8), (1, 2), (2, 4), (0, 9))
+    first = replace(pruned_draft(draft, (0, 1, 2, 4), (1, 0.9, 0.5, 0.1, 0.4), by_cost=False), nodes=())
+    second = pruned_draft(first, (0, 1), (1, 0.9, 0.5, 0.4), proposal=first)
+    out = second.left_out
+    assert out is not None and second.tree.tokens == (5, 8) and out.tokens == (2, 9, 4)
+    assert out.parents == (1, 0, 2) and out.unpaying == 2 and first.left_out.unpaying == 0
 
 
 def test_a_run_records_who_proposed_what(target: Any, prompt: Prompt) -> None:
@@ -236,7 +252,7 @@ def test_a_learner_observes_the_merged_draft_and_others_their_share(target: Any,
     steps = []
     for step in run:
         steps.append(step)
-        own.append(run.drafter.proposal.tree.drafts[1])
+        own.append(proposal_of(run).tree.drafts[1])
     assert all(draft is step.draft for (draft, _, _), step in zip(seen["recycling"], steps, strict=True))
     guessed = 0
     for (draft, scored, verdict), proposed, step in zip(seen["ppd"], own, steps, strict=True):
@@ -257,7 +273,7 @@ def test_negative_control_a_head_that_is_given_the_merged_draft_is_seen(target: 
         part.drafter.learns_from_any_draft = True
     drafted = 0
     for _ in run:
-        drafted += run.drafter.proposal.tree.drafts[1].tree.drafted
+        drafted += proposal_of(run).tree.drafts[1].tree.drafted
     assert not drafted
 
 
