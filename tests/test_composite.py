@@ -205,7 +205,8 @@ def test_what_the_engine_leaves_out_comes_before_what_was_beyond_the_budget() ->
     second = pruned_draft(first, (0, 1), (1, 0.9, 0.5, 0.4), proposal=first)
     out = second.left_out
     assert out is not None and second.tree.tokens == (5, 8) and out.tokens == (2, 9, 4)
-    assert out.parents == (1, 0, 2) and out.unpaying == 2 and first.left_out.unpaying == 0
+    assert out.parents == (1, 0, 2) and out.unpaying == 2
+    assert first.left_out is not None and first.left_out.unpaying == 0
 
 
 def test_a_run_records_who_proposed_what(target: Any, prompt: Prompt) -> None:
