@@ -34,6 +34,7 @@ COPIES = {
     "plain": (1, 1), "pld": (1, 1),
     "pld+h": (2, 2), "pld+a": (2, 2), "sps": (2, 2), "glide": (2, 2), "glide+cape": (2, 2),
     "ppd": (1, 2), "recycling": (1, 2),  # they draft from what the last forward said
+    "composite": (2, 3),  # its drafters' together
     "casd": (2, 1), "ppd+typical": (2, 2),  # a verifier that asks for the drafted tokens' probabilities sends them
     "adapld": (4, 6),  # it decides on the host, one after the other: the place, the branches there, what follows them
     "sps+ppd": (6, 12),  # every draft forward, five at most, is a verify step of its own that reads twice

@@ -168,7 +168,7 @@ interface RunRecord {
 
 /** One parameter of a method, or one setting: what a form's field is made of. */
 interface Control {
-  name: string; label: string; help: string; kind: "int" | "float" | "bool" | "choice" | "str"; default: Setting;
+  name: string; label: string; help: string; kind: "int" | "float" | "bool" | "choice" | "str" | "text"; default: Setting;
   low: number | null; high: number | null; step: number | null; choices: string[]; optional: boolean;
 }
 

@@ -20,7 +20,9 @@ class NoParams:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The display and bounds of one parameter. ``kind`` is int, float, bool, str or choice."""
+    """The display and bounds of one parameter. ``kind`` is int, float, bool, choice, str (which may name a file) or
+    text (which names none).
+    """
 
     name: str
     kind: str
@@ -77,7 +79,7 @@ class Control:
         elif self.kind == "bool":
             words = "true or false"
         else:
-            words = {"int": "a whole number", "float": "a number", "str": "text"}[self.kind]
+            words = {"int": "a whole number", "float": "a number"}.get(self.kind, "text")
             if self.low is not None:
                 words += f" of at least {self.low:g}" if self.high is None else f" from {self.low:g} to {self.high:g}"
         return words + (", or 'off'" if self.optional else "")
@@ -93,8 +95,10 @@ def param(
     step: float | None = None,
     choices: tuple[str, ...] = (),
     option: str = "",
+    text: bool = False,
 ) -> Any:
     """A dataclass field that carries its control; ``option``: its name on the command line, where that is another.
+    ``text``: of words that name no file, so that pages take them and traces are drafted again by them.
 
     >>> @dataclass(frozen=True)
     ... class Params:
@@ -104,6 +108,7 @@ def param(
     """
     meta = {
         "label": label, "help": help, "low": low, "high": high, "step": step, "choices": choices, "option": option,
+        "text": text,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=meta)
 
@@ -127,10 +132,15 @@ def controls(params: type) -> tuple[Control, ...]:
         if "label" not in f.metadata:
             continue
         names = {getattr(t, "__name__", str(t)) for t in getattr(hints[f.name], "__args__", (hints[f.name],))}
-        kinds = ["choice"] if f.metadata["choices"] else [k for k in ("bool", "int", "float", "str") if k in names]
+        facts = dict(f.metadata)
+        kinds = [k for k in ("bool", "int", "float", "str") if k in names]
+        if facts.pop("text"):
+            kinds = ["text"]
+        elif facts["choices"]:
+            kinds = ["choice"]
         if not kinds:
             raise ValueError(f"{f.name} is to be of bool, int, float or str, or one of its choices")
-        result.append(Control(f.name, kinds[0], f.default, optional="NoneType" in names, **f.metadata))
+        result.append(Control(f.name, kinds[0], f.default, optional="NoneType" in names, **facts))
     return tuple(result)
 
 

@@ -23,11 +23,13 @@ def pruned_draft(
     notes: Mapping[str, SupportsFloat] | None = None,
     reason: str | None = None,
     proposal: Draft | None = None,
+    by_cost: bool = True,
 ) -> Draft:
     """The draft of ``nodes`` alone: ascending, the root first, each with its parent. What is left out is recorded
     (``left_out``), likeliest first by ``survival`` [nodes], before what the drafter itself had left out. Probes go with
     the node they hang on. ``Draft.nodes`` has each node's number in the proposal. ``terms`` [nodes], ``notes``
-    and ``reason`` take the place of the draft's own.
+    and ``reason`` take the place of the draft's own. ``by_cost``: what is left out costs more than it brings; else it
+    is beyond what may be verified.
 
     >>> from .tree import DraftTree
     >>> cut = pruned_draft(Draft(DraftTree((5, 8, 5, 2), (-1, 0, 1, 0))), (0, 1, 3), (1, .9, .1, .3))
@@ -64,7 +66,7 @@ def pruned_draft(
         proposal=draft.proposal if proposal is None else proposal,
         nodes=tuple(order),
         pruned=None,
-        pruned_later=partial(_left_out, draft, new, survival),
+        pruned_later=partial(_left_out, draft, new, survival, by_cost),
     )
 
 
@@ -103,8 +105,8 @@ def _looks(looks: Looks, new: dict[int, int], rows: Sequence[int], count: int) -
     return Looks(tuple(number[looks.nodes[place]] for place in stays), looks.layers, weights)
 
 
-def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float]) -> PrunedNodes | None:
-    tree, q, pruned_nodes = draft.tree, draft.probabilities, draft.pruned
+def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float], by_cost: bool) -> PrunedNodes | None:
+    tree, q, pruned_nodes = draft.tree, draft.probabilities, draft.left_out
     out = sorted((node for node in range(len(tree)) if node not in new), key=lambda node: (-survival[node], node))
     if not out:
         return pruned_nodes
@@ -121,5 +123,5 @@ def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float]) -> P
         (*(number[tree.parents[node]] for node in out), *drafter_parents),
         (*(float("nan") if q is None else q[node] for node in out), *drafter_nodes.probabilities),
         (*(survival[node] for node in out), *drafter_nodes.scores),
-        unpaying=len(out),
+        unpaying=len(out) if by_cost else 0,
     )

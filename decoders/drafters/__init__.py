@@ -5,7 +5,6 @@ so are plug-ins (``decoders.method.plugins``), when methods are first asked for.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import pkgutil
@@ -21,38 +20,13 @@ from decoders.method.guard import guard, guarded_verifier
 from decoders.method.method import Method, under
 from decoders.method.part import register_kind
 from decoders.method.plugins import Plugin, Unusable, file_source, load, sources
+from decoders.method.registry import REGISTRY as _methods
+from decoders.method.registry import Methods
 from decoders.names import UNDER
 from decoders.verifiers.registry import forget_verifier, register_verifier, registered_verifiers
 from decoders.verifiers.verifier import VerifierCard
 
 log = logging.getLogger(__name__)
-
-
-class Methods(dict[str, Method]):
-    """Methods by name. ``METHOD@VERIFIER`` is there too, though no list of them names it."""
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or self._judge(name) is not None
-
-    def __getitem__(self, name: str) -> Method:
-        if super().__contains__(name):
-            return super().__getitem__(name)
-        if (method := self._judge(name)) is None:
-            raise KeyError(name)
-        return method
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401 (dict's own get would not ask us)
-
-    def _judge(self, name: object) -> Method | None:
-        base, mark, judge = str(name).partition(UNDER)
-        cards = registered_verifiers() if mark else {}
-        with contextlib.suppress(UserError):  # their parameters collide: ``find_method`` says so
-            return under(super().__getitem__(base), cards[judge]) if judge in cards and base in self else None
-        return None
-
-
-_methods = Methods()
 _places: dict[str, str] = {}  # of the plug-ins' methods: where each stands
 _verifier_places: dict[str, str] = {}
 

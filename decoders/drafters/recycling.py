@@ -110,6 +110,8 @@ class RecyclingParams:
 class RecyclingDrafter(Drafter):
     """Fills the tree of ``paths`` from the matrix, and the matrix from every row that the target scored."""
 
+    learns_from_any_draft = True
+
     def __init__(self, matrix: Matrix, paths: list[str] = PATHS, *, prompt: bool = False, warm: bool = False) -> None:
         self.keeps, self.paths, self.prompt, self.warm = matrix, paths, prompt, warm
 

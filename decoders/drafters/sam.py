@@ -36,7 +36,7 @@ from decoders.verifiers.verifier import Verifier
 from .adapld import METHOD as ADAPLD
 from .pld import SuffixMatches
 from .recycling import METHOD as RECYCLING
-from .recycling import RecyclingDrafter, RecyclingParams
+from .recycling import RecyclingParams
 
 Fallbacks = Mapping[str, Method | None]
 
@@ -98,6 +98,7 @@ class SamDrafter(Drafter):
         self.params, self.fallback = params, fallback
         self.index: PoolIndex | None = None
         self.matches = SuffixMatches()
+        self.learns_from_any_draft = fallback is None or fallback.learns_from_any_draft
 
     def prepare(self, context: Context) -> None:
         self.matches.of(context.tokens)
@@ -160,7 +161,7 @@ class SamDrafter(Drafter):
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         """Token Recycling learns from every step; what another fallback did not draft is not its own."""
-        if self.fallback is None or (draft.route in COPIES and not isinstance(self.fallback, RecyclingDrafter)):
+        if self.fallback is None or (draft.route in COPIES and not self.learns_from_any_draft):
             return None
         return self.fallback.observe(draft, scored, verdict)
 

@@ -245,6 +245,7 @@ class SuffixDrafter(Drafter):
     """Candidates are the drafts of all suffixes that occur in this run's text."""
 
     learns = False  # drafts follow from the text
+    learns_from_any_draft = True  # where it keeps answers: all that is emitted
 
     def __init__(self, params: SuffixParams, answers: Answers, *, warm: bool = False) -> None:
         self.params, self.keeps, self.warm = params, answers, warm

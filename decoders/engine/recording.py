@@ -267,7 +267,7 @@ def record(
 
 def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
     """The method's part of a run's record: parameters, code, part, origins and declared numbers."""
-    part = method.part_about(decoding.target, params)
+    part, method = method.part_about(decoding.target, params), method.for_params(params)
     extra_terms = {name: [*terms] for name, terms in LENGTH_TERMS.items()} if decoding.length else {}
     if not decoding.verifier.lossless and not decoding.sampling.greedy:
         extra_terms.setdefault("node_terms", []).append(DISTANCE)

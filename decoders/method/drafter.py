@@ -20,6 +20,7 @@ class Drafter:
     looks_at: dict[str, Any] | None = None
     keeps: Any = None  # what outlasts the run (``decoders.method.kept``), where the method has anything of the kind
     warm = False  # whether the run began with what earlier ones left there
+    learns_from_any_draft = False  # True: ``observe`` learns from a scored draft or text, whoever drafted it
     learns = True  # from ``observe``, where it is overridden; False where that takes notes for the record alone
 
     def propose(self, context: Context, budget: int) -> Draft:

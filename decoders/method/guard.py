@@ -33,6 +33,8 @@ CARD_FUNCTIONS = (
     "brings",
     "applies",
     "cold",
+    "joins",
+    "declares",
 )  # a card's functions, but build and available
 
 
@@ -163,6 +165,8 @@ class GuardedDrafter(Drafter):
     looks_at: Any = property(attrgetter("inner.looks_at"))
     keeps: Any = property(attrgetter("inner.keeps"))
     warm: Any = property(attrgetter("inner.warm"))
+    learns: Any = property(attrgetter("inner.learns"))
+    learns_from_any_draft: Any = property(attrgetter("inner.learns_from_any_draft"))
 
     def _call(self, duty: str, *arguments: Any) -> Any:
         return self.guard.call(duty, getattr(self.inner, duty), *arguments)

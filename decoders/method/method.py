@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any, Protocol
 
@@ -66,11 +66,12 @@ class Method:
     ``available`` returns None, or one sentence that says what else is missing for this target and which command
     makes it (``brings`` says of parameters that they name it, so that nothing is missing); ``applies`` returns
     None, or one sentence that says what a prompt lacks. ``fallback`` gives the method, with its parameters, that
-    drafts where this one does not. ``signal`` says in a clause by what the method finds an answer's sources, where
-    attribution may use it. ``cold`` gives the parameters of the same run without what earlier runs left behind,
-    where parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind for later
-    ones, if anything (``decoders.method.kept``). ``null``: not a method but a model of chance, which no comparison
-    of all methods takes in.
+    drafts where this one does not. ``joins`` gives the methods, with their parameters, whose drafts it merges, and
+    ``declares`` the origins and numbers of a run where these depend on the parameters. ``signal`` says in a clause
+    by what the method finds an answer's sources, where attribution may use it. ``cold`` gives the parameters of the
+    same run without what earlier runs left behind, where parameters can ask for that: no trace records it.
+    ``keeps`` names what its runs leave behind for later ones, if anything (``decoders.method.kept``). ``null``: not
+    a method but a model of chance, which no comparison of all methods takes in.
     """
 
     name: str
@@ -95,6 +96,8 @@ class Method:
     brings: Callable[[Any], bool] = lambda params: False
     applies: Callable[[Prompt], str | None] = lambda prompt: None
     fallback: Callable[[Any], tuple[Method, Any] | None] = lambda params: None
+    joins: Callable[[Any], Sequence[tuple[Method, Any]]] = lambda params: ()
+    declares: Callable[[Any], Mapping[str, Any]] = lambda params: {}
     signal: str = ""
     cold: Callable[[Any], Any] = lambda params: params
     keeps: str = ""
@@ -107,12 +110,22 @@ class Method:
         """
         if params is not None and (self.brings(params) or (self.part is not None and self.part.is_named(params))):
             return None
+        for method, values in () if params is None else self.joins(params):
+            if missing := method.missing(target, values):
+                return f"{method.name}: {missing}, or choose another method than {method.name}"
         return self.available(target) or (self.part.missing(target) if self.part is not None else None)
+
+    def for_params(self, params: Any) -> Method:
+        """The card with the origins and numbers that a run with ``params`` has."""
+        return replace(self, **self.declares(params))
 
     def part_about(self, target: Target, params: Any) -> dict[str, Any] | None:
         """A run's record of the trained part that drafts (``spectrace``: part), a fallback's too; None without one."""
         if (fallback := self.fallback(params)) is not None:
             return fallback[0].part_about(target, fallback[1])
+        for method, values in self.joins(params):
+            if (about := method.part_about(target, values)) is not None:
+                return about
         return None if self.part is None else self.part.about(target, params)
 
     def parts(
@@ -131,8 +144,9 @@ class Method:
         """
         if missing := self.missing(target, params):
             raise UserError(missing)
-        if lacking := self.applies(prompt):
-            raise UserError(lacking)
+        for method in (self, *(method for method, _ in self.joins(params))):
+            if lacking := method.applies(prompt):
+                raise UserError(lacking)
         if self.prompt is not None and not keep_prompt:
             prompt = self.prompt(target, params, prompt)
         chooser = Chooser(sampling or Sampling())

@@ -366,7 +366,10 @@ class Desk(Counter):
         target = target or self.loader.target
         if target is not None and (missing := method.missing(target)):
             raise Refusal("method", missing)
-        return method, checked_params(method.params, params)
+        values = checked_params(method.params, params)
+        if target is not None and (missing := method.missing(target, values)):
+            raise Refusal("method", missing)
+        return method, values
 
     def run_of(
         self,

@@ -15,7 +15,7 @@ function needs({ kind, low, high }) {
  *   released?: () => unknown) => { read: () => Setting, parts: HTMLElement[], wrong: HTMLElement }} */
 function typed(control, id, value, changed, released) {
   const { low, high, kind, optional, label } = control;
-  const number = kind !== "str";
+  const number = kind !== "str" && kind !== "text";
   const step = kind === "int" ? 1 : "any";
   const wrong = h("span.svp-wrong", { role: "alert" });
   const mark = () => {

@@ -86,8 +86,8 @@ def provenance_faults(target: Target, prompt: Prompt, method: Named) -> Iterator
     """Provenance: one declared origin and one source per node; a copied token is the token at its source; a step
     without a draft says why; no tree is deeper than the budget.
     """
-    entry, _ = select_method(method)
-    origin_names = {origin.name for origin in entry.origins}
+    entry, params = select_method(method)
+    origin_names = {origin.name for origin in entry.for_params(params).origins}
     run = Decoding.of(target, prompt, method, max_new_tokens=NEW)
     for step in run:
         yield from (f"step {step.index + 1}: {fault}" for fault in _draft_faults(run, step, origin_names))
