@@ -82,14 +82,21 @@ def determinants(target: Target, plan: Plan) -> dict[str, Any]:
 
 
 def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]) -> dict[str, str]:
-    """The trained parts and the files that the settings draft with, by a hash of their contents."""
+    """The trained parts and the files that the settings draft with, those of methods that one merges too, by a hash of
+    their contents.
+    """
+    from decoders.draft.params import make_params
     from decoders.method.part import COMPANION
     from decoders.parts import find_part
 
     digests: dict[str, str] = {}
     companion = target.companions.get(COMPANION)
     for setting in settings:
-        variant, part = variant_of(experiment, setting), methods_by_name()[setting.line.method].part
+        entry = methods_by_name()[setting.line.method]
+        variant, part = variant_of(experiment, setting), entry.part
+        for method, _ in entry.joins(make_params(entry.params, setting.params)):
+            if method.part is not None:
+                digests[method.part.kind.name] = _contents(find_part(target.key, method.part.kind.name))
         text_params = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
         if variant is not None:
             digests[f"trained {digest([variant.kind, asdict(variant)])[:12]}"] = _contents(

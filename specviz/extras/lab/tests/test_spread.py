@@ -228,6 +228,17 @@ def test_every_part_that_is_drafted_with_determines_a_unit(
     assert parts_of(target, experiment, settings)[kind] != first[kind]
 
 
+def test_parts_of_methods_that_are_merged_determine_a_unit(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "part.safetensors").write_bytes(b"first")
+    monkeypatch.setattr("decoders.parts.find_part", lambda key, asked: tmp_path if asked == "glide" else None)
+    experiment = Experiment("one", "One", (Line("It", "composite", {"drafters": "pld,glide"}),))
+    first = parts_of(target, experiment, experiment.settings(target.info))
+    (tmp_path / "part.safetensors").write_bytes(b"other")
+    assert first["glide"] and parts_of(target, experiment, experiment.settings(target.info))["glide"] != first["glide"]
+
+
 def test_methods_name_the_parts_they_draft_with() -> None:
     """Of a model without parts every method that wants one says the command of its kind."""
     target = tiny_target("llama")
