@@ -85,7 +85,7 @@ def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]
     """The trained parts and the files that the settings draft with, those of methods that one merges too, by a hash of
     their contents.
     """
-    from decoders.draft.params import make_params
+    from decoders.draft.params import controls, make_params
     from decoders.method.part import COMPANION
     from decoders.parts import find_part
 
@@ -94,7 +94,9 @@ def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]
     for setting in settings:
         entry = methods_by_name()[setting.line.method]
         variant, part = variant_of(experiment, setting), entry.part
-        for method, _ in entry.joins(make_params(entry.params, setting.params)):
+        names = {control.name for control in controls(entry.params)}
+        own_params = {name: value for name, value in setting.params.items() if name in names}
+        for method, _ in entry.joins(make_params(entry.params, own_params)):
             if method.part is not None:
                 digests[method.part.kind.name] = _contents(find_part(target.key, method.part.kind.name))
         text_params = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
