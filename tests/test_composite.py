@@ -320,7 +320,8 @@ def test_bad_input_is_refused_in_a_sentence(params: dict[str, Any], words: str) 
 
 def test_what_a_drafter_lacks_is_said(target: Any, prompt: Prompt, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    with pytest.raises(UserError, match="glide: there is no .*`specviz (train|parts add).* or choose another method than glide"):
+    said = "glide: there is no .*`specviz (train|parts add).* or choose another method than glide"
+    with pytest.raises(UserError, match=said):
         generate(target, prompt, "composite", {"drafters": "pld+h,glide"}, max_new_tokens=4)
 
 
