@@ -34,7 +34,8 @@ export function offer(owner, view) {
   const draft = terms.term(owner, "step_drafted", plural(view.drafted, "token"));
   if (owner.prompts.on) return hungOffer(owner, view);
   const widened = lanes(view);
-  if (widened) return [`the draft model offered ${offered(view, widened)}, after `, token(owner, view.root), ", "];
+  const who = view.route === "merged" ? "the drafters together" : "the draft model";
+  if (widened) return [`${who} offered ${offered(view, widened)}, after `, token(owner, view.root), ", "];
   if (!count || !chosen) return ["the drafter offered ", draft, " after ", token(owner, view.root), ", "];
   const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
   const pooled = chosen.position >= POOL;
