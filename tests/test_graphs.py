@@ -276,17 +276,18 @@ def test_a_number_that_is_baked_in_is_seen(monkeypatch):
     assert generate(target, REPEATS, "pld", max_new_tokens=20) != expected
 
 
-def test_a_value_that_is_read_cannot_be_captured(caplog, monkeypatch):
-    """The forward runs eagerly then, and that is said once."""
+@pytest.mark.parametrize("method", ["pld", "pld+h"])
+def test_a_value_that_is_read_cannot_be_captured(method, caplog, monkeypatch):
+    """The forward runs eagerly then, and that is said once; also where only forwards of which states are read fail."""
     monkeypatch.setattr(engines, "_messages", set())
     target = tiny_target()
-    expected = generate(target, PROMPT, "pld", max_new_tokens=12)
+    expected = generate(target, PROMPT, method, max_new_tokens=12)
     static = use_graphs(target)
     target.engines._is_checked = True
     stock = static._forward
     monkeypatch.setattr(static, "_forward", lambda *args: stock(*args) * float(args[0].length[0] > 0))
     for _ in range(2):
-        trace = record(target, PROMPT, "pld", max_new_tokens=12)
+        trace = record(target, PROMPT, method, max_new_tokens=12)
         assert trace.output_ids == expected and set(trace.tables["steps"]["engine"]) == {"eager"}
     said = [line.message for line in caplog.records]
     assert said and all("run eagerly, as capturing" in line and "cannot be captured" in line for line in said)

@@ -121,19 +121,21 @@ class GraphForward(StaticForward):
     def ready(self, rows: int) -> bool:
         return True
 
-    def kind(self, rows: StaticRows, needs: Needs) -> Kind | None:
-        """The captured forward for these rows; None where they run eagerly: there is no store, no text, or no size."""
+    def bucket(self, rows: StaticRows) -> Bucket | None:
+        """The size of the captured forward for these rows; None where they run eagerly: there is no store, no text, or
+        no size.
+        """
         cache = rows.cache
         if rows.special or rows.prefixes is not None or cache.lease is None or not cache.length:
             return None
         bucket = bucket_of(rows.count, cache.length, cache.capacity, self.step, doubling=True, sizes=self.sizes)
-        if bucket is None:
-            return None
-        split = self.no_split is None and cache.sizes[0] == cache.sizes[1] and cache.capacity >= self._split_from()
-        if split and not self.windows:  # the number of keys is data
-            bucket = Bucket(bucket.rows, cache.capacity)
-        kind = Kind(bucket, needs, rows.embed is not None, split)
-        return None if kind in self.failed else kind
+        if bucket is not None and self._splits(cache) and not self.windows:  # the number of keys is data
+            return Bucket(bucket.rows, cache.capacity)
+        return bucket
+
+    def _splits(self, cache: TreeCache) -> bool:
+        """True where attention over this cache goes in two parts."""
+        return self.no_split is None and cache.sizes[0] == cache.sizes[1] and cache.capacity >= self._split_from()
 
     def _split_from(self) -> int:
         """``split_from`` as it was measured on this device."""
@@ -141,17 +143,15 @@ class GraphForward(StaticForward):
             self.split_from = split_from(self.target, lambda function: self.graph(function, self._pool))
         return self.split_from
 
-    def bucket(self, rows: StaticRows) -> Bucket | None:
-        kind = self.kind(rows, Needs())
-        return None if kind is None else kind.bucket
-
     def run(self, bucket: Bucket, rows: StaticRows, needs: Needs, captured: Capture) -> Float[Tensor, "rows vocab"]:
         """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``. Raises CaptureError where they cannot
         be captured.
         """
-        kind = self.kind(rows, needs)
-        assert kind is not None and rows.cache.lease is not None
-        inputs = self.inputs(kind.bucket.rows)
+        kind = Kind(bucket, needs, rows.embed is not None, self._splits(rows.cache))
+        if kind in self.failed:
+            raise CaptureError(self.failed[kind])
+        assert rows.cache.lease is not None
+        inputs = self.inputs(bucket.rows)
         inputs.fill(rows)
         graph, capture = self.graph_of(kind, rows.cache, rows.cache.lease)
         logits, count = graph.replay(), rows.count
@@ -282,7 +282,7 @@ class GraphForward(StaticForward):
             target.forward(cache, masks, [0], np.arange(1), None)
             cache.commit([0])
         numbers = StaticRows(cache, masks, [0] * rows, np.arange(1, 1 + rows), None)
-        kind = self.kind(numbers, Needs())
-        if kind is not None and cache.lease is not None:
+        bucket = self.bucket(numbers)
+        if bucket is not None and cache.lease is not None:
             self.inputs(rows).fill(numbers)
-            self.graph_of(kind, cache, cache.lease)
+            self.graph_of(Kind(bucket, Needs(), False, self._splits(cache)), cache, cache.lease)
