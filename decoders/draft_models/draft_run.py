@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.model.engines.engines import Engines, say_once
-from decoders.model.engines.graphs import CaptureError
+from decoders.model.engines.engines import Engines
 from decoders.model.state.memory import ReadingStopped
 from decoders.model.state.transfer import rows_of, send
 
+from .draft_graphs import DraftGraphs
 from .network import DraftModel, TargetView, attention, own_rotary
-from .own_cache import FixedRows, OwnCache, keys_for
+from .own_cache import FixedRows, OwnCache
 
 if TYPE_CHECKING:
     from decoders.model.state.memory import Context
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 # logits and a number to draw by → a token [1], and what is kept of what was said
 ChooseAt = Callable[[Float[Tensor, " vocab"], Float[Tensor, "1"]], tuple[Int[Tensor, "1"], Tensor]]
 
-CAUGHT_UP = (8, 32)  # rows at most that a captured chain reads before it goes on: accepted tokens
 READ_ROWS, READ_ROWS_CPU = 1024, 512  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
@@ -118,7 +117,8 @@ class DraftRun:
         self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
         compiled: Any = None, engines: Engines | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.rotary, self.compiled, self.engines = model, rotary, compiled, engines
+        self.model, self.rotary, self.compiled = model, rotary, compiled
+        self.graphs = DraftGraphs(engines, model, "a draft model")
         self.limit = 1 << 30  # no longest text: rotary positions go on
         self.tokens = np.zeros(0, dtype=np.int64)
         self.context: Context | None = None
@@ -166,15 +166,12 @@ class DraftRun:
         are not captured, or this text is too long or too new. ``choose`` takes logits and one of ``points``, numbers
         that it draws by; ``key`` names it.
         """
-        graphs = None if self.engines is None else self.engines.graphs
-        if graphs is None or self.cache.lease is None or context.root_position == 0:
-            return None
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
-        capacity, count = self.cache.store.shape[4], context.length - have
-        rows = next((rows for rows in CAUGHT_UP if rows >= count), None)
-        keys = None if rows is None else keys_for(have + rows + depth, capacity)
-        if rows is None or keys is None or len(context.buffer) + DRAFT_ROWS > capacity:
+        count = context.length - have
+        sizes = self.graphs.sizes(self.cache, have, count, depth, len(context.buffer) + DRAFT_ROWS)
+        if sizes is None or self.cache.lease is None or context.root_position == 0:
             return None
+        rows, keys = sizes
         tokens = np.zeros(rows, dtype=np.int64)
         tokens[:count] = context.tokens[have:]
         inputs = send(self.device, tokens, np.asarray([have]), np.asarray([count]), points)
@@ -185,12 +182,10 @@ class DraftRun:
             fixed = FixedChain(self.model, FixedRows(self.cache, keys), self._target_rotary, views)
             return *fixed.write(ids, have, count, points, depth, choose), fixed.queries
 
-        try:
-            places = tuple(part.data_ptr() for pair in views for part in pair)
-            name = ("chain", rows, keys, depth, key, places)
-            result = graphs.function(self.cache.lease.companions, name, write, *inputs)
-        except CaptureError as error:
-            say_once(f"drafts of a draft model run eagerly, as capturing them fails: {error}")
+        places = tuple(part.data_ptr() for pair in views for part in pair)
+        name = ("chain", rows, keys, depth, key, places)
+        result = self.graphs.replay(self.cache.lease.companions, name, write, *inputs)
+        if result is None:
             return None
         self._catch_up(context)
         drafted, distributions, self.queries = result
@@ -293,10 +288,8 @@ class DraftRun:
         return self.cache.store
 
     def _make_room(self, context: Context, rows_read: int) -> None:
-        graphs = None if self.engines is None else self.engines.graphs
-        self.cache.stores = None if graphs is None else graphs.draft_memory(self.model).stores
-        rows = len(context.buffer) + DRAFT_ROWS
-        if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
+        rows, weight = len(context.buffer) + DRAFT_ROWS, self.model.norm.weight
+        if self.graphs.make_room(self.cache, rows, rows_read, weight) and self.model.config.kv_layers:
             places = torch.arange(self.cache.store.shape[4], device=self.device)
             self._target_rotary = self.cache.table("target rotary", lambda: self.rotary(places))
 

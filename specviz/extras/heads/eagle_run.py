@@ -11,17 +11,16 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from decoders.draft_models.draft_graphs import DraftGraphs
 from decoders.draft_models.draft_run import common_prefix, forwards_of
-from decoders.draft_models.own_cache import FixedRows, OwnCache, keys_for
-from decoders.model.engines.engines import Engines, say_once
-from decoders.model.engines.graphs import CaptureError
+from decoders.draft_models.own_cache import FixedRows, OwnCache
+from decoders.model.engines.engines import Engines
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Mark, mark, rows_of, send
 
 from .eagle_head import EagleHead
 from .eagle_trees import Expansion, Growing, grow_behind
 
-CAUGHT_UP = (8, 32)  # pairs at most that a captured draft reads before it goes on: accepted tokens
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
 
 
@@ -77,7 +76,8 @@ class EagleRun:
 
     def __init__(self, head: EagleHead, compiled: Any = None, engines: Engines | None = None) -> None:
         config = head.config
-        self.head, self.config, self.compiled, self.engines = head, config, compiled, engines
+        self.head, self.config, self.compiled = head, config, compiled
+        self.graphs = DraftGraphs(engines, head, "a head")
         # of the weights' type and device: a packed weight is unpacked at every reading
         self.like = head.fc.weight.new_empty(0)
         self.tokens = np.zeros(0, dtype=np.int64)
@@ -104,14 +104,16 @@ class EagleRun:
         self.levels = [states]
         return logits[0]
 
-    def _catch_up(self, context: Context) -> tuple[int, int]:
-        """Begin behind a context: pairs that were read before, and all of them."""
+    def _pairs(self, context: Context) -> tuple[int, int]:
+        """All pairs of a context, and those that were read before."""
         pairs = context.root_position
         assert pairs > 0, "there is no state of the target before its first forward"
-        have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
-        graphs = None if self.engines is None else self.engines.graphs
-        self.cache.stores = None if graphs is None else graphs.draft_memory(self.head).stores
-        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, self.like)
+        return pairs, min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
+
+    def _catch_up(self, context: Context) -> tuple[int, int]:
+        """Begin behind a context: pairs that were read before, and all of them."""
+        pairs, have = self._pairs(context)
+        self.graphs.make_room(self.cache, len(context.buffer) + DRAFT_ROWS, have, self.like)
         self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
         self.places = []
         self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
@@ -128,15 +130,11 @@ class EagleRun:
 
     def _replay(self, context: Context, expansion: Expansion) -> Growing | None:
         """The tree by a captured draft; None where there is none for this head or a text of this length."""
-        graphs = None if self.engines is None or self.config.windows else self.engines.graphs
-        if graphs is None or self.cache.lease is None:
+        pairs, have = self._pairs(context)
+        sizes = self.graphs.sizes(self.cache, have, pairs - have, expansion.rows, len(context.buffer) + DRAFT_ROWS)
+        if sizes is None or self.cache.lease is None or self.config.windows:
             return None
-        pairs, known = context.root_position, common_prefix(self.tokens, context.tokens)
-        have = min(max(0, known - 1), pairs - 1)
-        rows = next((rows for rows in CAUGHT_UP if rows >= pairs - have), None)
-        keys = None if rows is None else keys_for(have + rows + expansion.rows, self.cache.store.shape[4])
-        if rows is None or keys is None or len(context.buffer) + DRAFT_ROWS > self.cache.store.shape[4]:
-            return None
+        rows, keys = sizes
         features = torch.cat([context.hidden_at(layer)[have:pairs] for layer in self.config.features], -1)
         features = F.pad(features.to(self.like.dtype), (0, 0, 0, rows - (pairs - have)))
         tokens = np.zeros(rows, dtype=np.int64)
@@ -148,13 +146,12 @@ class EagleRun:
             growing = fixed.grow(features, tokens, have, count, expansion)
             return growing.without_memory(), fixed.levels
 
-        try:
-            key = ("draft", rows, keys, expansion.key)
-            growing, levels = graphs.function(self.cache.lease.companions, key, grow, features, *numbers)
-        except CaptureError as error:
-            say_once(f"drafts of a head run eagerly, as capturing them fails: {error}")
+        key = ("draft", rows, keys, expansion.key)
+        result = self.graphs.replay(self.cache.lease.companions, key, grow, features, *numbers)
+        if result is None:
             return None
         self._catch_up(context)
+        growing, levels = result
         self.levels = list(torch.cat(levels).split([len(states) for states in levels]))  # of their own
         return growing.with_own_logits()
 

@@ -18,9 +18,9 @@ from decoders.draft.distributions import OUTSIDE_VOCAB, DraftVocab, NodeDistribu
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
+from decoders.draft_models.draft_graphs import DraftGraphs
 from decoders.method.drafter import Drafter
-from decoders.model.engines.engines import Engines, say_once
-from decoders.model.engines.graphs import CaptureError
+from decoders.model.engines.engines import Engines
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, fetch, mark
 from decoders.trace.origins import Origin
@@ -62,7 +62,7 @@ class HeadsDrafter(Drafter):
         self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int,
         engines: Engines | None = None,
     ) -> None:  # fmt: skip
-        self.engines = engines
+        self.graphs = DraftGraphs(engines, heads, "heads")
         self.heads, self.layer, self.count = heads, layer, count
         self.trees = SettledTrees(paths, min(top_k, heads.config.draft_vocab or heads.config.vocab))
         self.vocab = DraftVocab.of(heads.drafted, heads.config.vocab)
@@ -118,16 +118,13 @@ class HeadsDrafter(Drafter):
         self, state: Float[Tensor, " hidden"], root: Int[Tensor, "1 1"], tree: RankTree, places: Sequence[NodePlaces]
     ) -> Guesses:  # fmt: skip
         """The heads' guesses for a tree's nodes; by a graph where the target's forwards are captured."""
-        graphs = None if self.engines is None else self.engines.graphs
-        say = partial(self._say, tree=tree, places=places)
-        if graphs is None:
+        memory, say = self.graphs.memory, partial(self._say, tree=tree, places=places)
+        if memory is None:
             return say(state, root)
-        try:
-            companions = graphs.draft_memory(self.heads).companions
-            *said, levels = graphs.function(companions, ("guesses", tree.paths), say, state, root)
-        except CaptureError as error:
-            say_once(f"drafts of heads run eagerly, as capturing them fails: {error}")
+        result = self.graphs.replay(memory.companions, ("guesses", tree.paths), say, state, root)
+        if result is None:
             return say(state, root)
+        *said, levels = result
         return *said, [logprobs.clone() for logprobs in levels]
 
     def _say(self, state: Tensor, root: Tensor, *, tree: RankTree, places: Sequence[NodePlaces]) -> Guesses:
