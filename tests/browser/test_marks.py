@@ -20,29 +20,26 @@ from tests.tiers import matrix
 RUN = "1-class-docstring-adapld"  # its identifiers have underscores and descenders
 MARKS = (
     "", "sv-now", "sv-source", "sv-offered", "sv-ghost", "sv-root", "sv-anchor", "sv-pinned", "sv-light", "sv-picked",
-    "sv-differs", "sv-numbered",
+    "sv-differs", "sv-unread",
 )  # fmt: skip
 INK, LINE = 90, 48  # of 255: from here on a pixel is part of a letter, or of a mark's line
 
-# a mark on every token of both panes; what stands on lines in sight
-PAINT = """([mark]) => {
+# a mark on every token of the text; what stands on lines in sight, of the prompt or of the output
+PAINT = """([mark, end]) => {
     const v = specviz.inspector;
     v.setStep(v.model.stepCount - 1);
-    for (const pane of [v.prompt, v.output]) {
-        for (const layer of ["step", "heat", "ghost"]) pane.paint(layer, []);
-        const data = mark === "sv-numbered" ? { span: "1" } : mark === "sv-ghost" ? { rank: "1" } : undefined;
-        const all = pane.spans.map((_, k) => [pane.base + k, mark, data]);
-        if (mark) pane.paint("step", all);
-        pane.body.scrollTop = 0;
-    }
-    return [v.prompt, v.output].flatMap((pane) => {
-        const inside = pane.body.getBoundingClientRect();
-        const high = parseFloat(getComputedStyle(pane.code).lineHeight);
-        const boxes = [...pane.code.querySelectorAll(".sv-line")].map((line) => line.getBoundingClientRect());
-        return boxes.flatMap(({ x, y, height }) =>
-            Array.from({ length: Math.round(height / high) }, (_, k) => [x, y + k * high, inside.right - x - 4, high]),
-        ).filter(([, y]) => y > inside.top + 12 && y + high < inside.bottom - 12);
-    });
+    const pane = v.text;
+    for (const layer of ["step", "heat", "ghost"]) pane.paint(layer, []);
+    v.draft.clear();
+    v.draft.view = undefined; // nothing is drawn anew where it is scrolled
+    if (mark) pane.paint("step", pane.spans.map((_, k) => [pane.base + k, mark]));
+    pane.body.scrollTop = end ? pane.body.scrollHeight : 0;
+    const inside = pane.body.getBoundingClientRect();
+    const high = parseFloat(getComputedStyle(pane.code).lineHeight);
+    const boxes = [...pane.code.querySelectorAll(".sv-line")].map((line) => line.getBoundingClientRect());
+    return boxes.flatMap(({ x, y, height }) =>
+        Array.from({ length: Math.round(height / high) }, (_, k) => [x, y + k * high, inside.right - x - 4, high]),
+    ).filter(([, y]) => y > inside.top + 12 && y + high < inside.bottom - 12);
 }"""
 LETTERS = (
     ".sv-t, .sv-t * { background: none !important; box-shadow: none !important; outline: 0 !important; "
@@ -71,9 +68,9 @@ def picture(page: Any, style: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB")).astype(int)
 
 
-def touching_lines(page: Any, scale: int, mark: str) -> list[str]:
+def touching_lines(page: Any, scale: int, mark: str, end: bool) -> list[str]:
     """Lines of text in which a mark covers a letter, or no clear pixel is between a letter and the line below it."""
-    lines = page.evaluate(PAINT, [mark])
+    lines = page.evaluate(PAINT, [mark, end])
     assert len(lines) > 10
     letters, marks = picture(page, LETTERS), picture(page, MARKED)
     wrong = []
@@ -96,7 +93,8 @@ def touching_lines(page: Any, scale: int, mark: str) -> list[str]:
 
 def test_a_mark_leaves_every_letter_whole(sharp: tuple[Any, int]) -> None:
     page, scale = sharp
-    assert {mark: wrong for mark in MARKS if (wrong := touching_lines(page, scale, mark))} == {}
+    places = [(mark, end) for mark in MARKS for end in (False, True)]
+    assert {place: wrong for place in places if (wrong := touching_lines(page, scale, *place))} == {}
 
 
 # what a lane of Compare and a box of the tree write, with the lines that they draw below it

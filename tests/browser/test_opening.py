@@ -27,7 +27,9 @@ CONTROLS = """() => {
     const seen = (one) => one.checkVisibility({ visibilityProperty: true }) && one.getBoundingClientRect().right > 0
         && one.getBoundingClientRect().top < innerHeight;
     const all = [...document.querySelectorAll("button, a[href], select, input, textarea, summary, [role=slider]")];
-    return ["pages", ...all.filter((one) => seen(one) && !one.closest(".tab-wrapper, .svp-skip"))
+    // the pages' names are one control of many parts, and so is the list of verdicts
+    const lists = ".tab-wrapper, .svp-skip, .sv-verdicts";
+    return ["pages", "verdicts", ...all.filter((one) => seen(one) && !one.closest(lists))
         .map((one) => one.ariaLabel || one.textContent.trim())];
 }"""
 
@@ -187,6 +189,7 @@ def test_the_oracle_stands_below_the_timeline_with_its_definition(visit: Visit, 
     page = visit()
     told = page.evaluate("specviz.app.inspector.model.report.oracle")
     assert 0 < told["cost"] <= told["recorded"] == desk.store.get("gallery-0").rows("steps")
+    page.get_by_role("button", name="More rows").click()
     words = page.locator(".sv-oracle .sv-term")
     expect(words).to_contain_text(f"of {told['recorded']} steps")
     words.focus()

@@ -35,7 +35,7 @@ def desk(target: Any, run: Trace, module_home: Any) -> Any:
 def test_a_step_under_every_rule(page: Any, port: int, run: Trace) -> None:
     first = next(judge_steps(run))
     page.goto(f"http://127.0.0.1:{port}/?trace=mine&step={first.step + 1}")
-    tab = page.get_by_role("tab", name="Verifiers")
+    tab = page.get_by_role("tab", name="Rules")
     tab.click()
     table = page.locator(".svj-table")
     expect(table.locator(".svj-own")).to_contain_text("as recorded")
@@ -90,7 +90,7 @@ def test_a_rule_is_chosen_and_recorded(page: Any, port: int) -> None:
 def test_the_whole_run_is_made_again_under_a_rule(page: Any, port: int, run: Trace) -> None:
     """From its first token on, as scores at the places that one run visited say little of another one."""
     page.goto(f"http://127.0.0.1:{port}/?trace=mine&step=1")
-    page.get_by_role("tab", name="Verifiers").click()
+    page.get_by_role("tab", name="Rules").click()
     expect(page.locator(".svj-visited")).to_be_visible()
     page.wait_for_selector("#sv-run:not([disabled])", state="attached")
     page.locator("tr[data-verifier~=block] .svj-replay").first.click()

@@ -208,7 +208,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, run that is not there": at("trace=no-such-run", ".svp-banner[data-kind=error]"),
     "inspect, server that is offline": offline_server,
     "inspect, tabs in a narrow window": in_narrow_window,
-    "inspect, verifiers": panel(OPENED, "Verifiers", ".svj-table"),
+    "inspect, verifiers": panel(OPENED, "Rules", ".svj-table"),
     "inspect, token": pin_node,
     "inspect, candidates": panel(OPENED, "Candidates", ".sv-candidates"),
     "inspect, what if": panel("own-pld", "What if", ".svw-words"),

@@ -15,10 +15,10 @@ import { overlaid } from "specviz/inspect/ghosts.js";
 import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
 import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
-import { ofNode, ofPosition, ofStep, why } from "specviz/inspect/selection.js";
+import { ofNode, ofPosition, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
-import { arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { arrange, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
 import { ended, statusWords } from "specviz/inspect/tree_words.js";
 import { decisive, otherwise, parting, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
@@ -98,11 +98,11 @@ test("tokens of two vocabularies stand side by side where both begin and end tog
   assert.deepEqual(stretches(new Model(small()), 0), []);
 });
 
-test("a chain is one row, the target's own token at its end", () => {
+test("a chain runs down one column, the target's own token at its end", () => {
   const view = new Model(small()).step(0);
-  const { placed, rows } = arrange(items(view, new Set()));
-  assert.equal(rows, 2);
-  assert.deepEqual(placed.map((item) => [item.kind, item.row, item.depth]), [
+  const { placed, columns } = arrange(items(view, new Set()));
+  assert.equal(columns, 2);
+  assert.deepEqual(placed.map((item) => [item.kind, item.column, item.depth]), [
     ["node", 0, 0],
     ["node", 0, 1],
     ["node", 0, 2],
@@ -110,10 +110,13 @@ test("a chain is one row, the target's own token at its end", () => {
     ["node", 1, 3],
   ]);
   for (const item of placed) item.width = 50;
-  const { lefts, width, height } = position(placed, rows, false);
-  assert.deepEqual(lefts.slice(0, 4), [10, 80, 150, 220]);
-  assert.deepEqual([width, height > 2 * 38], [280, true]);
-  assert.ok(placed[4].y > placed[3].y && placed[0].axis === placed[3].axis);
+  const { row, width, height } = position(placed, columns, false, 400);
+  assert.deepEqual([row, width, height], [46, 124, 182]);
+  assert.ok(placed[4].x > placed[3].x && placed[4].y === placed[3].y && placed[3].x === placed[0].x);
+});
+
+test("rows are as high as the panel allows: a long path fits, a short one is not lost", () => {
+  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [46, 30, 20, 19]);
 });
 
 const node = (index, parent, depth, status = "rejected", origin = "main") =>
@@ -127,11 +130,21 @@ test("a broad tree is folded, and opens", () => {
   assert.equal(arrange(items(view, new Set([chip.key]))).placed.length, 62);
 });
 
+test("what was drafted below a lost token is folded into it, and opens", () => {
+  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1), node(2, 1, 2, "unreached"), node(3, 2, 3, "unreached")];
+  const view = { nodes, drafted: 3, last: 0, bonus: 1 };
+  const said = ({ kind, node, hidden }) => [kind, node?.index, hidden];
+  const shown = (opened) => arrange(items(view, opened)).placed.map(said);
+  assert.deepEqual(shown(new Set()), [["node", 0, undefined], ["bonus", undefined, undefined], ["node", 1, 2]]);
+  assert.deepEqual(shown(new Set([under(nodes[1])])).slice(2), [["node", 1, undefined], ["node", 2, 1]]);
+  assert.equal(arrange(items({ ...view, bonus: OPEN }, new Set())).placed.length, 4, "a question folds nothing");
+});
+
 test("items never share a place", () => {
   const model = new Model(frozen());
   for (let step = 0; step < model.stepCount; step++) {
     const { placed } = arrange(items(model.step(step), new Set()));
-    assert.equal(new Set(placed.map((item) => `${item.row} ${item.depth}`)).size, placed.length);
+    assert.equal(new Set(placed.map((item) => `${item.column} ${item.depth}`)).size, placed.length);
   }
 });
 
@@ -139,8 +152,6 @@ test("expansions stand beside a main chain", () => {
   const nodes = [node(0, -1, 0, "root"), node(1, 0, 1), node(2, 0, 1, "rejected", "expansion")];
   assert.deepEqual(lanes({ nodes, drafted: 2 }), [1, 1]);
   assert.equal(lanes({ nodes: nodes.slice(0, 2), drafted: 1 }), null);
-  const { root, wide } = items({ nodes, drafted: 2, last: 0, bonus: 5 }, new Set());
-  assert.deepEqual([wide, root.children.map((item) => item.small)], [true, [false, false, true]]);
 });
 
 test("the chain of a tree of heads is its first guesses", () => {
@@ -167,9 +178,6 @@ test("a token, a node and a step select each other", () => {
   assert.deepEqual([4, 5].map((at) => ofPosition(model, at)), view.path.map((one) => ofNode(view, one.index)));
   assert.deepEqual(ofPosition(model, 6), ofNode(view, -1));
   assert.deepEqual(ofPosition(model, 1), { step: -1, node: null, position: 1 });
-  const refused = view.nodes.find((one) => one.status === "rejected");
-  assert.deepEqual(ofStep(view), { step: 0, node: refused.index, position: -1 });
-  assert.deepEqual(ofStep({ ...view, refused: [] }), { step: 0, node: -1, position: 6 });
 });
 
 test("why a node fell is said from its own record", () => {

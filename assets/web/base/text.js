@@ -127,6 +127,11 @@ export class Pieces {
     return brief([this.get(id)], most) || "∅";
   }
 
+  /** The same as a word: without the space before it. @type {(id: number | undefined, most?: number) => string} */
+  word(id, most = Infinity) {
+    return this.label(id, most + 1).replace(/^␣(?=[^␣])/, "").slice(0, most);
+  }
+
   /** Several tokens as one visible text. @type {(ids: number[], most?: number) => string} */
   phrase(ids, most = Infinity) {
     return brief(this.cells(ids), most);

@@ -347,6 +347,7 @@ export class CandidateTable extends Panel {
   /** @param {number} k */
   hover(k) {
     const one = this.view?.candidates[k];
+    this.owner.draft.compare(one && !one.chosen ? one.position + 1 : -1);
     this.owner.light(one ? Array.from({ length: one.length + 1 }, (_, i) => one.position + i) : []);
   }
 

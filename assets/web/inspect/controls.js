@@ -1,9 +1,11 @@
 /* The row of step controls, the switches of the panes, playback. */
 
 import { button, h, icon } from "specviz/base/dom.js";
+import { stored } from "specviz/base/storage.js";
 import * as marks from "specviz/inspect/marks.js";
 import { toggle } from "specviz/inspect/panel.js";
 
+const MORE = "more-rows"; // the name under which the browser remembers them
 const SPEEDS = [1, 2, 4, 8, 16, 32];
 /** @type {Record<StepFilter, string>} */
 const SIFTS = { all: "All steps", misses: "Misses", worst: "Worst rankings" };
@@ -14,6 +16,7 @@ const setting = (inspector, label, name, help) =>
   toggle(inspector.tip, label, help, inspector[name], (on) => {
     inspector[name] = on;
     if (!inspector.model) return;
+    inspector.root.classList.toggle("sv-spaced", inspector.whitespace);
     if (name === "whitespace") inspector.redrawTokens();
     marks.paint(inspector, inspector.model.step(inspector.number));
   });
@@ -41,7 +44,8 @@ export function playButton(inspector) {
   return play;
 }
 
-/** Stepping, playing, misses, settings, help. @param {Inspector} inspector */
+/** Stepping and playing before the timeline, misses behind it, and what few need in a row of its own. */
+/** @param {Inspector} inspector */
 export function toolbar(inspector) {
   const keyed = keyedButton(inspector);
   const speed = h(
@@ -63,23 +67,45 @@ export function toolbar(inspector) {
     Object.entries(SIFTS).map(([value, label]) => h("option", { value }, label)),
   );
   const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", "?"));
-  return h(
-    "div.sv-controls.ui-row",
-    { role: "toolbar", "aria-label": "Step controls" },
-    keyed("Previous step", "←", () => inspector.go(-1), icon("previous")),
-    inspector.playButton,
-    keyed("Next step", "→", () => inspector.go(1), icon("next")),
-    inspector.counter,
-    speed,
-    h(
-      "span.sv-pair.ui-check",
-      keyed("Previous miss", "[", () => inspector.timeline.miss(-1), h("kbd", "[")),
-      sift,
-      keyed("Next miss", "]", () => inspector.timeline.miss(1), h("kbd", "]")),
-    ),
-    ask,
-    inspector.timeline.note,
+  const drawn = inspector.options.drawer !== false;
+  const lines = drawn ? [inspector.legend] : [];
+  const more = h(
+    "div.sv-more-rows",
+    { hidden: drawn && stored.get(MORE) !== "yes" },
+    h("div.ui-row", speed, sift, inspector.switches, inspector.timeline.note),
+    lines,
   );
+  const unfold = h("button.sv-button", {
+    "aria-expanded": String(!more.hidden),
+    onclick: () => {
+      more.hidden = !more.hidden;
+      unfold.setAttribute("aria-expanded", String(!more.hidden));
+      stored.set(MORE, more.hidden ? "no" : "yes");
+      inspector.resized();
+      if (inspector.model?.stepCount) inspector.scroll(inspector.model.step(inspector.number));
+    },
+  }, "More rows");
+  inspector.timeline.whole = () => !more.hidden;
+  const group = { role: "group", "aria-label": "Step controls" };
+  return {
+    first: h(
+      "div.sv-controls.ui-line",
+      group,
+      keyed("Previous step", "←", () => inspector.go(-1), icon("previous")),
+      inspector.playButton,
+      keyed("Next step", "→", () => inspector.go(1), icon("next")),
+      inspector.counter,
+    ),
+    last: h(
+      "div.sv-controls.ui-line",
+      { role: "group", "aria-label": "Misses and more" },
+      keyed("Previous miss", "[", () => inspector.timeline.miss(-1), "‹", " miss"),
+      keyed("Next miss", "]", () => inspector.timeline.miss(1), "miss ", "›"),
+      drawn && inspector.tip.add(unfold, "Time, route, the best possible split, marks and switches"),
+      ask,
+    ),
+    more,
+  };
 }
 
 /** Playback: one step per tick until the last. */

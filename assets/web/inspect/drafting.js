@@ -2,7 +2,6 @@
 
 import { h } from "specviz/base/dom.js";
 import { groups } from "specviz/base/model.js";
-import { plural } from "specviz/base/numbers.js";
 
 /** @type {Record<NodeStatus, string>} */
 export const STATES = { root: "root", accepted: "accepted", rejected: "rejected", unreached: "never checked" };
@@ -10,7 +9,7 @@ export const STATES = { root: "root", accepted: "accepted", rejected: "rejected"
 /** A token's text. @type {(owner: Inspector, id: number | undefined, most?: number) => string} */
 export const label = (owner, id, most) => owner.model.pieces.label(id, most);
 /** A token in a sentence; -1: a stop token. @type {(owner: Inspector, id: number) => HTMLElement} */
-export const quoted = (owner, id) => h("code.sv-token", id < 0 ? "stop" : owner.model.pieces.label(id, 24));
+export const quoted = (owner, id) => h("code.sv-token", id < 0 ? "stop" : owner.model.pieces.word(id, 24));
 /** Whether a node stands beside the main chain. @type {(node: TreeNode) => boolean} */
 export const beside = (node) => node.beside;
 /** @type {(view: StepView) => boolean} */
@@ -70,36 +69,4 @@ export function guesses(model, step) {
     p: table.prob[row],
     residual: table.residual[row],
   }));
-}
-
-// ---- words ------------------------------------------------------------------------------------------------------
-
-/** "a main chain of 4 tokens with 6 expansions". @type {(view: StepView, lanes: [number, number]) => string} */
-export function offered(view, [chain, extra]) {
-  const others = beams(view) ? `${plural(extra, "token")} of other beams` : plural(extra, "expansion");
-  return `a main chain of ${plural(chain, "token")} with ${others} beside it`;
-}
-
-/** Which part of a widened draft stood; ``own`` says what made it stand. */
-/** @type {(owner: Inspector, view: StepView, own: string, lanes: [number, number]) => Child[]} */
-export function stood(owner, view, own, [chained]) {
-  const main = view.path.filter((node) => !beside(node));
-  const extra = view.path.slice(main.length);
-  /** @type {(n: number) => string} */
-  const count = (n) => (n === 1 ? "first token" : `first ${n} tokens`);
-  const all = main.length === chained;
-  /** @type {Child[]} */
-  const parts = [];
-  if (all) parts.push(`and the whole main chain was ${own}`);
-  else if (main.length)
-    parts.push(`the ${count(main.length)} of the main chain ${main.length === 1 ? "was" : "were"} ${own}`);
-  if (!extra.length) return parts;
-  parts.push(main.length ? "; then " : "and ");
-  if (beams(view))
-    return [...parts, `${plural(extra.length, "token")} of another beam ${extra.length > 1 ? "were" : "was"} accepted`];
-  const rank = numberOf(owner, extra[0], "draft_rank");
-  const chain = view.nodes.find((node) => node.parent === extra[0].parent && node.index && !beside(node));
-  parts.push(`an expansion${rank === null ? "" : ` (rank ${rank + 1})`} was accepted, `, quoted(owner, extra[0].token));
-  if (chain) parts.push(" in place of the main chain's ", quoted(owner, chain.token));
-  return parts;
 }

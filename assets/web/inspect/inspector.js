@@ -11,6 +11,7 @@ import * as controls from "specviz/inspect/controls.js";
 import { DiffView } from "specviz/inspect/diff.js";
 import { DrafterView } from "specviz/inspect/drafter.js";
 import { Drawer } from "specviz/inspect/drawer.js";
+import { DraftInText } from "specviz/inspect/in_text.js";
 import { keys, tokenFacts, unclaimed } from "specviz/inspect/keys.js";
 import { Links } from "specviz/inspect/links.js";
 import { heaviest } from "specviz/inspect/looks.js";
@@ -21,6 +22,7 @@ import { PoolPane } from "specviz/inspect/pool.js";
 import { PromptsView } from "specviz/inspect/prompts.js";
 import { arrange } from "specviz/inspect/screen.js";
 import { ofNode, ofPosition } from "specviz/inspect/selection.js";
+import { sentence } from "specviz/inspect/sentence.js";
 import * as words from "specviz/inspect/summary.js";
 import { Timeline } from "specviz/inspect/timeline.js";
 import { TreeView } from "specviz/inspect/tree.js";
@@ -53,7 +55,7 @@ export class Inspector extends Listeners {
     /** @type {Colors} */
     this.colors = later();
     this.whitespace = false;
-    this.heat = true;
+    this.heat = false;
     this.offers = false;
     this.follow = true;
     this.unseen = false; // the panes are still to be scrolled to the step
@@ -78,10 +80,11 @@ export class Inspector extends Listeners {
     this.timeline = new Timeline(this);
     this.drawer = new Drawer(this);
     this.diff = new DiffView(this);
-    this.prompt = new TokenPane(this, "prompt", "Prompt", heat, offers);
-    this.output = new TokenPane(this, "output", "Output", this.pinNote, follow, whitespace);
+    this.text = new TokenPane(this, "text", "Prompt and output", this.pinNote);
     this.pool = new PoolPane(this);
-    this.panes = [this.prompt, this.output, this.pool];
+    this.panes = [this.text, this.pool];
+    this.draft = new DraftInText(this);
+    this.switches = [heat, offers, follow, whitespace]; // of what the panes show
     this.tree = new TreeView(this);
     this.candidates = new CandidateTable(this);
     this.drafter = new DrafterView(this);
@@ -148,7 +151,8 @@ export class Inspector extends Listeners {
     const last = this.model.stepCount - 1;
     const following = this.number >= last && !this.player.timer;
     this.model.append(delta, run);
-    this.output.extend(this.model.tokenCount);
+    this.draft.clear();
+    this.text.extend(this.model.tokenCount);
     this.drawPool();
     this.describe();
     this.timeline.draw();
@@ -163,23 +167,20 @@ export class Inspector extends Listeners {
   /** The numbers that change while a run grows, though the step shown does not. @param {StepView} view */
   count(view) {
     this.timeline.move(view.number);
-    this.output.showUntil(view.end);
+    this.text.showUntil(view.end);
     this.counter.replaceChildren(
-      "Step ",
+      h("span.svp-unseen", "Step "),
       h("b", String(view.number + 1)),
-      ` of ${this.model.stepCount.toLocaleString("en")}`,
-      h("span.sv-wide", ` · ${this.timeline.time(view.number)}`),
+      h("span.svp-unseen", " of "),
+      h("span.sv-of", this.model.stepCount.toLocaleString("en")),
     );
-    const written = (view.end - this.model.promptLength).toLocaleString("en");
-    const all = plural(this.model.tokenCount - this.model.promptLength, "token");
-    this.output.note.textContent = `${written} of ${all}`;
   }
 
   /** A run without a step: nothing of an earlier trace stays on the page. */
   waiting() {
     this.counter.textContent = "no step yet";
     this.sentence.textContent = this.model.run.complete ? "This run has no step." : "Waiting for the first step…";
-    this.output.note.textContent = "";
+    this.draft.hide();
     this.tree.clear();
     this.candidates.clear();
     this.drafter.clear();
@@ -195,8 +196,6 @@ export class Inspector extends Listeners {
     this.drawer.describe();
     this.drafter.describe();
     this.diff.draw();
-    this.root.classList.toggle("sv-unranked", !this.tabs.ranked);
-    this.prompt.note.textContent = plural(this.model.promptLength, "token");
     this.version.value = this.version.peek() + 1;
     this.tabs.suit();
   }
@@ -204,8 +203,8 @@ export class Inspector extends Listeners {
   redrawTokens() {
     const { model } = this;
     const tops = this.panes.map((pane) => pane.body.scrollTop);
-    this.prompt.fill(0, model.promptLength);
-    this.output.fill(model.promptLength, model.tokenCount);
+    this.draft.clear();
+    this.text.fill(0, model.tokenCount);
     this.drawPool(true);
     this.panes.forEach((pane, k) => {
       pane.resized();
@@ -253,11 +252,12 @@ export class Inspector extends Listeners {
     this.prompts.draw(view);
     marks.paint(this, view);
     this.count(view);
-    this.sentence.replaceChildren(...words.sentence(this, view));
+    this.sentence.replaceChildren(...sentence(this, view));
     this.drawer.facts.draw(view);
     this.tree.draw(view);
     this.candidates.draw(view);
     this.at.value = this.number;
+    this.draft.draw(view); // it reads the layout: after all that writes
     this.scroll(view);
     this.tree.settle();
     marks.drawMaps(this, view);
@@ -265,13 +265,16 @@ export class Inspector extends Listeners {
     this.presenter?.restart(`Step ${view.number + 1} of ${this.model.stepCount}`);
   }
 
-  /** Scrolls the panes to what a step wrote and to where it was copied from. @param {StepView} view */
-  scroll(view) {
-    if (!this.follow) return;
-    this.output.reveal(Math.max(view.context, view.end - 1));
-    const { spans, chosen } = view;
-    const source = spans.length ? spans[0].start : chosen ? chosen.position : heaviest(this.picker);
-    if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
+  /** Scrolls to what a step drafted and wrote; so that its source is seen too, where both have room. */
+  /** @param {StepView} view @param {boolean} [always] */
+  scroll(view, always = false) {
+    if (!this.follow && !always) return;
+    const copy = this.draft.copied(view);
+    const source = copy?.from[0] ?? (view.chosen ? view.chosen.position : heaviest(this.picker));
+    this.text.aim(Math.max(0, view.context - 1), Math.max(view.context, view.end - 1), source < POOL ? source : -1);
+    const pooled = view.spans[0]?.start ?? source;
+    if (pooled >= POOL) this.pool.reveal(pooled);
+    this.draft.arc();
   }
 
   pause() {
@@ -285,22 +288,20 @@ export class Inspector extends Listeners {
 
   /** @param {Position} position */
   paneOf(position) {
-    if (position >= POOL) return this.pool;
-    return position < this.model.promptLength ? this.prompt : this.output;
+    return position >= POOL ? this.pool : this.text;
   }
 
-  /** "line 4", "line 4 of the output". @param {Position} position */
+  /** "line 4", "line 4 of the pool". @param {Position} position */
   where(position, atStart = false) {
     const pane = this.paneOf(position);
-    const text = `line ${pane.line(position)}${pane.side === "prompt" ? "" : ` of the ${pane.side}`}`;
+    const text = `line ${pane.line(position)}${pane === this.pool ? " of the pool" : ""}`;
     return atStart ? capital(text) : text;
   }
 
-  /** The same in a narrow column: L4, out 4. @param {Position} position */
+  /** The same in a narrow column: L4, pool 4. @param {Position} position */
   short(position) {
     if (position >= POOL) return `pool ${(position - POOL).toLocaleString("en")}`;
-    const line = this.paneOf(position).line(position);
-    return position < this.model.promptLength ? `L${line}` : `out ${line}`;
+    return `L${this.text.line(position)}`;
   }
 
   /** @type {(position: Position, element?: Element) => void} */
@@ -341,7 +342,6 @@ export class Inspector extends Listeners {
     const item = node === null ? null : this.tree.itemOf(node);
     if (item && picker.on) picker.choose(picker.choice(item));
     this.tree.mark();
-    if (this.tabs.at.peek() === "candidates") this.tabs.open("token");
   }
 
   /** Lets go of what is selected. */

@@ -4,23 +4,15 @@ import { POOL } from "specviz/base/model.js";
 
 const HEATS = 6; // shades above the faintest
 
+/** How a place that was copied from looks: as what became of the copy. @type {Record<NodeStatus, string>} */
+const SOURCES = { root: "", accepted: "sv-source", rejected: "sv-offered", unreached: "sv-unread" };
+
 /** The step's marks on the tokens. @type {(inspector: Inspector, view: StepView) => void} */
 export function paint(inspector, view) {
   /** @type {Mark[]} */
   const items = [[view.context - 1, "sv-root"]];
-  const written = view.context + view.accepted;
   for (let position = view.context; position < view.end; position++) items.push([position, "sv-now"]);
-  for (const span of view.spans) items.push([span.start, "sv-numbered", { span: span.number }]);
-  for (const node of view.nodes) {
-    if (node.source >= 0) items.push([node.source, node.status === "accepted" ? "sv-source" : "sv-offered"]);
-  }
-  let position = view.context;
-  for (const node of view.path) {
-    const parent = view.nodes[node.parent];
-    if (node.span && parent.span !== node.span && position < written)
-      items.push([position, "sv-numbered", { span: node.span }]);
-    position++;
-  }
+  for (const { source, status } of view.nodes) if (source >= 0) items.push([source, SOURCES[status]]);
   if (view.chosen) items.push([view.chosen.position, "sv-anchor"]);
   const heat = heatOf(inspector, view);
   const ghosts = inspector.offers ? losersOf(view) : [];
@@ -63,9 +55,7 @@ function losersOf(view) {
   const items = [];
   for (const one of view.candidates.slice(0, 60)) {
     if (one.chosen) continue;
-    for (let k = 1; k <= one.length; k++) {
-      items.push([one.position + k, "sv-ghost", k === 1 ? { rank: String(one.rank + 1) } : undefined]);
-    }
+    for (let k = 1; k <= one.length; k++) items.push([one.position + k, "sv-ghost"]);
   }
   return items;
 }
@@ -73,10 +63,10 @@ function losersOf(view) {
 /** The minimaps: copies so far, compared places, this step's sources and tokens, pins. @type {Told<void>} */
 export function drawMaps(inspector, view) {
   const { colors, model } = inspector;
-  /** Of prompt, output and pool. @type {[MapMark[], MapMark[], MapMark[]]} */
-  const marks = [[], [], []];
-  /** @type {(from: Position) => 0 | 1 | 2} */
-  const side = (from) => (from >= POOL ? 2 : from < model.promptLength ? 0 : 1);
+  /** Of text and pool. @type {[MapMark[], MapMark[]]} */
+  const marks = [[], []];
+  /** @type {(from: Position) => 0 | 1} */
+  const side = (from) => (from >= POOL ? 1 : 0);
   /** @type {(from: Position, to: Position, color: string, wide: boolean, alpha?: number) => unknown} */
   const add = (from, to, color, wide, alpha) => marks[side(from)].push({ from, to, color, wide, alpha });
   for (const run of model.runs) if (run.stop <= view.end) add(run.start, run.stop, colors.accepted, false, 0.35);
@@ -89,7 +79,7 @@ export function drawMaps(inspector, view) {
     const share = (weight ?? 0) / (look[0].weight ?? 0);
     add(position, position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt(share));
   }
-  for (const span of view.spans) add(span.start, span.stop, colors.source, true);
+  for (const span of view.spans) add(span.start, span.stop, colors.accepted, true);
   if (view.end > view.context) add(view.context, view.end, colors.accepted, true);
   for (const run of inspector.links.pinned) {
     add(run.source, run.source + run.stop - run.start, colors.pin, true);

@@ -1,7 +1,8 @@
-/* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap. */
+/* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap.
+   The text is one scroll: the prompt, then the output below it, their lines numbered as one. */
 
 import { closest, h, later, must } from "specviz/base/dom.js";
-import { dragged, sheet } from "specviz/base/drawing.js";
+import { dragged, set, sheet } from "specviz/base/drawing.js";
 import { clamp, upTo } from "specviz/base/numbers.js";
 import { glyphs, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
@@ -13,6 +14,10 @@ const ROW_HEIGHT = 21; // pixels, as in the style sheet
 
 /** @type {Record<string, string>} */
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
+const OUTPUT = "Output";
+const MARGIN = 40; // pixels below a step's last token
+const BESIDE = 150; // pixels beside a line: the gutter, and the margin in which arcs are drawn
+const CHARACTER = 7.83; // pixels, of the text's letters
 
 export class TokenPane extends Panel {
   /** @param {Inspector} owner @param {PaneSide} side @param {string} title @param {Child[]} tools */
@@ -51,6 +56,8 @@ export class TokenPane extends Panel {
     /** @type {HTMLElement | null} */
     this.chunk = null;
     this.chunkStart = 0;
+    /** The prompt, or the output, whose rows are being added. */
+    this.part = this.code;
     /** Spans of the row in which the text ends that are not yet written. @type {HTMLElement[]} */
     this.partly = [];
     this.height = 0;
@@ -92,6 +99,7 @@ export class TokenPane extends Panel {
     this.layers.clear();
     this.code.replaceChildren();
     this.chunk = null;
+    this.part = this.code;
     this.body.scrollTop = 0;
   }
 
@@ -103,9 +111,11 @@ export class TokenPane extends Panel {
 
   /** Adds the tokens up to ``stop``; the last row anew, as its characters may be incomplete. @param {Position} stop */
   extend(stop) {
-    const from = this.rows.length ? this.dropLastRow() : this.base;
-    const { tokens } = this.owner.model.trace;
-    for (const cell of this.owner.model.pieces.cells(tokens.id, from, stop)) this.addCell(cell, tokens.id);
+    const { pieces, promptLength, trace } = this.owner.model;
+    const ids = trace.tokens.id;
+    const from = this.stop > promptLength ? this.dropLastRow() : this.stop;
+    const parts = [[from, Math.min(stop, promptLength)], [Math.max(from, promptLength), stop]];
+    for (const [first, end] of parts) for (const cell of pieces.cells(ids, first, end)) this.addCell(cell, ids);
     this.stop = stop;
     this.tops = null;
     this.code.classList.toggle("sv-big", this.rows.length > 200);
@@ -145,7 +155,7 @@ export class TokenPane extends Panel {
     if (!this.chunk || this.chunk.childElementCount >= CHUNK || position - this.chunkStart > CHUNK_TOKENS) {
       this.chunk = h("div.sv-chunk");
       this.chunkStart = position;
-      this.code.append(this.chunk);
+      this.part.append(this.chunk);
     }
     const number = numbered ? ++this.lines : 0;
     const gutter = h("span.sv-no", { "aria-hidden": "true" }, number ? String(number) : "");
@@ -162,7 +172,7 @@ export class TokenPane extends Panel {
   /** @type {(cell: Cell, ids: (number | undefined)[]) => void} */
   addCell(cell, ids) {
     const position = cell.start + this.offset;
-    if (this.side === "prompt") this.enterSegment(position);
+    if (this.side === "text") this.enter(position);
     const special = this.owner.model.pieces.special(ids[cell.start]);
     const parts = special ? [cell.text] : cell.text.split("\n");
     parts.forEach((part, k) => {
@@ -176,21 +186,27 @@ export class TokenPane extends Panel {
     });
   }
 
-  /** @param {Position} position */
-  enterSegment(position) {
-    const { tokens } = this.owner.model.trace;
-    const segment = `${tokens.segment[position]}:${tokens.passage[position]}`;
-    if (segment === this.segment) return;
-    this.segment = segment;
-    const name = SEGMENTS[tokens.segment[position]];
+  /** Begins what a position is the first of: the prompt, one of its segments, the output. @param {Position} position */
+  enter(position) {
+    const { passages, promptLength, trace } = this.owner.model;
+    const { segment, passage } = trace.tokens;
+    const written = position >= promptLength;
+    const key = written ? "output" : `${segment[position]}:${passage[position]}`;
+    if (key === this.segment) return;
+    const side = written ? "output" : "prompt";
+    if (!this.part.classList.contains(`sv-${side}`)) {
+      this.part = h(`div.sv-${side}`, { role: "group", "aria-label": written ? OUTPUT : "Prompt" });
+      this.code.append(this.part);
+      this.chunk = null;
+    }
+    this.segment = key;
+    const name = written ? OUTPUT : SEGMENTS[segment[position]];
     if (!name) return;
     this.newRow(position, true);
-    const passage = tokens.passage[position];
-    const label = h(
-      "span.sv-segment",
-      { "aria-hidden": "true" }, // it is no part of the text
-      passage >= 0 && this.owner.model.passages > 1 ? `${name} · passage ${passage + 1}` : name,
-    );
+    const many = !written && passage[position] >= 0 && passages > 1;
+    // it is no part of the text
+    const said = many ? `${name} · passage ${passage[position] + 1}` : name;
+    const label = h("span.sv-segment", { "aria-hidden": "true" }, said);
     this.row.element.before(label);
     this.row.label = label;
   }
@@ -206,12 +222,15 @@ export class TokenPane extends Panel {
     if (lineEnd) span.append(h("i.sv-eol", { "aria-hidden": "true" }, "⏎"));
     if (!visible && !lineEnd) span.append("\u200b");
     if (special) span.classList.add("sv-special");
+    else if (!visible.trim()) span.classList.add("sv-blank");
     if (cell.stop - cell.start > 1) {
       span.classList.add("sv-group");
       span.dataset.n = String(cell.stop - cell.start);
     }
-    if (this.side === "prompt" && tokens.segment[cell.start] === "template") span.classList.add("sv-template");
-    if (this.side === "output") this.dress(span, cell, tokens);
+    if (this.side === "text") {
+      if (cell.start >= this.owner.model.promptLength) this.dress(span, cell, tokens);
+      else if (tokens.segment[cell.start] === "template") span.classList.add("sv-template");
+    }
     this.row.line.append(span);
     this.row.count += 1;
     this.row.size += visible.length;
@@ -227,8 +246,6 @@ export class TokenPane extends Panel {
     const accepted = tokens.kind[position] === "accepted";
     span.classList.add(accepted ? "sv-accepted" : "sv-own");
     for (let at = position; at < cell.stop; at++) if (tokens.rank[at] > 0) span.classList.add("sv-differs");
-    if (tokens.step[position] !== tokens.step[position - 1]) span.classList.add("sv-first");
-    if (tokens.step[cell.stop - 1] !== tokens.step[cell.stop]) span.classList.add("sv-last");
   }
 
   /** The spans of a position. @type {(position: Position) => HTMLElement[]} */
@@ -329,9 +346,28 @@ export class TokenPane extends Panel {
     });
   }
 
+  /** Scrolls so that positions ``from`` to ``to`` are seen, and another one (-1: none) where all have room. */
+  /** @type {(from: Position, to: Position, beside?: Position, again?: boolean) => void} */
+  aim(from, to, beside = -1, again = true) {
+    const [first, last, other] = [from, to, beside].map((at) => (at < 0 ? undefined : this.elements(at)[0]));
+    if (!first || !last) return;
+    const pane = this.body.getBoundingClientRect();
+    const end = last.getBoundingClientRect().bottom + MARGIN;
+    const tops = [first, ...(other ? [other] : [])].map((element) => element.getBoundingClientRect().top);
+    const top = Math.min(...tops);
+    const room = pane.height - MARGIN;
+    const aimed = end - top < room ? (top + end) / 2 - pane.height / 2 : end - 0.62 * pane.height;
+    // nothing moves where all of it is in sight already
+    const seen = end <= pane.bottom && (end - top < room ? top : tops[0]) >= pane.top + MARGIN / 2;
+    if (seen) return;
+    this.body.scrollTop += aimed - pane.top;
+    // what was out of sight had an estimated height
+    if (again && this.code.classList.contains("sv-big")) requestAnimationFrame(() => this.aim(from, to, beside, false));
+  }
+
   /** Estimated top of every row, in lines: the minimap's scale. */
   measure() {
-    const columns = Math.max(20, (this.body.clientWidth - 64) / 7.3);
+    const columns = Math.max(20, (this.body.clientWidth - BESIDE) / CHARACTER);
     const tops = new Float64Array(this.rows.length + 1);
     this.rows.forEach((row, k) => {
       tops[k + 1] = tops[k] + Math.max(1, Math.ceil(row.size / columns)) + (row.label ? 1.3 : 0);
@@ -374,6 +410,11 @@ export class TokenPane extends Panel {
     pen.globalAlpha = 1;
   }
 
+  /** The height of what is in sight. */
+  get high() {
+    return this.body.clientHeight;
+  }
+
   /** The frame around what is in sight; reads the layout, so it is called on scrolling and resizing only. */
   drawView() {
     const { scrollTop, scrollHeight, clientHeight } = this.body;
@@ -382,7 +423,6 @@ export class TokenPane extends Panel {
     if (whole) return;
     const height = Math.max(14, (clientHeight / scrollHeight) * this.height);
     const top = clamp((scrollTop / scrollHeight) * this.height, 0, this.height - height);
-    this.viewport.style.transform = `translateY(${top}px)`;
-    this.viewport.style.height = `${height}px`;
+    set(this.viewport, { style: `transform:translateY(${top.toFixed(1)}px);height:${height.toFixed(1)}px` });
   }
 }

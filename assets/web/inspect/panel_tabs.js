@@ -1,15 +1,19 @@
-/* The tabs below the tree: the panels that a run has something for, and those of the page's own. */
+/* The tabs beside the text: why, the tree, what was ranked or guessed, and those of the page's own. A tab may have
+   several forms: the tree's lattice, a drafter's guesses in place of a ranking. */
 
 import { computed, signal } from "specviz/ui/html.js";
 
-const RECORDED = ["candidates", "drafter", "prompts", "lattice"]; // panels of what a method recorded
+const FIRST = "why";
+const OWN = ["whatif", "lens", "judges"]; // of the page's own, in this order before all others
 
 export class PanelTabs {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
-    /** The tab in sight; "": the one that suits the run. */
+    /** The tab in sight; "": the first. */
     this.at = signal("");
+    /** Tab → its form in sight, where it was chosen. */
+    this.forms = signal(/** @type {Record<string, string>} */ ({}));
     /** Tabs of the page's own. */
     this.added = signal(/** @type {PanelTab[]} */ ([]));
     /** All of them, as the run has them. */
@@ -19,33 +23,41 @@ export class PanelTabs {
   /** @returns {PanelTab[]} */
   list() {
     this.owner.version.value;
-    const { drafter, prompts, candidates, tree } = this.owner;
+    const { drafter, prompts, candidates, tree, options } = this.owner;
+    const chosen = this.forms.value;
     const ranked = this.ranked || !(drafter.on || prompts.on || tree.lattice.on);
+    /** @type {(name: string, label: string, forms: (PanelTab | false)[]) => PanelTab[]} */
+    const tab = (name, label, forms) => {
+      const all = forms.filter((form) => !!form);
+      const shown = all.find((form) => form.name === chosen[name]) ?? all[0];
+      return shown ? [{ name, label, element: shown.element, forms: all, form: shown.name }] : [];
+    };
+    const lattice = tree.lattice.on && { name: "lattice", label: "Lattice", element: tree.lattice.element };
+    const own = [...this.added.value].sort((a, b) => place(a) - place(b));
     return [
-      { name: "token", label: "Token" },
-      ...(ranked ? [{ name: "candidates", label: "Candidates", element: candidates.element }] : []),
-      ...(tree.lattice.on ? [{ name: "lattice", label: "Lattice", element: tree.lattice.element }] : []),
-      ...(drafter.on ? [{ name: "drafter", label: "Drafter", element: drafter.element }] : []),
-      ...(prompts.on ? [{ name: "prompts", label: "Prompt tokens", element: prompts.element }] : []),
-      ...this.added.value,
+      ...(options.drawer === false ? [] : [{ name: FIRST, label: "Why" }]),
+      ...(options.drawer === false
+        ? tab("lattice", "Lattice", [lattice])
+        : tab("tree", "Tree", [{ name: "tree", label: "Tree", element: tree.element }, lattice])),
+      ...tab("candidates", "Candidates", [
+        ranked && { name: "candidates", label: "Ranking", element: candidates.element },
+        drafter.on && { name: "drafter", label: "Drafter", element: drafter.element },
+        prompts.on && { name: "prompts", label: "Prompt tokens", element: prompts.element },
+      ]),
+      ...own,
     ];
   }
 
-  /** @param {string} name */
+  /** A tab by its name, or by that of one of its forms. @param {string} name */
   find(name) {
-    return this.all.peek().find((one) => one.name === name);
+    const all = this.all.peek();
+    return all.find((one) => one.name === name) ?? all.find(({ forms }) => forms?.some((form) => form.name === name));
   }
 
   /** Whether a ranking of earlier places was recorded. */
   get ranked() {
     const { candidates, run } = this.owner.model?.trace ?? {};
     return !!candidates && (candidates.step.length > 0 || (run?.terms || []).length > 0);
-  }
-
-  /** The tab of what the run's method recorded. */
-  get own() {
-    if (this.owner.tree.lattice.on) return "lattice";
-    return this.owner.drafter.on ? "drafter" : this.owner.prompts.on ? "prompts" : "candidates";
   }
 
   /** A tab of the page's own; of one name there is one. @param {PanelTab} tab */
@@ -62,16 +74,21 @@ export class PanelTabs {
     this.suit();
   }
 
-  /** Brings a tab into sight; its panel is told through ``open``, the one before through ``close``. */
+  /** Brings a tab, or one of its forms, into sight; its panel is told through ``open``, the one before ``close``. */
   /** @param {string} name @returns {void} */
   open(name) {
     const tab = this.find(name);
     const before = this.find(this.at.peek());
-    if (!tab || before === tab) return;
+    if (!tab) return;
     if (tab.off) return this.owner.say(tab.off, tab.way?.());
-    this.at.value = name;
-    before?.close?.();
-    tab.open?.();
+    const form = tab.forms?.some((one) => one.name === name) && tab.form !== name;
+    if (form) this.forms.value = { ...this.forms.peek(), [tab.name]: name };
+    if (before === tab && !form) return;
+    this.at.value = tab.name;
+    if (before !== tab) {
+      before?.close?.();
+      tab.open?.();
+    }
     requestAnimationFrame(() => this.owner.resized()); // its size is known once it is in sight
   }
 
@@ -80,13 +97,19 @@ export class PanelTabs {
     const { root } = this.owner;
     const inside = root.querySelector(".sv-lower")?.contains(document.activeElement);
     const label = root.querySelector(`.ui-tab[id$="-${this.at.peek()}"]`);
-    this.open(this.own);
+    this.open(this.first);
     if (inside && label instanceof HTMLElement) label.focus({ preventScroll: true });
   }
 
-  /** Shows a tab that suits the run. */
+  get first() {
+    return this.all.peek()[0].name;
+  }
+
+  /** Shows the first tab where the one in sight is not there for the run. */
   suit() {
-    const now = this.find(this.at.peek());
-    if (!now || (RECORDED.includes(now.name) && now.name !== this.own)) this.at.value = this.own;
+    if (!this.find(this.at.peek())) this.at.value = this.first;
   }
 }
+
+/** A tab's place among those of the page's own. @param {PanelTab} tab */
+const place = ({ name }) => (OWN.includes(name) ? OWN.indexOf(name) : OWN.length);

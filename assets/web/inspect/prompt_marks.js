@@ -2,7 +2,6 @@
 
 import { h, s } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
-import { quoted } from "specviz/inspect/drafting.js";
 
 const KIND = "prompt";
 const JOINT = "joint"; // what several vectors of a prompt token guess together
@@ -82,16 +81,6 @@ export function outcome(model, step) {
       became: model.trace.tokens.id[end - 1 + distance],
     };
   });
-}
-
-/** What a step offered, for its sentence. @type {(owner: Inspector, view: StepView) => Child[]} */
-export function offer(owner, view) {
-  const state = owner.model.stepTerms.some(({ key }) => key === "state")
-    ? `in state ${owner.model.stepTerm(view.number, "state")}, `
-    : "";
-  const deep = view.depth > 1 ? `, up to ${view.depth} ahead` : "";
-  const guesses = plural(view.drafted, "guess", "guesses");
-  return [`${state}the prompt tokens offered ${guesses}${deep}, after `, quoted(owner, view.root), ", "];
 }
 
 /** Whether a step ended its run: no state follows. @type {(owner: Inspector, view: StepView) => boolean} */

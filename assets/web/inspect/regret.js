@@ -25,6 +25,7 @@ export function Regrets({ inspector }) {
   const go = ({ step }) => {
     inspector.pause();
     inspector.setStep(step);
+    if (["why", "tree"].includes(inspector.tabs.at.peek())) inspector.tabs.open("candidates"); // where it is ranked
   };
   /** @param {Regret} one */
   const after = ({ step }) =>

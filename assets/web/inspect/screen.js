@@ -1,11 +1,11 @@
-/* Where an inspector's parts stand: numbers, steps, then the texts beside the draft, and views of the whole run. */
+/* Where an inspector's parts stand: numbers, steps, then the text beside one panel, and views of the whole run. */
 
 import { button, h, icon } from "specviz/base/dom.js";
 import { Actions } from "specviz/inspect/actions.js";
 import * as controls from "specviz/inspect/controls.js";
 import { Regrets } from "specviz/inspect/regret.js";
-import { TokenTab } from "specviz/inspect/token_tab.js";
 import * as words from "specviz/inspect/summary.js";
+import { Why } from "specviz/inspect/why.js";
 import { Held } from "specviz/ui/element.js";
 import { Split } from "specviz/ui/split.js";
 import { Tabs } from "specviz/ui/tabs.js";
@@ -39,18 +39,17 @@ export function arrange(inspector) {
   return help;
 }
 
-/** All but what is told of the whole run. @param {{ inspector: Inspector, tools: HTMLElement }} props */
+/** All but what is told of the whole run. */
+/** @param {{ inspector: Inspector, tools: ReturnType<typeof controls.toolbar> }} props */
 function Screen({ inspector, tools }) {
-  const { drawer, options, output, pool, prompt, timeline, tree } = inspector;
+  const { drawer, options, pool, text, timeline, tree } = inspector;
   const drawn = options.drawer !== false;
   const resized = () => inspector.model && inspector.resized();
-  const sources = html`<${Held} class="sv-sources ui-stack" of=${[prompt.element, pool.element]} />`;
-  const texts = html`<${Split} name="texts" class="sv-texts" label="Height of the output" down=${true} share=${42}
-    moved=${resized} first=${html`<${Held} class="sv-held" of=${output.element} />`} second=${sources} />`;
-  const lower = html`<${Lower} inspector=${inspector} />`;
-  const drafts = html`<${Split} name="drafts" label="Height of the draft tree" down=${true}
-    share=${54} moved=${resized} first=${html`<${Held} class="sv-held" of=${tree.element} />`} second=${lower} />`;
-  const steps = [tools, timeline.element, inspector.legend, inspector.sentence, !drawn && drawer.facts.element];
+  const panels = html`<${Panels} inspector=${inspector} />`;
+  const texts = html`<${Held} class="sv-texts ui-stack" of=${[text.element, pool.element]} />`;
+  const drafts = drawn ? panels : html`<${Split} name="drafts" label="Height of the draft tree" down=${true}
+    share=${54} moved=${resized} first=${html`<${Held} class="sv-held" of=${tree.element} />`} second=${panels} />`;
+  const below = drawn ? [] : [inspector.legend, inspector.sentence, drawer.facts.element];
   return html`
     <header class="sv-head ui-row">
       <${Held} class="sv-headline" of=${inspector.heading} />
@@ -59,21 +58,38 @@ function Screen({ inspector, tools }) {
       <${Held} class="sv-run-facts" of=${[!drawn && drawer.compression, options.strip]} />
     </header>
     <${Held} class="sv-said" of=${inspector.message} />
-    <${Held} is="section" class="sv-card sv-steps" aria-label="Steps" of=${steps} />
+    <section class="sv-card sv-steps" aria-label="Steps">
+      <${Held} class="sv-step-row" of=${[tools.first, timeline.element, tools.last]} />
+      <${Held} class="sv-step-more" of=${[tools.more, ...below]} />
+    </section>
     <div class="sv-views">
-      <${Split} name="views" label="Width of the texts" share=${42} moved=${resized} first=${texts} second=${drafts} />
+      <${Split} name="canvas" label="Width of the text" share=${55} least=${25} moved=${resized}
+        first=${texts} second=${drafts} />
     </div>
     ${drawn && html`<${Held} class="sv-aside" of=${drawer.element} />`}`;
 }
 
-/** The panels below the tree, one in sight. @param {{ inspector: Inspector }} props */
-function Lower({ inspector }) {
-  const tabs = inspector.tabs.all.value.map(({ name, label, element, off, look }) => ({
-    name, label, off, class: look,
-    panel: element ? html`<${Held} class="sv-held" of=${element} />` : html`<${TokenTab} inspector=${inspector} />`,
-  }));
+/** The panels beside the text, one in sight. @param {{ inspector: Inspector }} props */
+function Panels({ inspector }) {
+  const { tabs } = inspector;
+  const at = tabs.at.value;
+  const drawing = inspector.tree.element;
+  const lent = tabs.all.value.some(({ name, tree }) => tree && name === at);
+  const all = tabs.all.value.map(({ name, label, element, off, look, forms, form, tree }) => {
+    const shown = element === drawing && lent ? [] : element; // another tab has it for now
+    const choice = forms && forms.length > 1 && html`<${Forms} tabs=${tabs} forms=${forms} form=${form} />`;
+    const panel = !element ? html`<${Why} inspector=${inspector} />` : html`${choice}
+      <${Held} class="sv-held" of=${shown} />
+      ${tree && name === at && html`<${Held} class="sv-held sv-with-tree" of=${drawing} />`}`;
+    return { name, label, off, class: look, panel };
+  });
   return html`<section class="sv-card sv-lower" aria-label="Panels">
-    <${Tabs} label="Panels" tabs=${tabs} at=${inspector.tabs.at.value}
-      choose=${(/** @type {string} */ name) => inspector.tabs.open(name)} />
+    <${Tabs} label="Panels" tabs=${all} at=${at} choose=${(/** @type {string} */ name) => tabs.open(name)} />
   </section>`;
 }
+
+/** The forms of a tab. */
+/** @param {{ tabs: import("specviz/inspect/panel_tabs.js").PanelTabs, forms: PanelTab[], form?: string }} props */
+const Forms = ({ tabs, forms, form }) => html`<div class="sv-forms"><div class="ui-seg" role="group" aria-label="Form">
+  ${forms.map(({ name, label }) => html`<button type="button" key=${name} aria-pressed=${String(name === form)}
+    onClick=${() => tabs.open(name)}>${label}</button>`)}</div></div>`;

@@ -2,19 +2,6 @@
 
 import { POOL } from "specviz/base/model.js";
 
-/**
- * What a step is about where nothing was selected by hand: the first refused token at the end of the accepted path,
- * else the target's own, else the last accepted one.
- *
- * @type {(view: StepView) => SelectedToken}
- */
-export function ofStep(view) {
-  const [refused] = view.refused;
-  if (refused) return { step: view.number, node: refused.index, position: -1 };
-  if (view.bonus >= 0) return { step: view.number, node: -1, position: view.end - 1 };
-  return ofNode(view, view.last);
-}
-
 /** A node of a step's tree (-1: the target's own token), and the token of the text it became. */
 /** @type {(view: StepView, node: number) => SelectedToken} */
 export function ofNode(view, node) {

@@ -1,154 +1,14 @@
-/* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
+/* Words about a run: its numbers, its name, the legend and the keyboard help. */
 
 import { append, facts, h } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { NOT_RECORDED, OPEN, POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
-import { lanes, numberOf, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
 import * as imported from "specviz/inspect/imported.js";
-import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
+import { legend as hungLegend } from "specviz/inspect/prompt_marks.js";
 import * as shares from "specviz/inspect/shares.js";
 import { originSample } from "specviz/inspect/tree_boxes.js";
-
-/** What ranked a candidate: "hidden cosine 0.93". @type {(owner: Inspector, candidate: Candidate) => string} */
-function evidence(owner, candidate) {
-  const { model } = owner;
-  for (const term of model.run.terms || []) {
-    const value = model.term(candidate, term.key);
-    if (typeof value !== "number") continue;
-    const label = term.label || term.key;
-    return `${label.charAt(0).toLowerCase()}${label.slice(1)} ${format(value, 2)}`;
-  }
-  return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
-}
-
-/** Candidates of a step, those that are not recorded included. @type {(view: StepView) => number} */
-const countPlaces = (view) => view.candidates.length + (view.unlisted ?? 0);
-
-/** Where the draft came from. @type {(owner: Inspector, view: StepView) => Child[]} */
-export function offer(owner, view) {
-  const count = countPlaces(view);
-  const { chosen } = view;
-  const draft = terms.term(owner, "step_drafted", plural(view.drafted, "token"));
-  if (owner.prompts.on) return hungOffer(owner, view);
-  const widened = lanes(view);
-  const who = view.route === "merged" ? "the drafters together" : "the draft model";
-  if (widened) return [`${who} offered ${offered(view, widened)}, after `, token(owner, view.root), ", "];
-  if (!count || !chosen) return ["the drafter offered ", draft, " after ", token(owner, view.root), ", "];
-  const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
-  const pooled = chosen.position >= POOL;
-  const places = terms.term(
-    owner,
-    "step_candidates",
-    pooled ? plural(count, "place in the pool", "places in the pool") : plural(count, "earlier place"),
-  );
-  const seen = same
-    ? [token(owner, view.root), pooled ? " stands at " : " was seen at ", places, "; "]
-    : [places, " resembled ", token(owner, view.root), "; "];
-  const ranked = evidence(owner, chosen);
-  const score = ranked ? [" (", terms.term(owner, "step_score", ranked), ")"] : [];
-  const where = owner.where(chosen.position);
-  if (!chosen.length) return [...seen, `the branches at ${where}`, ...score, " offered ", draft, ", "];
-  const branches = view.drafted > chosen.length;
-  return [
-    ...seen,
-    `the copy from ${where}`,
-    ...score,
-    branches ? " and its branches offered " : " offered ",
-    draft,
-    branches ? ` (${chosen.length} and ${view.drafted - chosen.length}), ` : ", ",
-  ];
-}
-
-/** What the target made of it. @type {(owner: Inspector, view: StepView) => Child[]} */
-function result(owner, view) {
-  const ended = view.bonus < 0;
-  const sampled = (owner.model.run.sampling?.temperature || 0) > 0;
-  const ratio = view.nodes.some((node) => numberOf(owner, node, "accept_ratio") !== null);
-  const matched = !ratio && view.nodes.some((node) => node.reason === "match" || node.reason === "mismatch");
-  const drawn = view.route === "drawn" && !matched;
-  const own = owner.model.run.forced
-    ? "in the answer"
-    : owner.model.run.imported
-      ? "accepted by the server"
-      : owner.model.lossy
-        ? "passed the lossy rule"
-        : drawn
-          ? ratio
-            ? "accepted by ratio"
-            : "accepted by the verifier"
-          : sampled
-            ? "drawn by the target too"
-            : "the target's own choice";
-  const verb = own.startsWith("passed") ? ["", ""] : ["was ", "were "];
-  const widened = lanes(view);
-  /** @type {Child[]} */
-  const parts = [];
-  const chain = view.depth === view.drafted;
-  const n = view.accepted;
-  /** @type {(words: string) => HTMLElement} */
-  const accepted = (words) => terms.term(owner, "step_accepted", words);
-  if (!n && widened) parts.push(`but none of it ${verb[0]}${own}: `);
-  else if (!n)
-    parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
-  else if (widened) parts.push(...stood(owner, view, own, widened));
-  else if (n === view.drafted)
-    parts.push("and ", accepted(n === 1 ? "it" : `all ${n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
-  else if (chain) parts.push(accepted(`the first ${n === 1 ? "one" : n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
-  else parts.push("a path of ", accepted(plural(n, "token")), ` ${verb[0]}${own}`);
-  if (ended) return [...parts, ", and a stop token ended the run."];
-  const redrawn = drawn && view.refused.length > 0;
-  parts.push(n ? ", then " : "", redrawn ? "the residual " : "the target ");
-  parts.push(redrawn ? "gave " : view.refused.length ? "wrote " : "added ");
-  parts.push(terms.term(owner, "step_bonus", token(owner, view.bonus)));
-  if (view.refused.length) {
-    const refused = view.refused[0].token;
-    const instead = refused === NOT_RECORDED ? "a token that is not recorded" : token(owner, refused);
-    parts.push(redrawn ? " in place of " : " instead of ", instead);
-    if (view.refused.length > 1) parts.push(` or ${plural(view.refused.length - 1, "other")}`);
-  }
-  return [...parts, "."];
-}
-
-/** What an undecided step says: what is offered, and no more. @type {(owner: Inspector, view: StepView) => Child[]} */
-function undecided(owner, view) {
-  const root = token(owner, view.root);
-  if (view.candidates.length && !view.candidates.some((one) => one.chosen))
-    return [root, ` stands at ${plural(countPlaces(view), "earlier place")}. Which one is copied?`];
-  if (!view.drafted) return ["no draft after ", root, "."];
-  const parts = offer(owner, view);
-  const last = parts[parts.length - 1];
-  if (typeof last === "string") parts[parts.length - 1] = last.replace(/,\s*$/, "");
-  return [...parts, ". What will the model keep?"];
-}
-
-/** The step in one sentence, as nodes. @type {(owner: Inspector, view: StepView) => Node[]} */
-export function sentence(owner, view) {
-  return [...append(h("span"), sentenceParts(owner, view)).childNodes];
-}
-
-/** @type {(owner: Inspector, view: StepView) => Child[]} */
-function sentenceParts(owner, view) {
-  const start = h("b", terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
-  if (view.bonus === OPEN) return [start, ...undecided(owner, view)];
-  const partly = imported.step(owner, view);
-  if (partly) return [start, ...partly];
-  const next = owner.prompts.on ? follows(owner, view) : [];
-  if (!view.drafted) {
-    const why = view.reason || "the method offered nothing";
-    const own = view.bonus < 0 ? ["."] : ["; the target wrote ", token(owner, view.bonus), " by itself."];
-    return [start, "No draft this step, because ", why.replace(/\.$/, ""), ...own, ...next];
-  }
-  const parts = [start, ...offer(owner, view), ...result(owner, view), ...imported.otherwise(owner, view), ...next];
-  const { chosen, best } = view;
-  if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
-    const lost = `${owner.where(best.position, true)} would have given ${best.would}`;
-    parts.push(" ", h("span.sv-regret", terms.term(owner, "step_regret", lost), "."));
-  }
-  return parts;
-}
 
 /** What is known of a metric. @typedef {Pick<RunMetric, "key" | "label"> & Partial<RunMetric>} Help */
 /** @type {(owner: Inspector, help: Help, value: number | null) => HTMLElement} */
@@ -170,17 +30,9 @@ function metric(owner, help, value) {
 }
 
 /** @type {Record<string, string>} */
-const BRIEFLY = { draft_efficiency: "Accepted", draft_share: "Drafting cost" };
-const OF_DEPTH = { label: "Accepted ÷ depth", unit: "share" }; // of a run from before there was this metric
+const BRIEFLY = { speedup: "faster", tokens_per_step: "tokens per step", copied_share: "copied" };
+const LATE = { key: "depth_efficiency", label: "Accepted ÷ depth", unit: "share" };
 const LOSS = ["other_share", "divergence"]; // of a lossy run
-
-/** What was accepted of drafts: of trees, most of whose tokens cannot stand together, of their depth. */
-/** @param {Model} model */
-const accepted = ({ steps }) =>
-  steps.drafted.some((drafted, k) => drafted > steps.depth[k]) ? "depth_efficiency" : "draft_efficiency";
-
-/** The numbers that stand above a run's steps, by key. @param {Model} model */
-const headlineOf = (model) => ["speedup", "tokens_per_step", accepted(model), "draft_share"];
 
 /** How much was copied is one of the numbers of a method that drafts by copying. @param {Model} model */
 const copied = ({ trace }) =>
@@ -194,13 +46,12 @@ export function headline(owner, list) {
   const plainly = method.name === BASELINE;
   const keys = plainly
     ? ["tokens_per_s", "tokens_per_step", "tokens"]
-    : [...owner.wantedMetrics, ...(model.lossy ? LOSS : []), ...headlineOf(model), ...copied(model)];
+    : [...owner.wantedMetrics, ...(model.lossy ? LOSS : []), "speedup", "tokens_per_step", ...copied(model)];
   const rows = [...new Set(keys)].flatMap((key) => {
-    const late = key === "depth_efficiency" ? OF_DEPTH : undefined;
-    const help = helps.find((one) => one.key === key) ?? (late && { key, ...late });
-    const value = values[key] ?? (late && model.metric(key).value);
-    if (!help && value === undefined) return []; // a run from before there was such a metric
-    return metric(owner, { key, ...help, label: BRIEFLY[key] ?? help?.label ?? key }, value ?? null);
+    const help = helps.find((one) => one.key === key);
+    const value = values[key] ?? null;
+    if (value === null && !owner.wantedMetrics.includes(key)) return []; // not measured, or not in its day
+    return metric(owner, { key, ...help, label: BRIEFLY[key] ?? help?.label ?? key }, value);
   });
   list.replaceChildren(...rows, ...(plainly ? [] : [identical(owner)]));
 }
@@ -228,7 +79,7 @@ function identical(owner) {
       ? [`${plural(differs, "token")} ≠`, "Output tokens that are not the target's first choice."]
       : ["✓ identical", "Every output token is the target's own first choice, as in plain decoding."];
   }
-  const box = h("div.sv-metric", { tabindex: "0" }, h("dt", "Against plain"), h("dd", said));
+  const box = h("div.sv-metric", { tabindex: "0" }, h("dt.svp-unseen", "Against plain"), h("dd", said));
   box.dataset.key = "identical";
   return owner.tip.add(box, () => [h("b", said), h("div", why)]);
 }
@@ -243,12 +94,14 @@ const FIRST_LOSSY = [...SPEED, ...LOSS, "differs", ...QUALITY, "tokens", "steps"
 /** @type {(owner: Inspector, list: HTMLElement, most?: number) => void} */
 export function metrics(owner, list, most = Infinity) {
   const { run } = owner.model;
-  const values = run.metrics || {};
+  const late = owner.model.metric(LATE.key).value; // of a run from before there was this metric
+  const values = { ...(typeof late === "number" ? { [LATE.key]: late } : {}), ...run.metrics };
   /** @type {Help[]} */
   const helps = (run.metric_help || []).filter((help) => values[help.key] !== undefined && values[help.key] !== null);
   const helped = new Set((run.metric_help || []).map((help) => help.key));
   for (const key of Object.keys(values)) {
-    if (!helped.has(key) && values[key] !== null && typeof values[key] !== "object") helps.push({ key, label: key });
+    if (!helped.has(key) && values[key] !== null && typeof values[key] !== "object")
+      helps.push(key === LATE.key ? LATE : { key, label: key });
   }
   const first = [...owner.wantedMetrics, ...(owner.model.lossy ? FIRST_LOSSY : FIRST)];
   /** @type {(help: Help) => number} */
@@ -383,8 +236,7 @@ export function help() {
   });
   const notes = [
     "Hover a token to see where it was copied from, or what was copied from it. Click to pin (Shift: several).",
-    "Bars: accepted tokens in blue, the target's own token hollow, the rest of the draft's depth in grey. " +
-      "Strip below: the deeper the blue, the more of the draft was accepted; a red line: none; grey: no draft.",
+    "Bars: how deep a draft went, in blue what of it was accepted; a red line: nothing; a thin grey line: no draft.",
     "In the tree: the target's probability, its rank there (#1: the first choice), q the drafter's probability.",
   ].map((text) => h("p.sv-faint", text));
   return h("div", h("h3.sv-heading", "Keyboard"), h("dl.sv-keys", list), notes);

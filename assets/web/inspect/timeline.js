@@ -1,4 +1,4 @@
-/* The step timeline: bars of accepted, own and offered tokens, an accept strip below, and a draggable playhead. */
+/* The step timeline: bars of a draft's depth and what was accepted of it, further rows on demand, a playhead. */
 
 import { h } from "specviz/base/dom.js";
 import { dragged, sheet } from "specviz/base/drawing.js";
@@ -9,12 +9,12 @@ import * as oracleLane from "specviz/inspect/oracle.js";
 import { depthsBefore } from "specviz/inspect/pruned.js";
 import * as shares from "specviz/inspect/shares.js";
 
-const LEFT = 66; // pixels: the rows' names, and the numbers of the axis
+const NAMES = 66; // pixels: the rows' names, and the numbers of the axis
 const RIGHT = 6;
 const STRIP = 9;
 const AXIS = 15;
-const [TALL, SHORT] = [52, 36]; // the bars' height; the shorter one in a low window, where the tree should be in sight
-const LOW_WINDOW = 860;
+const BARS = 48; // the bars' height
+const WIDEST = 48; // a bar: wider ones would outshout the text
 const TIMES = 13; // the times' row
 
 /** A row below the bars: its name, its height, and the room above it. */
@@ -57,14 +57,17 @@ export class Timeline {
     this.note = oracleLane.note(owner);
     this.hovered = 0;
     this.width = 1; // of a step
-    this.bars = TALL;
-    this.height = TALL;
+    this.bars = BARS;
+    this.height = BARS;
+    /** Whether all rows are drawn, not the bars alone. */
+    this.whole = () => true;
+    this.left = 0; // of the bars
     /** Routes that are marked. @type {Map<string, number>} */
     this.looks = new Map();
     /** @type {(event: PointerEvent) => number} */
     const at = (event) => {
       const box = this.element.getBoundingClientRect();
-      return clamp(Math.floor((event.clientX - box.left - LEFT) / this.width), 0, this.owner.model.stepCount - 1);
+      return clamp(Math.floor((event.clientX - box.left - this.left) / this.width), 0, this.owner.model.stepCount - 1);
     };
     dragged(this.element, (event) => {
       if (!this.owner.model) return;
@@ -88,7 +91,7 @@ export class Timeline {
   /** Where a step stands in the window. @type {(step: number) => Box} */
   box(step) {
     const all = this.element.getBoundingClientRect();
-    const left = all.left + LEFT + step * this.width;
+    const left = all.left + this.left + step * this.width;
     return { left, top: all.top, bottom: all.bottom - AXIS, width: this.width, right: left + this.width };
   }
 
@@ -135,10 +138,11 @@ export class Timeline {
     const { accepted, emitted, depth, drafted, route } = model.steps;
     const count = Math.max(1, accepted.length);
     const full = this.element.clientWidth || 800;
-    this.bars = window.innerHeight < LOW_WINDOW ? SHORT : TALL;
+    const whole = this.whole();
+    this.left = whole ? NAMES : 0;
     oracleLane.describe(this.note, model);
     this.looks = new Map(shares.routes(model));
-    const rows = rowsOf(model, this.looks.size);
+    const rows = whole ? rowsOf(model, this.looks.size) : [];
     /** Name → its top. @type {Record<string, number>} */
     const tops = {};
     let y = this.bars;
@@ -146,18 +150,18 @@ export class Timeline {
       tops[name] = y + gap;
       y += gap + high;
     }
-    this.height = y + AXIS;
+    this.height = y + (whole ? AXIS : 0);
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
-    this.width = (full - LEFT - RIGHT) / count;
+    this.width = (full - this.left - RIGHT) / count;
     const pen = sheet(this.canvas, full, this.height);
     const before = depthsBefore(model);
-    const most = accepted.reduce((high, _, k) => Math.max(high, emitted[k], depth[k], before[k]), 1);
-    this.axis(pen, full, most, accepted.length);
-    this.names(pen, rows, tops);
+    const most = accepted.reduce((high, _, k) => Math.max(high, accepted[k], depth[k], before[k]), 1);
+    if (whole) this.axis(pen, full, most, accepted.length);
+    if (whole) this.names(pen, rows, tops);
     const told = !imported.unknown(model, "steps.drafted") && !imported.unknown(model, "steps.accepted");
     const unit = (this.bars - 4) / most;
     const gap = this.width > 5 ? 1.5 : this.width > 2.5 ? 0.6 : 0;
-    const wide = Math.max(0.7, this.width - gap);
+    const wide = clamp(this.width - gap, 0.7, WIDEST);
     const longest = accepted.reduce((most, _, k) => Math.max(most, this.total(k)), 0);
     /** @type {(x: number, from: number, to: number, color: string) => void} */
     const bar = (x, from, to, color) => {
@@ -165,22 +169,22 @@ export class Timeline {
       pen.fillRect(x, this.bars - to * unit, wide, Math.max(1, (to - from) * unit));
     };
     for (let k = 0; k < accepted.length; k++) {
-      const x = LEFT + k * this.width + gap / 2;
+      const x = this.left + (k + 0.5) * this.width - wide / 2;
       pen.globalAlpha = FILTERS[filter.peek()](model, k) ? 1 : 0.22;
-      if (depth[k] > emitted[k]) bar(x, emitted[k], depth[k], colors.ghost);
+      const open = model.steps.bonus[k] === OPEN;
+      if (depth[k] > accepted[k]) bar(x, accepted[k], depth[k], colors.ghost);
       if (before[k] > depth[k]) this.leftOut(pen, x, wide, before[k], depth[k], unit);
       if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
-      if (emitted[k] > accepted[k])
-        this.own(pen, x, this.bars - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
-      const open = model.steps.bonus[k] === OPEN;
-      this.cell(pen, x, wide, drafted[k] && told && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
+      else if (drafted[k] && told && !open) bar(x, 0, 3 / unit, colors.rejected);
+      else if (!drafted[k]) bar(x, 0, 2 / unit, colors.unreached);
+      if (whole) this.cell(pen, x, wide, drafted[k] && told && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
       const look = this.looks.get(route[k]);
       if (look !== undefined) this.lane(pen, x, wide, look, tops.route);
       if (tops.time !== undefined) this.times(pen, x, wide, k, tops.time + TIMES, longest);
     }
     pen.globalAlpha = 1;
     if (tops.oracle !== undefined)
-      oracleLane.drawLane(pen, (step) => LEFT + step * this.width, tops.oracle, model, colors);
+      oracleLane.drawLane(pen, (step) => this.left + step * this.width, tops.oracle, model, colors);
   }
 
   /** The rows' names, at the left. @type {(pen: Pen, rows: Row[], tops: Record<string, number>) => void} */
@@ -206,16 +210,6 @@ export class Timeline {
     const above = (draft[step] ?? 0) * unit;
     pen.fillStyle = colors.heat;
     if (above > 0.3) pen.fillRect(x, bottom - below - above, wide, above);
-  }
-
-  /** The target's own token: hollow. @type {(pen: Pen, x: number, y: number, wide: number, high: number) => void} */
-  own(pen, x, y, wide, high) {
-    const { colors } = this.owner;
-    pen.fillStyle = colors.own;
-    if (wide < 5) return pen.fillRect(x, y, wide, Math.max(1.5, high - 0.5));
-    pen.fillRect(x, y, wide, high);
-    pen.fillStyle = colors.card;
-    if (high > 4) pen.fillRect(x + 1.3, y + 1.3, wide - 2.6, high - 2.6);
   }
 
   /** The accept strip: the deeper the blue, the more; red: all rejected; grey: no draft. @type {DrawStep} */
@@ -265,9 +259,9 @@ export class Timeline {
     const at = (value) => Math.round(this.bars - value * unit) - 0.5;
     for (const value of [0, ...(most > 3 ? [Math.round(most / 2)] : []), most]) {
       pen.fillStyle = colors.line;
-      pen.fillRect(LEFT, at(value), full - LEFT - RIGHT, 1);
+      pen.fillRect(this.left, at(value), full - this.left - RIGHT, 1);
       pen.fillStyle = colors.faint;
-      pen.fillText(String(value), LEFT - 6, Math.max(6, at(value)));
+      pen.fillText(String(value), this.left - 6, Math.max(6, at(value)));
     }
     pen.textBaseline = "alphabetic";
     const room = Math.ceil(48 / this.width);
@@ -276,7 +270,7 @@ export class Timeline {
     pen.fillText("step", 0, this.height - 3);
     pen.textAlign = "center";
     for (let step = tick === 1 ? 1 : 0; step <= count; step += tick)
-      pen.fillText(String(Math.max(1, step)), LEFT + (Math.max(1, step) - 0.5) * this.width, this.height - 3);
+      pen.fillText(String(Math.max(1, step)), this.left + (Math.max(1, step) - 0.5) * this.width, this.height - 3);
   }
 
   /** Steps to the next (or previous) step that the filter leaves; without one, to the next miss. @param {1 | -1} by */
@@ -304,7 +298,7 @@ export class Timeline {
   /** @param {number} step */
   move(step) {
     const wide = Math.max(2, this.width);
-    const x = LEFT + step * this.width + (this.width - wide) / 2;
+    const x = this.left + step * this.width + (this.width - wide) / 2;
     this.head.style.width = `${wide}px`;
     this.head.style.transform = `translateX(${x}px)`;
     const { steps } = this.owner.model;

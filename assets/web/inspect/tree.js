@@ -1,4 +1,4 @@
-/* The draft tree of a step, as SVG: accepted path straight, the rest below it, the target's own token at the end. */
+/* The draft tree of a step, as SVG: accepted path straight down, the rest to its right, the target's own token last. */
 
 import { h, later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
@@ -7,12 +7,13 @@ import { clamp, probability } from "specviz/base/numbers.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
 import { unknown } from "specviz/inspect/imported.js";
 import { GuessWindow } from "specviz/inspect/guess_window.js";
-import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { LatticeView } from "specviz/inspect/lattice.js";
 import { Panel } from "specviz/inspect/panel.js";
-import { Box, STATUS, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
-import { GAP, MARGIN, along, arrange, items, position, unplaced } from "specviz/inspect/tree_layout.js";
+import { Box, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
+import {
+  MARGIN, SIBLINGS, STEM, along, arrange, items, position, under, unplaced,
+} from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
 import { LABEL, explain } from "specviz/inspect/tree_words.js";
 
@@ -40,21 +41,13 @@ export class TreeView extends Panel {
     this.pen = must(h("canvas").getContext("2d"));
     /** @type {Box[]} */
     this.boxes = [];
-    /** The middle of every row. @type {number[]} */
-    this.axes = [];
     this.shown = 0;
     /** The box that is hovered. @type {Box | null} */
     this.lit = null;
     this.svg = s("svg.sv-tree-svg", { role: "group" });
     this.edges = EDGES.map((status) => s("path", { class: `sv-edge sv-edge-${status}` }));
-    this.lane = s(
-      "g.sv-lane",
-      { "aria-hidden": "true" },
-      s("rect", { rx: 8 }),
-      s("text", { "text-anchor": "end" }, "expansions"),
-    );
     this.distances = s("g.sv-distances", { "aria-hidden": "true" });
-    this.svg.append(this.lane, this.distances, ...this.edges);
+    this.svg.append(this.distances, ...this.edges);
     /** What is drawn, in the order of the boxes. @type {TreeItem[]} */
     this.placed = [];
     this.window = new TreeWindow(this);
@@ -68,6 +61,7 @@ export class TreeView extends Panel {
       const box = boxOf(event);
       if (!box) return;
       if (folds(box.item)) return this.open(event, box.item);
+      if (box.item.kind === "node" && box.item.hidden) this.open(event, box.item);
       event.preventDefault();
       this.owner.selectNode(box.item.kind === "node" ? box.item.node.index : -1);
       if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
@@ -93,7 +87,7 @@ export class TreeView extends Panel {
     const item = this.placed.find((one) => (one.kind === "node" ? one.node.index === index : false));
     if (item || index < 0) return item ?? this.placed.find((one) => one.kind === "bonus") ?? null;
     const node = this.view?.nodes[index];
-    return node ? { ...unplaced(node.depth), kind: "node", node, small: false } : null;
+    return node ? { ...unplaced(node.depth), kind: "node", node } : null;
   }
 
   /** Whether an item is what was selected. @param {TreeItem} item */
@@ -135,11 +129,10 @@ export class TreeView extends Panel {
     const hangs = this.owner.prompts.on;
     let laid = this.lay(view, hangs, false);
     const { picker } = this.owner;
-    const short = (!picker.on || picker.folds) && !this.window.wideEnough(laid.width);
+    const short = (!picker.on || picker.folds) && !this.window.highEnough(laid.height);
     if (short) laid = this.lay(view, hangs, true);
-    const { placed, lefts, width, height } = laid;
-    this.drawLane(placed, width);
-    this.drawDistances(lefts, hangs ? view.depth : 0);
+    const { placed, row, width, height } = laid;
+    this.drawDistances(row, hangs ? view.depth : 0);
     const { svg } = this;
     const label = `Draft tree of step ${view.number + 1}`;
     set(svg, { viewBox: `0 0 ${width} ${height}`, "aria-label": label });
@@ -178,9 +171,14 @@ export class TreeView extends Panel {
   /** What is drawn of a step, each in its place; ``short``: tokens in a row as one. */
   /** @type {(view: StepView, hangs: boolean, short: boolean) => Laid} */
   lay(view, hangs, short) {
-    const { placed, rows } = arrange(items(view, this.opened, short));
-    for (const item of placed) this.caption(item, view);
-    return { placed, ...position(placed, rows, hangs) };
+    const { room, high } = this.window;
+    const { zoom } = this.owner;
+    for (let most = SIBLINGS; ; most--) { // as few folds as have room
+      const { placed, columns } = arrange(items(view, this.opened, short, most));
+      for (const item of placed) this.caption(item, view);
+      const laid = position(placed, columns, hangs, high / zoom);
+      if (most === 1 || !room || laid.width * zoom <= room) return laid;
+    }
   }
 
   /** Scrolls so that the end of the accepted path is seen. Apart from draw(), as scrolling costs a layout. */
@@ -212,42 +210,37 @@ export class TreeView extends Panel {
     return width;
   }
 
-  /** Sets an item's text, second line and width. @type {(item: TreeItem, view: StepView) => void} */
+  /** Sets an item's text, what is said beside it, and its width. @type {(item: TreeItem, view: StepView) => void} */
   caption(item, view) {
     const { pieces } = this.owner.model;
     if (item.kind === "chip") {
       item.text = `+${item.count}`;
-      item.line = item.what;
     } else if (item.kind === "stretch") {
-      const { nodes } = item;
-      const probs = nodes.map((node) => node.prob).filter((prob) => prob !== null);
-      item.text = pieces.phrase(nodes.map((node) => node.token), PHRASE);
-      const seen = nodes[0].status === "accepted" && probs.length > 0;
-      const told = seen ? `p ≥ ${probability(Math.min(...probs))}` : STATUS[nodes[0].status];
-      item.line = `${nodes.length} tokens · ${told}`;
+      item.text = pieces.phrase(item.nodes.map((node) => node.token), PHRASE);
+      item.line = `×${item.nodes.length}`;
     } else if (item.kind === "bonus") {
       const choices = view.targets.get(view.last) || [];
-      const choice = choices.findIndex((one) => one.token === view.bonus);
-      item.rank = choice;
-      item.prob = choices[choice]?.prob ?? null;
-      item.text = view.bonus < 0 ? "■ stop" : pieces.label(view.bonus, LABEL);
-      item.line = item.prob === null || view.bonus < 0 ? "" : `${probability(item.prob)} #${choice + 1}`;
+      item.rank = choices.findIndex((one) => one.token === view.bonus);
+      item.prob = choices[item.rank]?.prob ?? null;
+      item.text = view.bonus < 0 ? "■ stop" : pieces.word(view.bonus, LABEL);
+      item.line = item.prob === null || view.bonus < 0 ? "" : probability(item.prob);
     } else {
       const { node } = item;
-      item.text = pieces.label(node.token, LABEL);
+      const word = pieces.word(node.token, LABEL);
+      // two that differ by their space alone are told apart by it
+      const beside = view.nodes.filter((one) => one.parent === node.parent && one !== node);
+      const twin = beside.some((one) => pieces.word(one.token, LABEL) === word);
+      item.text = twin ? pieces.label(node.token, LABEL) : word;
       item.prob = node.prob;
-      const draft = node.draftProb === null ? "" : ` q${probability(node.draftProb)}`;
-      const rank = node.rank < 0 ? "" : ` #${node.rank + 1}`;
-      const told = node.prob === null ? (node.rank < 0 ? "not recorded" : rank) : `${probability(node.prob)}${rank}`;
-      const verdict = view.bonus === OPEN ? "" : told;
-      item.line = node.index ? `${verdict}${draft}`.trim() : "root";
-      if (item.small) return this.captionLeaf(item, draft.trim());
+      const decided = node.prob !== null && view.bonus !== OPEN;
+      const guessed = node.draftProb === null ? "" : `q${probability(node.draftProb)}`;
+      item.line = !node.index ? "" : decided ? probability(node.prob) : guessed;
     }
-    item.width = Math.max(46, this.measure(item.text) + 16, this.measure(item.line, true) + 20);
-    if (item.depth === 0 && lanes(view)) item.width = Math.max(68, item.width); // the lane's name is below
-    const hangs = item.kind === "node" && this.owner.prompts.on;
-    if (this.owner.prompts.on) item.width = Math.max(hangs ? this.rail(item).width : 0, 62, item.width);
-    item.middle = item.width / 2;
+    const hidden = item.kind === "node" && item.hidden ? ` +${item.hidden}` : "";
+    item.line = `${item.line}${hidden}`.trim();
+    const side = item.line ? this.measure(item.line, true) + 10 : 0;
+    item.width = Math.max(item.kind === "chip" ? 40 : 46, this.measure(item.text) + side + 18);
+    if (item.kind === "node" && this.owner.prompts.on) item.width = Math.max(this.rail(item).width, 62, item.width);
   }
 
   /** What hangs on an item's node. @param {NodeItem} item */
@@ -255,53 +248,24 @@ export class TreeView extends Panel {
     return rail(this.owner.prompts.count(item.node.index));
   }
 
-  /** Above each column of guesses: how far ahead they are. @type {(lefts: number[], depth: number) => void} */
-  drawDistances(lefts, depth) {
-    while (this.distances.childElementCount < depth) this.distances.append(s("text", { y: MARGIN + 5 }));
+  /** Beside each row of guesses: how far ahead they are. @type {(row: number, depth: number) => void} */
+  drawDistances(row, depth) {
+    while (this.distances.childElementCount < depth) this.distances.append(s("text", { x: MARGIN }));
     [...this.distances.children].forEach((text, k) => {
-      set(text, { display: k < depth ? null : "none" });
-      if (k >= depth) return;
-      set(text, { x: lefts[k + 1] });
+      set(text, { display: k < depth ? null : "none", y: MARGIN + (k + 1) * row + 18 });
       write(text, `distance ${k + 1}`);
     });
   }
 
-  /** A leaf's one line: its token and the drafter's probability. @type {(item: TreeItem, draft: string) => void} */
-  captionLeaf(item, draft) {
-    item.line = draft;
-    const text = this.measure(item.text);
-    const side = this.measure(draft, true);
-    item.textMiddle = 9 + text / 2;
-    item.sideMiddle = 13 + side / 2;
-    item.width = Math.max(46, text + side + 30);
-  }
-
-  /** The lane of the expansions, behind them. @type {(placed: TreeItem[], width: number) => void} */
-  drawLane(placed, width) {
-    const leaves = placed.filter((item) => item.small || (item.kind === "node" && item.node.beside));
-    this.axes = [];
-    for (const item of placed) this.axes[item.row] = item.axis;
-    const shown = leaves.length > 0 && !!lanes(this.view);
-    set(this.lane, { display: shown ? null : "none" });
-    if (!shown) return;
-    const top = Math.min(...leaves.map((item) => item.y)) - 8;
-    const bottom = Math.max(...leaves.map((item) => item.y + item.high)) + 7;
-    const left = Math.min(...leaves.map((item) => item.x)) - GAP + 2;
-    const [rect, name] = this.lane.children;
-    set(rect, { x: left, y: top, width: width - left - 2, height: bottom - top });
-    set(name, { x: left - 8, y: top + 22 });
-  }
-
   /** @type {(from: TreeItem, to: TreeItem) => string} */
   edge(from, to) {
+    const [x1, x2] = [from.x + STEM, to.x + STEM];
+    const below = from.y + from.high;
+    if (from.column === to.column) return `M${x1} ${below}V${to.y}`;
     // a trunk grows from sibling to sibling, so that dashes never lie on dashes
-    const y1 = to.row > from.row && to.after > from.row ? this.axes[to.after] : from.axis;
-    const y2 = to.axis;
-    const turn = to.x - GAP / 2;
-    const start = from.x + from.width;
-    return from.row === to.row
-      ? `M${start} ${y1}H${to.x}`
-      : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
+    const before = from.children.find((one) => one.column === to.after && one !== to);
+    const turn = to.y - Math.min(7, (to.y - below) / 2);
+    return before ? `M${before.x + STEM} ${turn}H${x2}V${to.y}` : `M${x1} ${below}V${turn}H${x2}V${to.y}`;
   }
 
   /** @param {number} k */
@@ -328,17 +292,19 @@ export class TreeView extends Panel {
     const { nodes } = this.view ?? { nodes: [] };
     if (!nodes[index] || this.boxOf(index)?.item.kind === "node") return;
     for (let at = nodes[index]; at.index > 0; at = nodes[at.parent])
-      for (const key of [along(at), `beside ${at.parent}`, `under ${at.parent}`]) this.opened.add(key);
+      for (const key of [along(at), `beside ${at.parent}`, under(nodes[at.parent])]) this.opened.add(key);
     this.draw(this.view, true);
     this.window.best();
     this.window.resized();
   }
 
-  /** Unfolds what an item stands for. @type {(event: Event, item: ChipItem | StretchItem) => void} */
+  /** Unfolds what an item stands for, or has below it. @type {(event: Event, item: TreeItem) => void} */
   open(event, item) {
     event.preventDefault();
     event.stopPropagation();
-    for (const key of item.kind === "chip" ? [item.key] : item.nodes.map(along)) this.opened.add(key);
+    if (item.kind === "chip") this.opened.add(item.key);
+    else if (item.kind === "stretch") for (const node of item.nodes) this.opened.add(along(node));
+    else if (item.kind === "node") this.opened.add(under(item.node));
     this.draw(this.view, true);
     this.body.focus({ preventScroll: true });
   }

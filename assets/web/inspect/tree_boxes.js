@@ -1,9 +1,10 @@
 /* The drawing of one item of a draft tree: outline by origin, text, probability, badges, its prompt tokens. */
 
-import { later, must, s, write } from "specviz/base/dom.js";
+import { later, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { nth, plural } from "specviz/base/numbers.js";
-import { NODE } from "specviz/inspect/tree_layout.js";
+
+const TAGGED = 24; // pixels: in lower boxes there is no room for a letter
 
 /** @type {Record<NodeStatus | "bonus" | "chip", string>} */
 export const STATUS = {
@@ -51,8 +52,8 @@ export function boxOf(event) {
 export class Box {
   constructor() {
     this.shape = s("path.sv-box");
-    this.label = s("text.sv-label", { y: 17 });
-    this.small = s("text", { y: 33, "aria-hidden": "true" }); // its name says more
+    this.label = s("text.sv-label", { x: 8 });
+    this.small = s("text.sv-aside-label", { "aria-hidden": "true" }); // its name says more
     this.group = s("g", this.shape, this.label, this.small);
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */
@@ -98,24 +99,17 @@ export function fill(tree, box, item, view) {
   box.place = anchor >= 0 ? anchor : first ? first.source : -1;
   const copied = `${box.place >= 0 ? " sv-copied" : ""}${first?.draft ? ` sv-draft-${first.draft}` : ""}`;
   set(group, {
-    class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}${
+    class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${
       item.kind === "stretch" ? " sv-stretch" : ""
     }`,
     transform: `translate(${item.x} ${item.y})`,
   });
-  const shape = item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high);
-  set(box.shape, { d: shape });
-  const doubled = () => s("path.sv-box.sv-inner", { transform: "translate(2.5 2.5)" });
-  const inner = box.part("inner", status === "bonus", doubled, box.label);
-  if (inner) set(inner, { d: corner(item.width - 5, NODE - 5, 4) });
-  set(box.label, item.small ? { x: item.textMiddle, y: 17 } : { x: item.middle, y: 17 });
-  set(box.small, item.small ? { x: item.width - item.sideMiddle, y: 17 } : { x: item.middle, y: 33 });
+  const { high, width } = item;
+  set(box.shape, { d: item.kind === "chip" ? corner(width, high, high / 2) : outline(origin, width, high) });
+  set(box.label, { y: high / 2 });
+  set(box.small, { x: width - 7, y: high / 2 });
   write(box.label, item.text);
   write(box.small, item.line);
-  const bar = () => s("rect.sv-level", { y: 37, height: 2 });
-  const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
-  if (level) set(level, { x: 8, width: Math.max(1, (item.width - 14) * (item.prob || 0)) });
-  drawBadge(tree, box, first);
   drawTag(tree, box, first);
   hang(tree, box, item, view);
   if (folds(item)) {
@@ -151,7 +145,7 @@ function hang(tree, box, item, view) {
   const [marks, pill, state] = hung.children;
   set(hung, {
     class: `sv-hung${item.node.index === view.last ? " sv-hung-read" : ""}`,
-    transform: `translate(0 ${NODE})`,
+    transform: `translate(0 ${item.high})`,
   });
   set(marks, { d });
   set(pill, { x, width: width - x });
@@ -164,24 +158,13 @@ function hang(tree, box, item, view) {
 export const pick = ({ group }, chosen, first) =>
   set(group, { tabindex: first ? 0 : -1, role: "button", "aria-pressed": String(chosen) });
 
-/** The number of the source span a copied token came from; only where a span begins. @type {DrawNode} */
-function drawBadge(tree, box, node) {
-  const above = node && tree.view.nodes[node.parent];
-  const wanted = !!node?.span && above?.span !== node.span;
-  const number = () => s("text.sv-badge-text", { x: 3, y: 7 });
-  const badge = box.part("number", wanted, () =>
-    s("g", { "aria-hidden": "true" }, s("circle.sv-badge", { cx: 3, cy: 3, r: 8 }), number()),
-  );
-  if (badge && node) write(must(badge.lastElementChild), String(node.span));
-}
-
 /** A letter, and the rank that was recorded, where a part begins that is not the main copy. @type {DrawNode} */
 function drawTag(tree, box, node) {
   const { item } = box;
   const above = node && tree.view.nodes[node.parent];
   const guess = node && (node.origin === "prompt" || node.origin === "head"); // each is a guess of its own
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
-  const letter = (begins && tree.owner.model.origin(node.origin).letter) || "";
+  const letter = (begins && item.high >= TAGGED && tree.owner.model.origin(node.origin).letter) || "";
   const tag = box.part("letter", !!letter, () =>
     s("g", { "aria-hidden": "true" }, s("rect.sv-tag", { y: -6, height: 14, rx: 3 }), s("text.sv-tag-text", { y: 5 })),
   );
@@ -192,8 +175,7 @@ function drawTag(tree, box, node) {
   const place = node.origin === "head" ? nth : (/** @type {number} */ n) => `${letter}${n}`;
   const text = rank !== null && Number.isInteger(rank) ? place(rank + 1) : letter;
   const width = 7 + 7 * text.length;
-  const shift = item.small ? `${item.width - 8} 8.5` : `${item.width - width + 4} 0`;
-  set(tag, { transform: `translate(${shift})` });
+  set(tag, { transform: `translate(${item.width - width + 4} 0)` });
   const [back, name] = tag.children;
   set(back, { width });
   set(name, { x: width / 2 });

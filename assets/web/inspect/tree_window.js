@@ -11,6 +11,7 @@ const LARGEST = 1.3; // that a tree is fitted to by itself; never below 1, where
 const [LEAST, MOST] = [0.05, 3]; // by hand
 const STEP = 1.25;
 const PAN = 80; // pixels
+const [SIDE, ABOVE] = [12, 4]; // pixels: the panel's padding, as in the style sheet
 const [MAP_WIDE, MAP_HIGH] = [150, 64]; // pixels, at most
 
 /** @type {Record<string, [across: number, down: number]>} */
@@ -96,17 +97,18 @@ export class TreeWindow {
     return this.width * this.scale > this.room + 2 || this.height * this.scale > this.high + 2;
   }
 
-  /** Whether a tree of a width has room at full scale. @param {number} width */
-  wideEnough(width) {
-    return width * this.tree.owner.zoom <= this.room;
+  /** Whether a tree of a height has room at full scale. @param {number} height */
+  highEnough(height) {
+    return !this.high || height * this.tree.owner.zoom <= this.high;
   }
 
   /** Reads the panel's size; returns whether it changed. */
   measure() {
     const { clientWidth, clientHeight } = this.tree.body;
-    if (!clientWidth || (clientWidth === this.room && clientHeight === this.high)) return false;
-    this.room = clientWidth;
-    this.high = clientHeight;
+    const [room, high] = [clientWidth - 2 * SIDE, clientHeight - 2 * ABOVE];
+    if (!clientWidth || (room === this.room && high === this.high)) return false;
+    this.room = room;
+    this.high = high;
     return true;
   }
 
@@ -135,10 +137,10 @@ export class TreeWindow {
     this.apply();
     if (keep) return;
     const end = this.tree.placed.find((item) => item.kind === "bonus");
-    const right = (end ? end.x + end.width + MARGIN : 0) * this.scale;
-    this.wanted = right > this.room ? right - this.room * 0.72 : 0;
-    this.left = this.wanted;
-    this.top = 0;
+    const bottom = (end ? end.y + end.high + MARGIN : 0) * this.scale;
+    this.wanted = bottom > this.high ? bottom - this.high * 0.72 : 0;
+    this.left = 0;
+    this.top = this.wanted;
     this.settled = false;
   }
 
@@ -165,7 +167,7 @@ export class TreeWindow {
   settle() {
     if (this.settled) return;
     this.settled = true;
-    if (this.wanted || this.moved) this.tree.body.scrollTo(this.wanted, 0);
+    if (this.wanted || this.moved) this.tree.body.scrollTo(0, this.wanted);
     this.moved = this.wanted > 0;
   }
 
@@ -216,7 +218,7 @@ export class TreeWindow {
     let count = 0;
     for (const item of this.tree.placed) {
       const x = (item.x + item.width / 2) * scale;
-      const y = item.axis * scale;
+      const y = (item.y + item.high / 2) * scale;
       if (x >= left && x <= left + room && y >= top && y <= top + high) continue;
       count += item.kind === "chip" ? item.count : item.kind === "stretch" ? item.nodes.length : 1;
     }

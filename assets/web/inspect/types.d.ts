@@ -28,9 +28,13 @@ interface InspectorActions {
 interface InspectorState { trace: string | null; step: number; pins: Position[] }
 /** One token: ``node`` of the tree of ``step`` (-1: the target's own, null: none), ``position`` of the text (-1: none). */
 interface SelectedToken { step: number; node: number | null; position: Position }
-/** A tab below the tree. */
+/** A tab beside the text. */
 interface PanelTab {
   name: string; label: string; element?: HTMLElement; look?: string;
+  /** What it can show, and which of it is in sight. */
+  forms?: PanelTab[]; form?: string;
+  /** Whether the tree stands below its panel. */
+  tree?: boolean;
   /** Why it cannot be opened now, and a button that helps. */
   off?: string; way?: () => Element | null;
   open?: () => void; close?: () => void;
@@ -66,7 +70,7 @@ type MakeCsv = (model: Model, table: "nodes" | "candidates" | "guesses") => stri
 type NumberOf = (owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null;
 type Lanes = (view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null;
 
-type PaneSide = "prompt" | "output" | "pool";
+type PaneSide = "text" | "pool";
 /** A mark on the token at a position: a class, and data that the style sheet writes beside it. */
 type Mark = [position: Position, name: string, data?: Record<string, string | number>];
 /** The marks of a layer: class → element → data. */
@@ -81,16 +85,15 @@ interface MapMark { from: Position; to: Position; color: string; wide?: boolean;
 
 /** Something in a draft tree's drawing, with its place. */
 interface Placed {
-  depth: number; row: number; children: TreeItem[];
-  /** An expansion that was not accepted: one line. */
-  small: boolean;
-  /** The row of the sibling above it, where its trunk begins. */
+  depth: number; column: number; children: TreeItem[];
+  /** The column of the sibling before it, where its trunk begins. */
   after: number;
-  x: number; y: number; width: number; high: number; axis: number;
-  text: string; line: string; middle: number; textMiddle: number; sideMiddle: number;
+  x: number; y: number; width: number; high: number;
+  text: string; line: string;
   prob: number | null;
 }
-interface NodeItem extends Placed { kind: "node"; node: TreeNode }
+/** ``hidden``: how many tokens below it are folded. */
+interface NodeItem extends Placed { kind: "node"; node: TreeNode; hidden?: number }
 /** The target's own token; ``rank`` among its first choices. */
 interface BonusItem extends Placed { kind: "bonus"; rank: number }
 /** Folded nodes; ``key`` names the fold. */
@@ -99,8 +102,8 @@ interface ChipItem extends Placed { kind: "chip"; count: number; key: string; wh
 interface StretchItem extends Placed { kind: "stretch"; nodes: TreeNode[] }
 type TreeItem = NodeItem | BonusItem | ChipItem | StretchItem;
 
-/** A tree's items in their places, the columns' left edges, and its size in pixels at full scale. */
-interface Laid { placed: TreeItem[]; lefts: number[]; width: number; height: number }
+/** A tree's items in their places, the height of a row, and its size in pixels at full scale. */
+interface Laid { placed: TreeItem[]; row: number; width: number; height: number }
 
 /** Draws in a box of the tree: an item, or a part of a node. */
 type NodeBox = import("specviz/inspect/tree_boxes.js").Box;

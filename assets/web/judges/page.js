@@ -1,4 +1,4 @@
-/* The tab "Verifiers" of Inspect: the run shown, judged by the server in the background, fetched once per run. */
+/* The tab "Rules" of Inspect: the run shown, judged by the server in the background, fetched once per run. */
 
 import { on } from "specviz/base/bus.js";
 import { getJson, sentence } from "specviz/base/json.js";
@@ -19,7 +19,7 @@ export class JudgesTab {
     this.id = "";
     inspector.tabs.add({
       name: "judges",
-      label: "Verifiers",
+      label: "Rules",
       element: this.panel.element,
       open: () => ((this.open = true), this.look()),
       close: () => (this.open = false),

@@ -1,4 +1,4 @@
-/* The panel "Verifiers": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
+/* The panel "Rules": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
 
 import { card, h, heads, rangeBar, replace, table } from "specviz/base/dom.js";
 import { percentage, plural, probability } from "specviz/base/numbers.js";
@@ -18,7 +18,7 @@ export class JudgesPanel {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
-    const { element, body, note } = card("judges", "Verifiers");
+    const { element, body, note } = card("judges", "Rules");
     this.element = element;
     this.body = body;
     this.note = note;

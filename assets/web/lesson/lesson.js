@@ -306,6 +306,7 @@ export class Lesson {
   panel(name) {
     /** @type {Record<string, any>} */
     const views = this.inspector;
+    if (["prompt", "output"].includes(name)) return views.text.code.querySelector(`.sv-${name}`) ?? undefined;
     const view = views[name] ?? views.tree[name]; // the lattice is the tree's
     return view?.element || view;
   }

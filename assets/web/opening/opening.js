@@ -41,13 +41,13 @@ export function begin() {
   on("runs", soon);
 }
 
-/** What a newcomer sees: the steps, the sentence and the tree; a button brings all else. @param {boolean} on */
+/** What a newcomer sees: the steps, the text and why; a button brings all else. @param {boolean} on */
 function simplify(on) {
   const { inspector } = app;
   document.querySelector(".svo-everything")?.remove();
   if (document.body.classList.toggle("sv-simple", on)) {
     const all = h("button.ui-button.svo-everything", { onclick: () => simplify(false) }, "Show everything");
-    inspector?.root.querySelector(".sv-controls")?.append(all);
+    inspector?.root.querySelector(".sv-step-row")?.append(all);
   }
   if (inspector && !on) inspector.unseen = true; // the texts were hidden while steps were walked
   requestAnimationFrame(() => inspector?.resized());
@@ -222,8 +222,8 @@ class Opening {
     inspector.setStep(step);
     const view = inspector.model.step(step);
     if (view.candidates.length) inspector.tabs.open("candidates");
+    else inspector.tabs.open("tree");
     const panel = view.candidates.length ? inspector.candidates : inspector.tree;
-    panel.element.scrollIntoView({ block: "center", behavior: "instant" });
     panel.element.classList.add("svo-lit");
     setTimeout(() => panel.element.classList.remove("svo-lit"), 2500);
     this.words.replaceChildren(h("b", `Step ${step + 1}. `), why(inspector, view));

@@ -89,7 +89,8 @@ export class WhatIf {
     const way = () => this.made.querySelector("button");
     const open = () => this.expand(true), close = () => this.expand(false);
     const { element, reason: off } = this;
-    this.inspector.tabs.add({ name: "whatif", label: "What if", look: "svw-open", element, off, way, open, close });
+    const shown = { name: "whatif", label: "What if", look: "svw-open", element, tree: true };
+    this.inspector.tabs.add({ ...shown, off, way, open, close });
   }
 
   /** Opens or closes the panel. */

@@ -58,7 +58,7 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
     trace = load(path)
     first = next(iter(judge_steps(trace)))
     open_site(page, site / "run.html", f"?run={trace.digest[:16]}#step={first.step}")
-    page.get_by_role("tab", name="Verifiers").click()
+    page.get_by_role("tab", name="Rules").click()
     table = page.locator(".svj-table")
     for name in ("ratio", "block", "typical"):
         row = table.locator(f"tr[data-verifier~={name}]")
@@ -70,7 +70,7 @@ def test_a_run_that_holds_p_and_q_is_shown_under_every_verifier(page, site):
     open_site(page, site / "run.html", f"?run={copied.digest[:16]}")
     page.wait_for_selector(".sv-row")
     idle(page)  # the tab would be added behind the views
-    expect(page.get_by_role("tab", name="Verifiers")).to_have_count(0)
+    expect(page.get_by_role("tab", name="Rules")).to_have_count(0)
     assert page.problems == []
 
 
@@ -112,7 +112,7 @@ def test_a_lesson_is_played_and_its_run_opens(page, site):
     open_site(page, site / "index.html")
     page.locator("a[href='lessons.html']").click()  # however many there are
     page.get_by_role("button", name="Start: What drafting is").click()
-    page.wait_for_selector(".sv-lesson .sv-row")
+    page.wait_for_selector(".sv-lesson .sv-output .sv-row")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".sv-lesson-place")).to_contain_text("2 of 7")
     assert "lesson=1-drafting" in page.url and "at=2" in page.url

@@ -25,7 +25,7 @@ async function open() {
   }
 }
 
-/** The tab "Verifiers"; what it shows is read when it is opened. @param {Inspector} inspector */
+/** The tab "Rules"; what it shows is read when it is opened. @param {Inspector} inspector */
 function verifiers(inspector) {
   const panel = new JudgesPanel(inspector);
   panel.say("Judging …");
@@ -37,7 +37,7 @@ function verifiers(inspector) {
       panel.say(sentence(problem));
     }
   };
-  inspector.tabs.add({ name: "judges", label: "Verifiers", element: panel.element, open: read });
+  inspector.tabs.add({ name: "judges", label: "Rules", element: panel.element, open: read });
 }
 
 followSystem();

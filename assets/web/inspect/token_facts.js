@@ -1,24 +1,21 @@
-/* The tab "Token": what is recorded of the token that is selected, and why it stood or fell. */
+/* What is recorded of the token that is selected, and why it stood or fell. */
 
 import { h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
-import { plural } from "specviz/base/numbers.js";
 import { tokenFacts } from "specviz/inspect/keys.js";
 import { goTo } from "specviz/inspect/looks.js";
-import { ofStep, why } from "specviz/inspect/selection.js";
+import { why } from "specviz/inspect/selection.js";
 import { ENDED, ended, explainNode, statusWords } from "specviz/inspect/tree_words.js";
 import { Held } from "specviz/ui/element.js";
 import { html } from "specviz/ui/html.js";
 
-/** The selected token, else the one that the step is about. @param {{ inspector: Inspector }} props */
-export function TokenTab({ inspector }) {
-  inspector.version.value;
-  const number = inspector.at.value;
-  const selected = inspector.selection.value;
+/** The selected token. @param {{ inspector: Inspector, view: StepView }} props */
+export function TokenFacts({ inspector, view }) {
   const { model } = inspector;
-  if (inspector.tabs.at.value !== "token" || !model?.stepCount) return null; // (nothing is drawn out of sight)
-  const view = model.step(number);
-  const { node: index, position } = selected ?? ofStep(view);
+  const { number } = view;
+  const selected = inspector.selection.value;
+  if (!selected) return null;
+  const { node: index, position } = selected;
   const node = index === null ? null : view.nodes[index] ?? null;
   /** @param {number} id */
   const label = (id) => model.pieces.label(id, 20);
@@ -37,7 +34,7 @@ export function TokenTab({ inspector }) {
   const known = layers && layers.step === number && layers.node === index ? layers.text : "";
   const lens = inspector.tabs.all.value.some((one) => one.name === "lens" && !one.off);
   return html`<div class="sv-token-tab">
-    <p class="sv-token-head ui-row">
+    <p class="ui-row">
       <code class="sv-token sv-state-${status}">${token === undefined || token < 0 ? "stop" : label(token)}</code>
       <b class="sv-state-${status}">${stands}</b>
       <span class="sv-faint">${index === null ? "" : `step ${number + 1}${node ? `, depth ${node.depth}` : ""}`}</span>
@@ -48,7 +45,5 @@ export function TokenTab({ inspector }) {
     ${lens && node && node.index > 0 && !known && html`<p><button type="button" class="ui-link"
       onClick=${() => inspector.tabs.open("lens")}>At which layer was it decided? (Lens)</button></p>`}
     <${Held} class="sv-token-facts" of=${facts.map((one) => (one instanceof Node ? one : h("div", one)))} />
-    <p class="sv-faint">${selected ? "Esc lets go of it." : "Click a token of the text or of the tree to pin it."}
-      ${node && ` ${plural(view.nodes.length - 1, "token")} were drafted in this step.`}</p>
   </div>`;
 }

@@ -1,0 +1,367 @@
+/* A step's draft in the text: refused tokens struck at the caret, branches below them, an arc from what was copied. */
+
+import { button, framed, h, later, must, s, write } from "specviz/base/dom.js";
+import { NOT_RECORDED, OPEN, POOL } from "specviz/base/model.js";
+import { clamp } from "specviz/base/numbers.js";
+import { copyOf } from "specviz/inspect/sentence.js";
+
+const REST = 16; // characters of what was not reached
+const FEW = 4; // branches below a token; the others are counted
+const SIDE = 28; // pixels left free at the right: what a letter of another font may need more
+const GAP = 14; // pixels between branches
+const PEEKED = 3; // lines of a source that is out of sight
+const ROOM = 6; // pixels below them
+const EDGE = 8; // pixels between a line's end and its bracket
+
+/** A token below the text: what is written, its node, its look. */
+/** @typedef {{ text: string, node: number, look: string }} Cell */
+/** Rows of tokens below an element of the text, and the lane in which nothing overlaps. */
+/** @typedef {{ at: Element, rows: Cell[][], x: number, top: number, wide: number, lane: number }} Hung */
+/** @typedef {{ top: number, bottom: number }} Span */
+
+/** Shows an element, or hides it. @type {(element: HTMLElement, on: boolean) => void} */
+const shown = (element, on) => {
+  if (element.hidden === on) element.hidden = !on;
+};
+
+/** Whether a text has a letter or a digit: a stroke through a sign alone would erase it. @param {string} text */
+const wordy = (text) => /[\p{L}\p{N}]/u.test(text);
+
+export class DraftInText {
+  /** @param {Inspector} owner */
+  constructor(owner) {
+    this.owner = owner;
+    const { text } = owner;
+    this.body = text.body;
+    this.svg = s("svg.sv-arc", { "aria-hidden": "true" });
+    this.under = h("div.sv-under", { "aria-hidden": "true" });
+    this.paper = h("div.sv-paper");
+    text.code.replaceWith(this.paper);
+    this.paper.append(text.code, this.svg, this.under);
+    this.peek = h("button.sv-peek", { type: "button", hidden: true, onclick: () => owner.reveal(this.source, true) });
+    const back = { class: "sv-back", hidden: true, onclick: () => this.owner.scroll(this.view, true) };
+    this.back = button("Back to the step", back);
+    must(text.body.parentElement).append(this.peek, this.back);
+    /** What was put between the tokens. @type {HTMLElement[]} */
+    this.ghosts = [];
+    /** @type {StepView} */
+    this.view = later();
+    /** A place that is hovered in the ranking. @type {Position} */
+    this.other = -1;
+    this.source = -1;
+    this.key = ""; // of what is peeked at
+    /** The tokens copied from, where they are out of sight above. @type {Element[]} */
+    this.far = [];
+    this.top = 0; // to where the text was scrolled when the arc was drawn
+    this.pen = must(h("canvas").getContext("2d"));
+    /** Font → the width of a letter. @type {Map<string, number>} */
+    this.letters = new Map();
+    const moved = framed(() => this.view && this.body.scrollTop !== this.top && this.arc());
+    this.body.addEventListener("scroll", moved, { passive: true });
+    for (const name of ["pointerover", "click"]) this.under.addEventListener(name, (event) => this.point(event));
+    this.code = text.code;
+    this.code.addEventListener("click", (event) => this.point(event), { capture: true });
+  }
+
+  /** A branch that is hovered lights in the tree; a click selects it. @param {Event} event */
+  point(event) {
+    const node = event.target instanceof HTMLElement ? event.target.closest("[data-node]") : null;
+    if (!(node instanceof HTMLElement) || event.type !== "click") return;
+    event.stopPropagation();
+    this.owner.selectNode(Number(node.dataset.node));
+  }
+
+  /** Takes the step's draft out of the text. */
+  clear() {
+    for (const ghost of this.ghosts) ghost.remove();
+    this.ghosts = [];
+    if (this.under.firstChild) this.under.replaceChildren();
+  }
+
+  /** Nothing of a step is in the text, or over it. */
+  hide() {
+    this.clear();
+    this.svg.replaceChildren();
+    shown(this.peek, false);
+    shown(this.back, false);
+  }
+
+  /** The first refused token at the caret, what else was drafted below it. @param {StepView} view */
+  draw(view) {
+    this.clear();
+    this.view = view;
+    this.other = -1;
+    if (view.bonus === OPEN || !view.drafted) return;
+    const { text } = this.owner;
+    const end = view.context + view.accepted;
+    const [first] = view.refused;
+    const before = view.bonus >= 0 ? text.elements(end)[0] : null;
+    const after = text.elements(end - 1).at(-1);
+    if (first && (before || after)) {
+      const label = this.label(first.token);
+      const ghost = h("span.sv-ghost-text", { "data-node": first.index, "aria-hidden": "true" }, label);
+      ghost.classList.toggle("sv-sign", !wordy(label));
+      if (before) before.before(ghost);
+      else after?.after(ghost);
+      this.ghosts.push(ghost);
+    }
+    this.hang(view);
+  }
+
+  /** @param {number} token */
+  label(token) {
+    return token === NOT_RECORDED ? "?" : this.owner.model.pieces.word(token, 20);
+  }
+
+  /** What stands below the line: the unread rest of the draft, other branches, guesses that a fork left. */
+  /** @param {StepView} view */
+  hang(view) {
+    const { nodes, path, refused } = view;
+    /** @type {(list: TreeNode[]) => Cell[]} */
+    const cells = (list) => [
+      ...list.slice(0, FEW).map(({ token, index }) => ({ text: this.label(token), node: index, look: "" })),
+      ...(list.length > FEW ? [{ text: `+${list.length - FEW}`, node: list[FEW].index, look: "sv-more" }] : []),
+    ];
+    /** @type {Hung[]} */
+    const hung = [];
+    /** @type {(at: Element | undefined, ...rows: Cell[][]) => void} */
+    const add = (at, ...rows) => {
+      const full = rows.filter((row) => row.length);
+      if (at && full.length) hung.push({ at, rows: full, x: 0, top: 0, wide: 0, lane: 0 });
+    };
+    path.forEach((node, k) => {
+      const beside = nodes.filter((one) => one.parent === node.parent && one !== node && one.index);
+      // those that the drafter liked better than the token that was kept
+      const better = beside.filter((one) => one.draftProb === null || one.draftProb > (node.draftProb ?? 1));
+      if (node.draftProb === null ? beside.some((one) => one.index < node.index) : better.length)
+        add(this.owner.text.elements(view.context + k)[0], cells(better));
+    });
+    const [ghost] = this.ghosts;
+    if (ghost) {
+      const rest = [];
+      for (let at = refused[0].index; ;) {
+        const next = nodes.find(({ parent, index }) => parent === at && index > at);
+        if (!next) break;
+        rest.push(next);
+        at = next.index;
+      }
+      const text = this.owner.model.pieces.phrase(rest.map(({ token }) => token), REST).replaceAll("␣", " ").trim();
+      const said = `${text} ${rest.length} not reached`;
+      const unread = rest.length ? [{ text: said, node: rest[0].index, look: "sv-rest" }] : [];
+      add(ghost, unread, cells(refused.slice(1)));
+    }
+    this.place(hung);
+  }
+
+  /** Gives all below the text a lane in which nothing overlaps, and the lines room for it. @param {Hung[]} hung */
+  place(hung) {
+    if (!hung.length) return;
+    const style = getComputedStyle(this.under);
+    const row = parseFloat(style.lineHeight);
+    const letter = this.letter(style.font);
+    const frame = this.paper.getBoundingClientRect();
+    if (!frame.width) return;
+    /** @type {Map<number, Hung[]>} */
+    const lines = new Map();
+    for (const one of hung) {
+      const box = one.at.getBoundingClientRect();
+      one.top = box.bottom - frame.top;
+      /** @param {Cell[]} cells */
+      const wide = (cells) => cells.reduce((sum, { text }) => sum + text.length * letter + GAP, 0);
+      one.wide = Math.max(...one.rows.map(wide));
+      one.x = Math.max(0, Math.min(box.left - frame.left, frame.width - SIDE - one.wide));
+      const line = Math.round((box.top + box.bottom) / 2 / row); // the same for all of a line
+      const taken = lines.get(line) ?? [];
+      lines.set(line, taken);
+      const meets = (/** @type {Hung} */ other) =>
+        other.x < one.x + one.wide && one.x < other.x + other.wide &&
+        other.lane < one.lane + one.rows.length && one.lane < other.lane + other.rows.length;
+      while (taken.some(meets)) one.lane++;
+      taken.push(one);
+    }
+    let moved = 0; // by the room that lines above were given: worked out, as to ask costs a layout
+    for (const [, taken] of [...lines].sort(([a], [b]) => a - b)) {
+      const deep = row * Math.max(...taken.map(({ lane, rows }) => lane + rows.length)) + ROOM;
+      const strut = h("span.sv-strut", { style: `height:calc(1lh + ${deep}px)` });
+      taken[0].at.before(strut);
+      this.ghosts.push(strut);
+      for (const one of taken) this.write(one, one.top + moved + one.lane * row, row, letter);
+      moved += deep;
+    }
+  }
+
+  /** Writes what hangs below an element, from ``top`` on. */
+  /** @type {(hung: Hung, top: number, row: number, letter: number) => void} */
+  write({ rows, x }, top, row, letter) {
+    rows.forEach((cells, k) => {
+      let left = x;
+      for (const { text, node, look } of cells) {
+        const style = `left:${left.toFixed(1)}px;top:${(top + k * row).toFixed(1)}px`;
+        const sign = look || wordy(text) ? "" : "sv-sign";
+        this.under.append(h("span", { class: `${look}${sign}`, style, "data-node": node }, text));
+        left += text.length * letter + GAP;
+      }
+    });
+  }
+
+  /** The width of a letter. @param {string} font */
+  letter(font) {
+    let wide = this.letters.get(font);
+    if (!wide) {
+      this.pen.font = font;
+      this.letters.set(font, (wide = this.pen.measureText("0").width));
+    }
+    return wide;
+  }
+
+  /** Where elements stand on the paper. @type {(elements: Element[], frame: DOMRect) => Span | null} */
+  span(elements, frame) {
+    const boxes = elements.flatMap((element) => [...element.getClientRects()]).filter(({ height }) => height);
+    if (!boxes.length) return null;
+    const top = Math.min(...boxes.map((box) => box.top)) - frame.top;
+    return { top, bottom: Math.max(...boxes.map((box) => box.bottom)) - frame.top };
+  }
+
+  /** The right end of the lines in which elements stand, at most ``limit``. */
+  /** @type {(elements: Element[], frame: DOMRect, limit: number) => number} */
+  edge(elements, frame, limit) {
+    let right = 0;
+    for (const row of new Set(elements.map((element) => element.closest(".sv-line")))) {
+      const last = row?.lastElementChild;
+      if (!row || !last) continue;
+      const wraps = row.getBoundingClientRect().height > 2 * parseFloat(getComputedStyle(row).lineHeight);
+      const full = wraps && (row.textContent ?? "").length > 60;
+      right = Math.max(right, full ? limit : last.getBoundingClientRect().right - frame.left);
+    }
+    return Math.min(right, limit) + EDGE;
+  }
+
+  /** The positions that a step's copy is from, and what is said of it; null where nothing was copied. */
+  /** @param {StepView} view @returns {{ from: Position[], said: string, kept: boolean } | null} */
+  copied(view) {
+    const copy = copyOf(view);
+    const stood = view.path.filter(({ source }) => source >= 0 && source < POOL);
+    const said = copy.length ? `${stood.length} of ${copy.length}` : "";
+    if (stood.length) return { from: stood.map(({ source }) => source), said, kept: true };
+    if (copy.length && copy[0].source < POOL)
+      return { from: copy.map(({ source }) => source), said, kept: false };
+    const { chosen } = view;
+    const other = chosen && !copy.length && this.owner.model.id(chosen.position) !== view.root;
+    if (!other || chosen.position >= POOL) return null;
+    return { from: [chosen.position], said: "alike in meaning", kept: view.accepted > 0 };
+  }
+
+  /** Draws the arc; again wherever the text was scrolled. All is read before anything is written. */
+  arc() {
+    const { text, model } = this.owner;
+    const { view } = this;
+    /** @type {SVGElement[]} */
+    let shapes = [];
+    this.far = [];
+    this.top = this.body.scrollTop;
+    const frame = this.paper.getBoundingClientRect();
+    if (!frame.width || !view || !model.stepCount) return;
+    /** @param {Position} at */
+    const solid = (at) => text.elements(at).filter((one) => !one.classList.contains("sv-blank"));
+    const written = [];
+    for (let at = view.context; at < view.context + view.accepted; at++) written.push(...solid(at));
+    const ghost = this.ghosts.filter((one) => one.classList.contains("sv-ghost-text"));
+    const copy = this.copied(view);
+    if (this.other >= 0) {
+      const to = written.length ? written : text.elements(view.context);
+      shapes = this.line(solid(this.other), to, frame, "sv-other", "");
+    } else if (copy) {
+      const to = copy.kept && written.length ? written : ghost;
+      this.source = copy.from[0];
+      shapes = this.line(copy.from.flatMap(solid), to, frame, copy.kept ? "" : "sv-refused", copy.said);
+    }
+    const away = this.away(frame);
+    this.svg.replaceChildren(...shapes);
+    if (this.far.length) this.look(this.far);
+    shown(this.peek, this.far.length > 0);
+    if (away) write(this.back, `${away > 0 ? "↓" : "↑"} back to step ${view.number + 1}`);
+    shown(this.back, away !== 0);
+  }
+
+  /** @type {(from: Element[], to: Element[], frame: DOMRect, look: string, said: string) => SVGElement[]} */
+  line(from, to, frame, look, said) {
+    const a = this.span(from, frame);
+    const b = this.span(to, frame);
+    if (!a || !b) return [];
+    const limit = frame.width - parseFloat(getComputedStyle(from[0].closest(".sv-line") ?? this.paper).paddingRight);
+    const gone = look !== "sv-other" && a.bottom < this.top + 20;
+    let x1 = this.edge(from, frame, limit);
+    let [y0, y1] = [a.top, a.bottom];
+    if (gone) {
+      x1 = limit;
+      y0 = y1 = this.top + 34;
+      this.far = from;
+    }
+    const x2 = this.edge(to, frame, limit);
+    // far enough out to clear the lines between, never beyond the paper: a curve reaches (x1 + x2) / 8 + 3 X / 4
+    const reach = (/** @type {number} */ x) => (x - (x1 + x2) / 8) / 0.75;
+    const clear = this.between(from[0], to[0], frame, limit);
+    const far = Math.max(x1, x2) + 46 + 0.22 * Math.abs(b.top - y1);
+    const x = Math.min(reach(frame.width - 12), Math.max(reach(clear), far));
+    const [m1, m2] = [(y0 + y1) / 2, (b.top + b.bottom) / 2];
+    const shapes = [];
+    if (!look && !gone) {
+      const back = `C${x - 10} ${b.top} ${x - 10} ${y1} ${x1} ${y1}Z`;
+      const d = `M${x1} ${y0}C${x + 14} ${y0} ${x + 14} ${b.bottom} ${x2} ${b.bottom}L${x2} ${b.top}${back}`;
+      shapes.push(s("path.sv-arc-band", { d }));
+    }
+    if (!gone && look !== "sv-other")
+      for (const [at, y, z] of [[x1, y0, y1], [x2, b.top, b.bottom]])
+        shapes.push(s("path", { class: `sv-arc-post ${look}`, d: `M${at} ${y + 2}V${z - 2}` }));
+    shapes.push(s("path", { class: `sv-arc-line ${look}`, d: `M${x1} ${m1}C${x} ${m1} ${x} ${m2} ${x2 + 7} ${m2}` }));
+    shapes.push(s("path", { class: `sv-arc-tip ${look}`, d: `M${x2} ${m2}l9 -5v10Z` }));
+    if (!said) return shapes;
+    const wide = said.length * 6.6 + 16;
+    const at = clamp(0.125 * (x1 + x2) + 0.75 * x, wide / 2 + 4, frame.width - wide / 2 - 4);
+    const middle = (m1 + m2) / 2;
+    const pill = { class: `sv-arc-pill ${look}`, x: at - wide / 2, y: middle - 11, width: wide, height: 22, rx: 11 };
+    return [...shapes, s("rect", pill), s("text", { class: look, x: at, y: middle + 4 }, said)];
+  }
+
+  /** The right end of the lines between two places. */
+  /** @type {(from: Element, to: Element, frame: DOMRect, limit: number) => number} */
+  between(from, to, frame, limit) {
+    const { text } = this.owner;
+    const at = (/** @type {Element} */ token) => text.rows.findIndex(({ line }) => line === token.closest(".sv-line"));
+    const [first, last] = [at(from), at(to)].sort((a, b) => a - b);
+    let right = 0;
+    for (const { line, element } of text.rows.slice(Math.max(first + 1, last - 60), last)) {
+      const end = element.offsetParent ? line.lastElementChild : null;
+      if (end) right = Math.max(right, Math.min(limit, end.getBoundingClientRect().right - frame.left + 44));
+    }
+    return right;
+  }
+
+  /** Shows the first lines of a source that is out of sight above the text. @param {Element[]} from */
+  look(from) {
+    const key = `${this.owner.model.run.id} ${this.view.number}`;
+    if (this.key !== key) {
+      const rows = [...new Set(from.map((one) => one.closest(".sv-row")))].slice(0, PEEKED);
+      const said = h("span.sv-peek-where", `${this.owner.where(this.source)}, further up ↑`);
+      this.peek.replaceChildren(said, ...rows.map((row) => must(row).cloneNode(true)));
+      this.key = key;
+    }
+  }
+
+  /** Whether the step's caret lies above (-1) or below (1) what is in sight. @param {DOMRect} frame */
+  away(frame) {
+    const { text } = this.owner;
+    const caret = text.elements(this.view.context)[0] ?? text.elements(this.view.context - 1)[0];
+    if (!caret) return 0;
+    const at = caret.getBoundingClientRect();
+    if (at.top - frame.top > this.top + text.high) return 1;
+    return at.bottom - frame.top < this.top ? -1 : 0;
+  }
+
+  /** Shows where a place of the ranking stands; -1: none. @param {Position} position */
+  compare(position) {
+    if (this.other === position) return;
+    this.other = position >= POOL ? -1 : position;
+    this.arc();
+  }
+}
