@@ -239,6 +239,7 @@ interface Run {
   plain_run?: string;
   category?: string;
   passed_over?: string[];
+  processing?: RunProcessing;
   left_out?: string[];
   unknown?: string[];
   imported?: RunImported;
@@ -462,4 +463,11 @@ interface RunRedrafted {
   compared?: number;
   differing?: number;
   longer?: number;
+}
+
+/** The logits processors of a run. */
+interface RunProcessing {
+  settings: Record<string, unknown>;
+  extra: string[];
+  names: string[];
 }

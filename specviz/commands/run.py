@@ -37,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.count(parser, "--max-new-tokens", "tokens of the answer", 256)
     options.add_settings(parser, Sampling)
     options.add_settings(parser, Lengths)
+    options.add_processors(parser)
     options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
@@ -163,7 +164,7 @@ def _run_again(args: argparse.Namespace) -> int:
     from decoders.draft.params import controls
     from decoders.names import UNDER
     from decoders.prompt.codec import of_trace, pool_is_partial
-    from decoders.study.look.run_settings import check_model, own_params, sampling_of
+    from decoders.study.look.run_settings import check_model, extra_processors, generation_of, own_params, sampling_of
     from decoders.trace.metrics import first_difference
 
     if option := common.first_set(args, *OF_THE_RUN):
@@ -176,12 +177,16 @@ def _run_again(args: argparse.Namespace) -> int:
     method = find_method(str(options.one_method(args, name.partition(UNDER)[0]))) if args.verifier else old_method
     param_names = {control.name for control in controls(method.params)}
     params = {key: value for key, value in own_params(old_trace, old_method).items() if key in param_names}
+    extra_options = common.processing_options(args.processor)
+    if (names := extra_processors(old_trace.run)) and not args.processor:
+        raise UserError(f"this run's logits went through {names}, which no trace holds: give it with --processor")
     target = common.open_target(args)
     check_model(target, old_trace.run, exact=True)
     trace = record(
         target, of_trace(old_trace), method.name, params, title=old_trace.run.get("title") or "",
         sampling=sampling_of(old_trace.run), max_new_tokens=old_trace.run["max_new_tokens"],
-        stop_ids=old_trace.run.get("stop_ids"), keep_prompt=True,
+        stop_ids=old_trace.run.get("stop_ids"), keep_prompt=True, processors=extra_options["processors"],
+        generation={**generation_of(old_trace.run), **extra_options["generation"]},
     )  # fmt: skip
     if args.out:
         save(trace, args.out)
@@ -231,8 +236,8 @@ def _force(args: argparse.Namespace, target: Any, prompt: Any, method: Any, para
     from decoders import save
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
-    if args.compare or args.temperature:
-        raise UserError("--forced writes a given answer: leave --compare and --temperature out")
+    if args.compare or args.temperature or args.processor:
+        raise UserError("--forced writes a given answer: leave --compare, --temperature and --processor out")
     if not prompt.reference:
         raise UserError("--forced needs the answer: give it with --reference, or take a prompt that has a reference")
     answer = answer_ids(target, prompt.reference)[: args.max_new_tokens]
@@ -256,6 +261,7 @@ def _decode(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
         prompt = replace(prompt, dialogue=None)  # the answer is to the first turn
     settings: dict[str, Any] = {
         "sampling": sampling, "max_new_tokens": args.max_new_tokens, "length": args.length,
+        **common.processing_options(args.processor),
     }  # fmt: skip
     while True:
         result = _turn(args, record, target, method, params, prompt, settings)

@@ -105,9 +105,10 @@ def divergence(
 
     Raises UserError for a trace of another model or of a given answer, or ids without a prompt.
     """
-    from ..look.run_settings import check_model, sampling_of  # torch
+    from ..look.run_settings import check_model, generation_of, sampling_of  # torch
 
     stop_ids: Collection[int] | None = None
+    generation: dict[str, Any] | None = None
     whole = True
     if isinstance(output, Trace):
         run = output.run
@@ -116,7 +117,7 @@ def divergence(
             raise UserError("this run was made to write a given answer: there is nothing to compare it with")
         ids, output_ids = output.prompt_ids, output.output_ids
         lossless, stop_ids = run["method"].get("lossless", True), run.get("stop_ids")
-        max_new_tokens = run["max_new_tokens"]
+        max_new_tokens, generation = run["max_new_tokens"], generation_of(run)
         sampling, whole = sampling_of(run), run.get("stop", "") not in CUT_SHORT
     else:
         if prompt is None:
@@ -124,7 +125,10 @@ def divergence(
         ids, output_ids = list(prompt if isinstance(prompt, Sequence) else prompt.tokens), list(output)
     if plain is None:
         limit = max_new_tokens or len(output_ids)
-        plain = plain_output(target, ids, sampling=sampling, max_new_tokens=limit, stop_ids=stop_ids, cancel=cancel)
+        plain = plain_output(
+            target, ids, sampling=sampling, max_new_tokens=limit, stop_ids=stop_ids, cancel=cancel,
+            generation=generation,
+        )  # fmt: skip
     at = first_difference(plain, output_ids)
     if at == len(output_ids) and (at == len(plain) or not whole):
         return None

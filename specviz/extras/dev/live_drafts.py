@@ -28,7 +28,7 @@ from decoders.study.look.run_settings import sampling_of
 from decoders.study.look.whatif import ReadRun
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import MatchVerifier
-from decoders.verifiers.sampling import Sampling
+from decoders.verifiers.sampling import Chooser, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class LiveRun:
         start_time, sampling = time.perf_counter(), sampling_of(self.trace.run)
         params = method.params()
         stops = self.trace.run.get("stop_ids", self.target.stop_ids)
-        parts = method.parts(self.target, params, self.read.prompt, sampling, stops, keep_prompt=True)
+        parts = method.parts(self.target, params, self.read.prompt, Chooser(sampling), stops, keep_prompt=True)
         by_text = self._by_text(parts.drafter, parts.verifier, sampling)
         if by_text and not self.read.serves(parts.needs):
             raise UserError(f"{self.title} is too long to keep all that {method.name} reads of it")

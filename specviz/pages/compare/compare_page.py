@@ -287,12 +287,12 @@ class Compare(Service):
 
     def _decode(self, trace: Trace, target: Any) -> tuple[int, ...]:
         from decoders.study.judge.divergences import plain_output
-        from decoders.study.look.run_settings import sampling_of
+        from decoders.study.look.run_settings import generation_of, sampling_of
 
         run = trace.run
         work = partial(
             plain_output, target, trace.prompt_ids, sampling=sampling_of(run), max_new_tokens=run["max_new_tokens"],
-            stop_ids=run.get("stop_ids"), cancel=self._closing,
+            stop_ids=run.get("stop_ids"), cancel=self._closing, generation=generation_of(run),
         )  # fmt: skip
         return self._keep(plain_key(trace), self.desk.on_worker(work))
 
