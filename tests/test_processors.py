@@ -173,9 +173,10 @@ def test_every_node_has_its_probability_behind_its_own_path(target: Any, stock: 
     nodes, steps, tokens = (trace.tables[name] for name in ("nodes", "steps", "tokens"))
     own = [hf.RepetitionPenaltyLogitsProcessor(1.3), hf.NoRepeatNGramLogitsProcessor(2)]
     firsts = [row for row, parent in enumerate(nodes["parent"]) if parent < 0]
-    counts, branched = np.zeros(len(steps["drafted"])), False
+    counts, branched, is_dead = np.zeros(len(steps["drafted"])), False, list[bool]()
     for row, parent in enumerate(nodes["parent"]):
         if parent < 0:
+            is_dead.append(False)
             continue
         step = nodes["step"][row]
         path, at = list[int](), parent
@@ -188,8 +189,13 @@ def test_every_node_has_its_probability_behind_its_own_path(target: Any, stock: 
         scores = hf.LogitsProcessorList(own)(ids, raw.clone())
         before, after = (float(s.softmax(-1)[0, nodes["token"][row]]) for s in (raw, scores))
         assert nodes["prob"][row] == pytest.approx(before, abs=2e-4)
-        assert nodes["term:p_after"][row] == pytest.approx(after, abs=2e-4)
         is_forbidden = bool(scores[0, nodes["token"][row]].isinf())
+        if is_dead[firsts[step] + nodes["parent"][row]]:  # nothing is asked behind a forbidden token
+            is_dead.append(True)
+            assert nodes["term:forbidden"][row] is None is nodes["term:p_after"][row]
+            continue
+        is_dead.append(is_forbidden)
+        assert nodes["term:p_after"][row] == pytest.approx(after, abs=2e-4)
         counts[step] += is_forbidden
         assert nodes["term:forbidden"][row] == is_forbidden
         if is_forbidden and nodes["status"][row] == "rejected":

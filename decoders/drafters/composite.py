@@ -32,7 +32,7 @@ from decoders.draft.merging import (
 )
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
-from decoders.draft.pruning import pruned_draft
+from decoders.draft.pruning import RANK, pruned_draft
 from decoders.draft.survival import Estimate, Survival
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
@@ -202,7 +202,7 @@ class CompositeDrafter(Drafter):
         draft, nodes = replace(whole, terms=Later(terms), notes=notes), range(len(order))
         if len(order) > limit:
             nodes = sorted(sorted(nodes, key=survival.__getitem__, reverse=True)[:limit])
-            draft = replace(pruned_draft(draft, nodes, survival, by_cost=False), nodes=())
+            draft = replace(pruned_draft(draft, nodes, survival, cause=RANK), nodes=())
         self.proposal = Proposal(tree, draft, nodes, estimate, [order[node] for node in nodes])
         return draft
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from decoders.draft.draft import Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
+from decoders.draft.pruning import GRAMMAR, pruned_draft
 from decoders.draft.settings import FIXED
 from decoders.drafters import select_method
 from decoders.method.drafter import Drafter
@@ -28,9 +29,10 @@ from decoders.model.target_model.finite import not_finite
 from decoders.model.target_model.own_settings import processors_of, run_settings
 from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.names import BASELINE
+from decoders.prompt.grammar import FILTER, Matcher
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, cut_at_stop
-from decoders.verifiers.processors import ProcessedStep, Processing
+from decoders.verifiers.processors import GrammarProcessor, ProcessedStep, Processing
 from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier
 
@@ -131,6 +133,7 @@ class Decoding:
         self.verifier = verifier or MatchVerifier(Chooser(self.sampling))
         self.length = length
         self.processing, self.processed = processing, None
+        self.matcher = processing and processing.matcher
         self.generation: Mapping[str, Any] = {}  # settings that became processors
         self.processors: Sequence[Any] = ()  # those that were given
         self.session: Session | None = None
@@ -181,11 +184,11 @@ class Decoding:
             max_new_tokens=max_new_tokens,
         )  # fmt: skip
         if not is_given:
-            processing = process(prompt.tokens)
+            processing = process(prompt)
         chooser = Chooser(sampling, processing and processing.warpers)
         parts = entry.parts(target, values, prompt, chooser, stops, keep_prompt=keep_prompt)
         if processing is not None and not is_given and parts.prompt.tokens != prompt.tokens:
-            processing = process(parts.prompt.tokens)
+            processing = process(parts.prompt)
         decoding = cls(
             target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
             stop_ids=stops, length=auto_length(length, target, entry.name), processing=processing,
@@ -197,7 +200,7 @@ class Decoding:
     @property
     def context(self) -> Context:
         assert self.session is not None, "the run has not begun"
-        return self.session.context
+        return replace(self.session.context, grammar=self.matcher)
 
     def prefill(self, read: Session | None = None) -> None:
         """Open the session, process the prompt and let the drafter prepare; called by iteration if not before. A run
@@ -217,7 +220,7 @@ class Decoding:
         processed = time.perf_counter()
         self.prefill_ms = (processed - start_time) * 1e3
         try:
-            self.drafter.prepare(replace(self.session.context, cancelled=self._is_cancelled))
+            self.drafter.prepare(replace(self.context, cancelled=self._is_cancelled))
         except ReadingStopped:
             self.stop = "cancelled"
             return
@@ -277,7 +280,7 @@ class Decoding:
         """The drafter's proposal at the session's end, inside the budget (tokens that may be drafted before the bonus)
         and the session's reach; with ``choose``, what of it is verified.
         """
-        context, reach = session.context, session.reach
+        context, reach = replace(session.context, grammar=self.matcher), session.reach
         budget = self.room(session) - (session.length - session.prompt_length) - 1
         if budget < 1:
             return Draft.empty(context.root, "only one more token may be written", route="none")
@@ -288,6 +291,10 @@ class Decoding:
             draft = self.drafter.propose(context, budget)
         else:
             draft = self.length.propose(self.drafter, context, budget, choose)
+        if self.matcher is not None and self.matcher.grammar.drafts == FILTER and not draft.drawn:
+            nodes = self.matcher.allows(context.tokens.tolist(), draft.tree.tokens, draft.tree.parents)
+            if len(nodes) < len(draft.tree):
+                draft = pruned_draft(draft, nodes, [0.0] * len(draft.tree), cause=GRAMMAR)
         name = type(self.drafter).__name__
         if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
             raise ValueError(
@@ -358,17 +365,22 @@ class Decoding:
 
 
 def process_logits(
-    target: Target, settings: Mapping[str, Any], extra: Sequence[Any], prompt: Sequence[int], *, sampling: Sampling,
+    target: Target, settings: Mapping[str, Any], extra: Sequence[Any], prompt: Prompt, *, sampling: Sampling,
     stop_ids: Collection[int], max_new_tokens: int,
 ) -> Processing | None:  # fmt: skip
-    """The processing of a run by settings of a generation config and processors besides; None without any."""
+    """The processing of a run by settings of a generation config, processors besides, and the prompt's grammar; None
+    without any.
+    """
+    vocab, length = target.info["vocab"], len(prompt.tokens)
+    if prompt.grammar is not None:
+        extra = [*extra, GrammarProcessor(Matcher(prompt.grammar, target.tokenizer, vocab, stop_ids, length))]
     if not settings and not extra:
         return None
     processors = processors_of(
-        target.model, settings, extra, prompt=prompt, sampling=sampling, stop_ids=stop_ids,
+        target.model, settings, extra, prompt=prompt.tokens, sampling=sampling, stop_ids=stop_ids,
         max_new_tokens=max_new_tokens, device=target.device,
     )  # fmt: skip
-    return Processing(processors, sampling, target.info["vocab"], prompt, target.device)
+    return Processing(processors, sampling, vocab, prompt.tokens, target.device)
 
 
 def read_once(runs: Sequence[Decoding]) -> Session | None:

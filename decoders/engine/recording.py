@@ -32,6 +32,7 @@ from decoders.trace.rows import Delta
 from decoders.trace.run import (
     RunAttention,
     RunCompression,
+    RunGrammar,
     RunMachine,
     RunModel,
     RunOneRow,
@@ -327,6 +328,8 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run
         run["turn"] = d.user_prompt.turn
     if settings := passed_over(getattr(d.target.model, "generation_config", None)):
         run["passed_over"] = settings
+    if d.prompt.grammar is not None:
+        run["grammar"] = RunGrammar(**asdict(d.prompt.grammar))
     if d.processing is not None:
         run["processing"] = RunProcessing(
             settings=recorded_settings(d.generation), extra=[type(processor).__name__ for processor in d.processors],

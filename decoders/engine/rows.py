@@ -11,6 +11,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft, Later
 from decoders.draft.lattice import Lattice
+from decoders.draft.pruning import RANK
 from decoders.model.state.transfer import fetch
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
@@ -109,7 +110,7 @@ class Recording:
                 rows.add("pruned", len(cut.tokens), {
                     "step": step.index, "token": cut.tokens, "parent": cut.parents,
                     "draft_prob": finite(np.asarray(cut.probabilities)), "score": finite(np.asarray(cut.scores)),
-                    "why": ["cost"] * cut.unpaying + ["rank"] * (len(cut.tokens) - cut.unpaying),
+                    "why": [*cut.reasons, *[RANK] * (len(cut.tokens) - len(cut.reasons))],
                 })  # fmt: skip
             if step.draft.lattice is not None:
                 _add_lattice(rows, step.index, step.draft.lattice())

@@ -52,6 +52,7 @@ class RunRecord(TypedDict, total=False):
     plain_run: str
     category: str
     passed_over: list[str]
+    grammar: RunGrammar
     processing: RunProcessing
     left_out: list[str]
     unknown: list[str]
@@ -310,3 +311,12 @@ class RunProcessing(TypedDict, total=False):
     settings: Required[dict[str, Any]]
     extra: Required[list[str]]
     names: Required[list[str]]
+
+
+class RunGrammar(TypedDict, total=False):
+    """The form that an answer had to have."""
+
+    kind: Required[str]
+    text: Required[str]
+    drafts: Required[str]
+    prefix: Required[int]

@@ -25,6 +25,7 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.model.state.transfer import fetch
+from decoders.prompt.grammar import Matcher
 
 from .sampling import Chooser
 
@@ -73,13 +74,18 @@ class Processing:
         self.state = self._fork(self.by_text)  # as the next step's root finds them
 
     @property
+    def matcher(self) -> Matcher | None:
+        """The grammar's, where one is among them."""
+        return next((p.matcher for p in self.by_text if isinstance(p, GrammarProcessor)), None)
+
+    @property
     def names(self) -> list[str]:
         return [type(processor).__name__ for processor in (*self.by_text, *self.warpers)]
 
     def changes(self, sampling: Sampling) -> bool:
         """True where there is more than the run's own temperature, top-k and top-p."""
-        usual_warpers = Chooser(sampling).warpers
-        return bool(self.by_text) or [(type(p), vars(p)) for p in self.warpers] != [(type(p), vars(p)) for p in usual_warpers]
+        usual, warpers = ([(type(p), vars(p)) for p in group] for group in (Chooser(sampling).warpers, self.warpers))
+        return bool(self.by_text) or warpers != usual
 
     def step(self, tokens: np.ndarray, tree: DraftTree, logits: Float[Tensor, "nodes vocab"]) -> ProcessedStep:
         """The scores of a draft after ``tokens``."""
@@ -103,21 +109,26 @@ class ProcessedStep:
         self.children = tree.children()
         self.rows: dict[int, Float[Tensor, "1 vocab"]] = {}
         self.states: dict[int, list[Any]] = {}  # processors that were asked at a node
-        self._marks: dict[int, list[Tensor]] = {}  # scores of a node's children, after each processor
+        self.forbidders: dict[int, str] = {}  # of nodes whose token a processor forbids, the first that does
 
     def row(self, node: int) -> Float[Tensor, "1 vocab"]:
-        """The processed scores after a node. Raises UserError where no token is left."""
+        """The processed scores after a node; the target's own behind a token that is forbidden. Raises UserError where
+        no token is left.
+        """
         if node in self.rows:
             return self.rows[node]
         parent = self.tree.parents[node]
-        if any(self.run.forks) and node:
+        if node:
             self.row(parent)
+        if self._is_dead(node):
+            return self.logits[node : node + 1]
         state = self.run.state if not node or not any(self.run.forks) else self.states[parent]
         processors = self.states[node] = self.run._fork(state)
         path = [self.tree.tokens[n] for n in self.tree.path(node)[1:]]
         ids = torch.cat([self.text, torch.tensor([path], dtype=torch.long, device=self.text.device)], 1)
         tokens = [*self.children[node]]
-        scores, marks = self.logits[node : node + 1].clone(), list[Tensor]()
+        scores = self.logits[node : node + 1].clone()
+        marks = [scores[0, tokens]]
         for processor in processors:
             scores = processor(ids, scores)  # type: ignore[call-arg]
             marks.append(scores[0, tokens])
@@ -126,33 +137,29 @@ class ProcessedStep:
                 f"{_names(processors)} forbid every token behind {ids.shape[1]} tokens, so nothing can be written: "
                 "loosen what they forbid"
             )
-        self._marks[node], self.rows[node] = marks, scores
+        self.rows[node] = scores
+        if tokens:
+            (is_forbidden,) = fetch(torch.stack(marks) <= FORBIDDEN)
+            for child, column in zip(self.children[node].values(), is_forbidden.T, strict=True):
+                if column[-1] and not column[0]:
+                    self.forbidders[child] = type(processors[int(column[1:].argmax())]).__name__
         return scores
+
+    def _is_dead(self, node: int) -> bool:
+        return any(above in self.forbidders for above in self.tree.path(node))
 
     def knows(self, node: int) -> bool:
         """True where the scores after a node are known, or may be asked for."""
-        return node in self.rows or self.run.anywhere
+        return node in self.rows or (self.run.anywhere and not self._is_dead(node))
 
     def process(self, scored: Scored) -> Scored:
         """The target's scores with all nodes processed."""
         return replace(scored, logits=torch.cat([self.row(node) for node in range(len(self.tree))]))
 
-    def forbidder(self, node: int) -> str | None:
-        """The first processor that forbids a node's token, by name; None where none does, or its parent was not
-        asked.
-        """
-        marks = self._marks.get(self.tree.parents[node], [])
-        child = [*self.children[self.tree.parents[node]].values()].index(node)
-        score = self.logits[self.tree.parents[node], self.tree.tokens[node]]
-        if not marks or float(score) <= FORBIDDEN:
-            return None
-        forbidden = fetch(torch.stack([scores[child] for scores in marks]))[0] <= FORBIDDEN
-        return type(self.run.by_text[int(forbidden.argmax())]).__name__ if forbidden.any() else None
-
     def explain(self, draft: Draft, verdict: Verdict) -> Verdict:
         """The verdict, whose reasons name the processor that forbade a rejected token."""
         reasons = [
-            f"forbidden by {name}" if status == "rejected" and (name := self.forbidder(node)) else reason
+            f"forbidden by {self.forbidders[node]}" if status == "rejected" and node in self.forbidders else reason
             for node, (status, reason) in enumerate(zip(verdict.status, verdict.reasons, strict=True))
         ]
         return replace(verdict, reasons=tuple(reasons))
@@ -162,7 +169,7 @@ def has_state(processor: Any, vocab: int, prompt: Sequence[int], device: torch.d
     """True where a processor's calls change it, or what it gives next: copies are asked about a few texts. The first
     call may prepare what later ones use.
     """
-    if type(processor).__module__ == logits_process.__name__ or isinstance(processor, _PureProcessor):
+    if type(processor).__module__ == logits_process.__name__ or isinstance(processor, GrammarProcessor):
         return type(processor).__name__ in STATEFUL
     texts = [[*prompt, *tail] for tail in ((0,), (1, 2), (3, 4, 5))]
     scores = torch.linspace(-1, 1, vocab, device=device)[None]
@@ -181,8 +188,15 @@ def has_state(processor: Any, vocab: int, prompt: Sequence[int], device: torch.d
         return True
 
 
-class _PureProcessor(LogitsProcessor):
-    """A processor of this project, whose scores follow from the text alone, whatever it keeps for speed."""
+class GrammarProcessor(LogitsProcessor):
+    """Forbids every token that a grammar does not allow. Its scores follow from the text, whatever it keeps."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self.matcher = matcher
+
+    def __call__(self, input_ids: Tensor, scores: Float[Tensor, "1 vocab"]) -> Float[Tensor, "1 vocab"]:  # type: ignore
+        allowed = torch.from_numpy(self.matcher.mask(input_ids[0].tolist())).to(scores.device)
+        return scores.masked_fill(~allowed, -torch.inf)
 
 
 def _equal_parts(a: Any, b: Any) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from decoders import Prompt, Target, Trace
     from decoders.importers.importer import ImportResult
     from decoders.prompt.files import PromptRecord
+    from decoders.prompt.grammar import Grammar
     from decoders.prompt.prompt import Pool
     from decoders.study.measure.stock import StockModel
 
@@ -120,6 +121,24 @@ def _own_processor(path: Path, name: str) -> Any:
     if not callable(processor):
         raise UserError(f"--processor {path}:{name} is a {type(processor).__name__}: a logits processor is called")
     return processor
+
+
+def grammar_of(args: argparse.Namespace) -> Grammar | None:
+    """The grammar that ``options.add_grammar``'s options name."""
+    from decoders.prompt.grammar import FILTER, MARK, REGEX, SCHEMA, Grammar
+
+    drafts = FILTER if args.grammar_filter else MARK
+    if args.json_schema is not None and args.regex is not None:
+        raise UserError("--json-schema and --regex both say what the answer must be: leave one out")
+    if args.json_schema is not None:
+        file = Path(args.json_schema)
+        is_text = args.json_schema.lstrip()[:1] in ("{", "[")
+        return Grammar(SCHEMA, args.json_schema if is_text else read_text(file, "JSON Schema"), drafts)
+    if args.regex is not None:
+        return Grammar(REGEX, args.regex, drafts)
+    if args.grammar_filter:
+        raise UserError("--grammar-filter needs a grammar: give --json-schema or --regex")
+    return None
 
 
 def open_target(args: argparse.Namespace) -> Target:

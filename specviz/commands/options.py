@@ -202,6 +202,13 @@ def add_processors(parser: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
+def add_grammar(parser: argparse._ActionsContainer) -> None:
+    """The form that an answer must have (``common.grammar_of``)."""
+    parser.add_argument("--json-schema", metavar="TEXT_OR_FILE", help="the answer is JSON of this schema")
+    parser.add_argument("--regex", metavar="TEXT", help="the answer is text that this regular expression matches")
+    flag(parser, "--grammar-filter", "leave out drafted tokens that the grammar forbids before they are verified")
+
+
 def add_tracker(parser: argparse._ActionsContainer) -> None:
     """Options for sending numbers as they come (``specviz.views.trackers``)."""
     parser.add_argument(

@@ -18,7 +18,7 @@ from . import common, options
 
 METHOD = USUAL
 # options that a recorded run has settled
-OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced")
+OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced", "json_schema", "regex")
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
@@ -38,6 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_settings(parser, Sampling)
     options.add_settings(parser, Lengths)
     options.add_processors(parser)
+    options.add_grammar(parser)
     options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
@@ -223,7 +224,9 @@ def _differing(output: Sequence[int], plain: Sequence[int]) -> int:
 def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any) -> Any:
     """The record's prompt with its pool and its reference."""
     reference = record.reference if args.reference is None else args.reference
-    prompt = replace(record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip())
+    prompt = replace(
+        record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip(), grammar=common.grammar_of(args)
+    )
     if args.pool is None:
         return prompt
     if not method.needs(target, params).pool:
@@ -236,8 +239,8 @@ def _force(args: argparse.Namespace, target: Any, prompt: Any, method: Any, para
     from decoders import save
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
-    if args.compare or args.temperature or args.processor:
-        raise UserError("--forced writes a given answer: leave --compare, --temperature and --processor out")
+    if option := common.first_set(args, "compare", "temperature", "processor", "json_schema", "regex"):
+        raise UserError(f"--forced writes a given answer: leave --{option} out")
     if not prompt.reference:
         raise UserError("--forced needs the answer: give it with --reference, or take a prompt that has a reference")
     answer = answer_ids(target, prompt.reference)[: args.max_new_tokens]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from decoders.drafters import select_method
@@ -79,6 +80,7 @@ def forced_run(
     """
     check_answer(target, answer)
     entry, values = select_method(method, params)
+    prompt = replace(prompt, grammar=None)
     has_end = answer[-1] in target.stop_ids
     limit = max(max_new_tokens, len(answer)) if has_end else len(answer)
     run = Run(

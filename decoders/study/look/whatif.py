@@ -295,7 +295,7 @@ class ReadRun:
             )
         sampling, stops = sampling_of(run), run.get("stop_ids", self.target.stop_ids)
         processing = process_logits(
-            self.target, run_settings(None, sampling, generation_of(run)), (), prompt.tokens, sampling=sampling,
+            self.target, run_settings(None, sampling, generation_of(run)), (), prompt, sampling=sampling,
             stop_ids=stops, max_new_tokens=run["max_new_tokens"],
         )  # fmt: skip
         if names := extra_processors(run):
@@ -381,9 +381,10 @@ def go_on(
     output_length = len(ids) - len(prompt.tokens)
     if emitted and (emitted[-1] in (stops or ()) or output_length >= trace.run["max_new_tokens"]):
         raise UserError("nothing is left to write: this place ends the run")
+    grammar = prompt.grammar and replace(prompt.grammar, prefix=prompt.grammar.prefix + output_length)
     segments = (*prompt.segments, *([Segment("output", len(prompt.tokens), len(ids))] if output_length else []))
     return {
-        "prompt": replace(prompt, tokens=ids, segments=segments),
+        "prompt": replace(prompt, tokens=ids, segments=segments, grammar=grammar),
         "method": entry,
         "params": values,
         "keep_prompt": True,
