@@ -189,9 +189,10 @@ class Decoding:
         parts = entry.parts(target, values, prompt, chooser, stops, keep_prompt=keep_prompt)
         if processing is not None and not is_given and parts.prompt.tokens != prompt.tokens:
             processing = process(parts.prompt)
+        rule = auto_length(length, target, entry.name, [method.name for method, _ in entry.joins(values)])
         decoding = cls(
             target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
-            stop_ids=stops, length=auto_length(length, target, entry.name), processing=processing,
+            stop_ids=stops, length=rule, processing=processing,
             max_new_tokens=max_new_tokens, **options,
         )  # fmt: skip
         decoding.user_prompt, decoding.generation, decoding.processors = prompt, settings, tuple(processors)

@@ -106,14 +106,14 @@ class Matcher:
 
     def allows(self, tokens: Sequence[int], draft: Sequence[int], parents: Sequence[int]) -> list[int]:
         """The nodes of a draft that the grammar allows behind a text, each with all above it; the root is one."""
-        allowed, paths = {0}, {0: list[int]()}
+        nodes, paths = {0}, {0: list[int]()}
         answer = list(tokens[self.start :])
         for node, parent in enumerate(parents[1:], start=1):
-            if parent in allowed:
+            if parent in nodes:
                 paths[node] = [*paths[parent], draft[node]]
                 if self.move([*answer, *paths[node]]):
-                    allowed.add(node)
-        return sorted(allowed)
+                    nodes.add(node)
+        return sorted(nodes)
 
 
 def _token_words(tokenizer: Any, vocab: int, stop_ids: tuple[int, ...]) -> Any:

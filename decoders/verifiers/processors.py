@@ -146,7 +146,7 @@ class ProcessedStep:
         return scores
 
     def _is_dead(self, node: int) -> bool:
-        return any(above in self.forbidders for above in self.tree.path(node))
+        return any(ancestor in self.forbidders for ancestor in self.tree.path(node))
 
     def knows(self, node: int) -> bool:
         """True where the scores after a node are known, or may be asked for."""
@@ -195,8 +195,8 @@ class GrammarProcessor(LogitsProcessor):
         self.matcher = matcher
 
     def __call__(self, input_ids: Tensor, scores: Float[Tensor, "1 vocab"]) -> Float[Tensor, "1 vocab"]:  # type: ignore
-        allowed = torch.from_numpy(self.matcher.mask(input_ids[0].tolist())).to(scores.device)
-        return scores.masked_fill(~allowed, -torch.inf)
+        mask = torch.from_numpy(self.matcher.mask(input_ids[0].tolist())).to(scores.device)
+        return scores.masked_fill(~mask, -torch.inf)
 
 
 def _equal_parts(a: Any, b: Any) -> bool:

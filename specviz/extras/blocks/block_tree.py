@@ -40,33 +40,33 @@ class Path(NamedTuple):
     depth: int
     choices: Sequence[tuple[float, int]]  # of its last position, likeliest first: log-probability and candidate
     place: int  # among them
-    above: float
+    prefix: float
 
 
 def conditional_logprobs(lattice: Lattice) -> Float[Tensor, "positions before candidates"]:
     """The log-probability of each candidate after each of the position before, as transitions have it; without them it
     is that of its position. A position's candidates share the mass that they have by themselves.
     """
-    alone = lattice.logprobs[:, None, :]
+    unigram = lattice.logprobs[:, None, :]
     if lattice.transitions is None:
-        return alone
+        return unigram
     mass = lattice.logprobs.logsumexp(-1)[:, None, None]
-    return (alone + lattice.transitions).log_softmax(-1) + mass
+    return (unigram + lattice.transitions).log_softmax(-1) + mass
 
 
 def best_tree(root: int, lattice: Lattice, nodes: int) -> LatticeTree:
     """The tree of ``nodes`` nodes, the root included, of the greatest sum of path probabilities."""
     logs, tokens = (array.tolist() for array in fetch(conditional_logprobs(lattice), lattice.tokens))
-    ordered: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    rankings: dict[tuple[int, int], list[tuple[float, int]]] = {}
 
-    def choices_of(depth: int, before: int) -> list[tuple[float, int]]:
+    def choices_of(depth: int, previous: int) -> list[tuple[float, int]]:
         """Candidates at a position behind one, likeliest first."""
-        row = before if len(logs[depth]) > 1 else 0
-        if (depth, row) not in ordered:
-            ordered[depth, row] = sorted(((log, place) for place, log in enumerate(logs[depth][row])), reverse=True)
-        return ordered[depth, row]
+        row = previous if len(logs[depth]) > 1 else 0
+        if (depth, row) not in rankings:
+            rankings[depth, row] = sorted(((log, place) for place, log in enumerate(logs[depth][row])), reverse=True)
+        return rankings[depth, row]
 
-    found, heap = 0, [Path(-choices_of(0, 0)[0][0], 0, 0, 0, choices_of(0, 0), 0, 0.0)]
+    count, heap = 0, [Path(-choices_of(0, 0)[0][0], 0, 0, 0, choices_of(0, 0), 0, 0.0)]
     parents, drafted, probabilities, ranks, path_logprobs = [-1], [root], list[float](), list[int](), list[float]()
     while heap and len(drafted) < nodes:
         path = heapq.heappop(heap)
@@ -76,16 +76,16 @@ def best_tree(root: int, lattice: Lattice, nodes: int) -> LatticeTree:
         parents.append(path.parent)
         probabilities.append(math.exp(log))
         ranks.append(candidate)
-        path_logprobs.append(path.above + log)
+        path_logprobs.append(path.prefix + log)
         if path.place + 1 < len(path.choices):
-            found += 1
-            loss = -path.above - path.choices[path.place + 1][0]
-            heapq.heappush(heap, path._replace(loss=loss, number=found, place=path.place + 1))
+            count += 1
+            loss = -path.prefix - path.choices[path.place + 1][0]
+            heapq.heappush(heap, path._replace(loss=loss, number=count, place=path.place + 1))
         if path.depth + 1 < len(logs):
-            found += 1
+            count += 1
             choices = choices_of(path.depth + 1, candidate)
-            above = path.above + log
-            heapq.heappush(heap, Path(-above - choices[0][0], found, node, path.depth + 1, choices, 0, above))
+            prefix = path.prefix + log
+            heapq.heappush(heap, Path(-prefix - choices[0][0], count, node, path.depth + 1, choices, 0, prefix))
     return _depth_first(drafted, parents, probabilities, ranks, path_logprobs)
 
 
