@@ -3,7 +3,7 @@
 The model decodes each prompt once, plainly, and the drafters draft at every place of that text. The runs are then
 walked through: a forward of so many rows and a draft so deep cost what a regime says, in plain steps. Per regime the
 cost of a token: the first drafter alone, all drafters asked in every step, and auto, which decides whether the later
-ones are asked; all under auto's choice of rows. No clock is read, so that a busy machine gives the same numbers.
+ones are asked; all under auto's choice of rows. Before that, steps and tokens per step. No clock is read, so that a busy machine gives the same numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from decoders.draft.draft import Draft, Verdict
 from decoders.engine.length import AutoLength
 from decoders.engine.row_costs import Curve, RowCosts
 from decoders.engine.stages import Asking, Gain
-from decoders.study.look.places import PlaceReplay, composite_of, replayed_steps
+from decoders.study.look.places import PlaceReplay, composite_of, replayed_steps, strip_of
 from specviz.views.prompts import records
 
 LEVELS = 6  # of a whole draft
@@ -89,17 +89,36 @@ def run_all(
     return cost / tokens, asked / steps
 
 
+def steps_table(replays: Sequence[tuple[PlaceReplay, dict[str, Any]]]) -> Table:
+    """Steps and tokens per step: each drafter alone, the better of them per prompt, the oracle at every place, and the
+    merge by rows; its estimate begins anew with each prompt.
+    """
+    tokens = sum(len(replay.text) for replay, _ in replays)
+    strips = [strip_of(replay, drafts) for replay, drafts in replays]
+    steps = {f"{name} alone": sum(strip.steps_of(name) for strip in strips) for name in replays[0][1]}
+    steps["better per prompt"] = sum(min(map(strip.steps_of, strip.reach)) for strip in strips)
+    steps["oracle by place"] = sum(len(strip.oracle) for strip in strips)
+    for rows in (8, 16, 32, None):
+        counts = (sum(1 for _ in replayed_steps(replay, composite_of(drafts, rows))) for replay, drafts in replays)
+        steps[f"merged, {rows or 'all'} rows"] = sum(counts)
+    table = Table("drafts", "steps", "tokens per step")
+    for name, count in steps.items():
+        table.add_row(name, str(count), f"{tokens / count:.2f}")
+    return table
+
+
 def main(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     target = load_target(args.model)
     names, replays = args.drafters.split(","), list[tuple[PlaceReplay, dict[str, Any]]]()
-    for file in args.prompts:
-        every = records(file, 5000)
-        for record_of in every[:: max(1, len(every) // args.limit)][: args.limit]:
+    for number, file in enumerate(args.prompts):
+        every, limit = records(file, 5000), args.limit[min(number, len(args.limit) - 1)]
+        for record_of in every[:: max(1, len(every) // limit)][:limit]:
             prompt = record_of.prompt(target.tokenizer, chat=True)
             replay = PlaceReplay(target, record(target, prompt, max_new_tokens=args.tokens))
             replays.append((replay, {name: replay.drafts(name) for name in names}))
             print(f"\rreplayed: {len(replays)} prompts", end="", file=sys.stderr, flush=True)
+    Console(width=120).print(steps_table(replays))
     table = Table("costs", f"{names[0]} alone", "always asked", "auto", "asked in", "auto ÷ the better")
     worst = 0.0
     for name, regime in REGIMES.items():
@@ -118,7 +137,7 @@ def main(args: argparse.Namespace) -> int:
 def arguments() -> argparse.Namespace:
     parser = parser_of("joining", __doc__)
     parser.add_argument("--prompts", nargs="+", default=["examples"], help="prompt files or sets (default: examples)")
-    parser.add_argument("--limit", type=int, default=16, help="prompts of each file, spread over it")
+    parser.add_argument("--limit", type=int, nargs="+", default=[16], help="prompts of each file, spread over it")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--drafters", default="pld+h,eagle3")
     parser.add_argument("--tokens", type=int, default=64)

@@ -65,7 +65,8 @@ class Estimate(NamedTuple):
 
     def of_nodes(self, order: Sequence[int], parents: tuple[int, ...]) -> Estimate:
         """The estimate of the same nodes in another order, in which they have these ``parents``."""
-        conditional, survival, *places = ([row[n] for n in order] for row in (*self[:2], *self.places))
+        conditional, survival = ([row[node] for node in order] for row in (self.conditional, self.survival))
+        places = [[row[node] for node in order] for row in self.places]
         return Estimate(conditional, survival, places, self.common, shape_of(parents))
 
 

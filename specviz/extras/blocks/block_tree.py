@@ -102,5 +102,5 @@ def _depth_first(
         stack += reversed(children.get(node, ()))
     new = {node: number for number, node in enumerate(order)}
     tree = DraftTree(tuple(tokens[node] for node in order), tuple(new.get(parents[node], -1) for node in order))
-    columns = ([values[node - 1] for node in order[1:]] for values in (probabilities, ranks, path_logprobs))
-    return LatticeTree(tree, *columns)
+    probs, logprobs = ([values[node - 1] for node in order[1:]] for values in (probabilities, path_logprobs))
+    return LatticeTree(tree, probs, [ranks[node - 1] for node in order[1:]], logprobs)
