@@ -3,7 +3,8 @@
 The model decodes each prompt once, plainly, and the drafters draft at every place of that text. The runs are then
 walked through: a forward of so many rows and a draft so deep cost what a regime says, in plain steps. Per regime the
 cost of a token: the first drafter alone, all drafters asked in every step, and auto, which decides whether the later
-ones are asked; all under auto's choice of rows. Before that, steps and tokens per step. No clock is read, so that a busy machine gives the same numbers.
+ones are asked; all under auto's choice of rows. Steps and tokens per step come first. No clock is read, so that a busy
+machine gives the same numbers.
 """
 
 from __future__ import annotations

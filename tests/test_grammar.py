@@ -14,7 +14,7 @@ import pytest
 import torch
 import transformers as hf
 
-from decoders import Grammar, Prompt, UserError, generate, record
+from decoders import Grammar, Prompt, UserError, divergence, generate, record
 from decoders.engine.decoding import Decoding
 from decoders.prompt import codec
 from decoders.prompt.grammar import FILTER, REGEX, Matcher
@@ -139,6 +139,7 @@ def test_what_is_forced_is_drafted(target: Any):
 def test_a_recorded_run_goes_on_inside_its_grammar(target: Any):
     options = {"max_new_tokens": NEW, "stop_ids": [STOP]}
     trace = record(target, prompt_of(5, GRAMMARS[0]), "adapld", **options)
+    assert divergence(target, trace) is None
     read = ReadRun(target, trace)
     assert all(read.redraft(step).same for step in range(trace.rows("steps")))
     on = go_on(target, trace, 3, "pld")

@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers as hf
 
-from decoders import Prompt, UserError, generate, record
+from decoders import Prompt, UserError, divergence, generate, record
 from decoders.engine.decoding import Decoding
 from decoders.model.target_model.own_settings import NEUTRAL
 from decoders.study.judge.judge import fault
@@ -21,6 +21,7 @@ from decoders.trace.check import check
 from decoders.verifiers.processors import has_state
 from decoders.verifiers.sampling import Sampling, drawn_token
 from specviz.cli import main
+from specviz.pages.compare.outcome import plain_key
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, save_model, tiny_target
@@ -277,8 +278,13 @@ def test_a_recorded_run_is_looked_at_again_with_its_processors(target: Any):
     options = {name: on[name] for name in ("max_new_tokens", "stop_ids", "generation")}
     rest = generate(target, on["prompt"], on["method"], **options)
     assert [*trace.output_ids[: len(trace.output_ids) - len(rest)], *rest] == list(trace.output_ids)
+    assert divergence(target, trace) is None
     given = record(target, prompt, "adapld", processors=[Bump()], max_new_tokens=NEW)
     assert "Bump" in ReadRun(target, given).redraft(0).notes[0]
+    with pytest.raises(UserError, match="Bump, which no trace holds"):
+        divergence(target, given)
+    keys = {plain_key(each) for each in (trace, given, record(target, prompt, "adapld", max_new_tokens=NEW))}
+    assert len(keys) == 3
 
 
 def test_the_command_takes_settings_and_files(tmp_path: Path, capsys: pytest.CaptureFixture):
