@@ -22,7 +22,7 @@ _HOMES = {
     "Run": "engine.recording", "record": "engine.recording",
     "recording": "recorder.recorder", "Recorder": "recorder.recorder",
     "divergence": "study.judge.divergences", "Divergence": "study.judge.divergences",
-    "Prompt": "prompt.prompt", "Segment": "prompt.prompt",
+    "Prompt": "prompt.prompt", "Segment": "prompt.prompt", "Grammar": "prompt.grammar",
     "Sampling": "draft.settings",
     "Target": "model.target_model.target", "load_target": "model.target_model.load",
     "Trace": "trace.trace", "load": "trace.files", "save": "trace.files", "TraceError": "trace.tables",

@@ -190,17 +190,17 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_models_own_settings_that_runs_pass_over_are_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_own_settings_that_are_not_applied_are_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     model = network("llama")
-    for name, value in SETTINGS.items():
+    for name, value in {**SETTINGS, "num_beams": 4}.items():
         setattr(model.generation_config, name, value)
     save_model(tmp_path, model=model)
     target = load_target(tmp_path)
     trace = record(target, Prompt.from_ids(prompt_ids(1)), "pld", max_new_tokens=4)
-    assert {text.partition(" = ")[0] for text in trace.run["passed_over"]} == SETTINGS.keys()
-    assert "repetition_penalty = 1.1" in trace.run["passed_over"]
+    assert trace.run["passed_over"] == ["num_beams = 4"]
+    assert trace.run["processing"]["settings"].keys() == SETTINGS.keys() and not trace.run["processing"]["extra"]
     assert main(["run", "--model", str(tmp_path), "--prompt", "the old lamp", "--max-new-tokens", "3"]) == 0
-    assert "repetition_penalty = 1.1" in capsys.readouterr().err
+    assert "num_beams = 4" in capsys.readouterr().err
 
 
 def test_settings_that_change_nothing_are_not_named() -> None:
@@ -208,4 +208,5 @@ def test_settings_that_change_nothing_are_not_named() -> None:
     neutral = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0, "temperature": 0.6, "top_k": 50}
     for name, value in neutral.items():
         setattr(target.model.generation_config, name, value)
-    assert "passed_over" not in record(target, Prompt.from_ids(prompt_ids(1)), max_new_tokens=3).run
+    run = record(target, Prompt.from_ids(prompt_ids(1)), max_new_tokens=3).run
+    assert "passed_over" not in run and "processing" not in run

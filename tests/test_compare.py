@@ -145,13 +145,13 @@ def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.
     from decoders.study.judge import divergences
 
     desk, asked = Tiny(target), []
-    plain_output = divergences.plain_output
+    plain_of_run = divergences.plain_of_run
 
     def count(*given: Any, **more: Any) -> list[int]:
         asked.append(1)
-        return plain_output(*given, **more)
+        return plain_of_run(*given, **more)
 
-    monkeypatch.setattr(divergences, "plain_output", count)
+    monkeypatch.setattr(divergences, "plain_of_run", count)
     prompt = Prompt.from_ids(prompt_ids(3, 40))
     plain = generate(target, prompt, max_new_tokens=16)
     wrong = credulous(WildTrees([t + 1 for t in plain], 300, seed=2))

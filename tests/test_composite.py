@@ -19,7 +19,7 @@ from decoders.draft.merging import (
     own_probabilities,
     own_ranks,
 )
-from decoders.draft.pruning import pruned_draft
+from decoders.draft.pruning import RANK, pruned_draft
 from decoders.draft.tree import DraftTree
 from decoders.drafters import find_method, select_method
 from decoders.drafters.composite import CompositeDrafter, Part, Proposal
@@ -181,7 +181,7 @@ def test_the_budget_is_kept_and_what_was_left_out_is_recorded(target: Any, promp
         proposal, draft = proposal_of(run), step.draft
         assert len(draft.tree) == min(6, len(proposal.tree.tree))
         out = draft.left_out or PrunedNodes((), (), (), ())
-        assert len(out.tokens) == len(proposal.tree.tree) - len(draft.tree) and out.unpaying == 0
+        assert len(out.tokens) == len(proposal.tree.tree) - len(draft.tree) and not {*out.reasons} - {"rank"}
         assert list(out.scores) == sorted(out.scores, reverse=True)
         kept = draft.terms["estimate"][1:]
         assert not len(kept) or not out.scores or min(kept) >= max(out.scores), "the likeliest stay"
@@ -201,12 +201,12 @@ def test_the_budget_is_kept_and_what_was_left_out_is_recorded(target: Any, promp
 def test_what_the_engine_leaves_out_comes_before_what_was_beyond_the_budget() -> None:
     """A draft that was cut twice records both: by cost first, then by rank, each behind its parent."""
     draft = tree_of(5, (0, 8), (1, 2), (2, 4), (0, 9))
-    first = replace(pruned_draft(draft, (0, 1, 2, 4), (1, 0.9, 0.5, 0.1, 0.4), by_cost=False), nodes=())
+    first = replace(pruned_draft(draft, (0, 1, 2, 4), (1, 0.9, 0.5, 0.1, 0.4), cause=RANK), nodes=())
     second = pruned_draft(first, (0, 1), (1, 0.9, 0.5, 0.4), proposal=first)
     out = second.left_out
     assert out is not None and second.tree.tokens == (5, 8) and out.tokens == (2, 9, 4)
-    assert out.parents == (1, 0, 2) and out.unpaying == 2
-    assert first.left_out is not None and first.left_out.unpaying == 0
+    assert out.parents == (1, 0, 2) and out.reasons == ("cost", "cost", "rank")
+    assert first.left_out is not None and first.left_out.reasons == ("rank",)
 
 
 def test_a_run_records_who_proposed_what(target: Any, prompt: Prompt) -> None:

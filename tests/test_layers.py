@@ -41,7 +41,7 @@ LIGHT = {
     "prompt.codec", "prompt.prompt", "prompt.templates",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing
-LAZY = {"trace.journal", "trace.quality", "prompt.chat"}
+LAZY = {"trace.journal", "trace.quality", "prompt.chat", "prompt.grammar"}
 # what specviz may import of decoders at module level
 READERS = LIGHT | LAZY | {"prompt.files", "study.attribute.quotes"}
 
@@ -334,8 +334,8 @@ def test_tests_that_failed_once_are_few_and_soon_mended():
 def test_the_constraints_pin_every_dependency_exactly():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]  # but llmlingua, which brings hundreds of megabytes
-    asked = project["dependencies"] + extras["test"][1:] + extras["ray"] + extras["mcp"]
-    assert extras["test"][0] == "specviz-drafts[ray,llama-cpp,mcp]"
+    asked = project["dependencies"] + extras["test"][1:] + extras["ray"] + extras["mcp"] + extras["grammar"]
+    assert extras["test"][0] == "specviz-drafts[grammar,ray,llama-cpp,mcp]"
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
 
@@ -362,7 +362,7 @@ def test_a_space_gets_what_the_constraints_pin_and_the_gradio_of_the_readme():
 def test_every_third_party_import_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["mcp"]
+    asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["mcp"] + extras["grammar"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
     names |= {"fontTools", "fpdf", "yaml"}  # as fonttools, fpdf2 and pyyaml are imported
     names |= {"vllm", "xllamacpp"}  # in the servers themselves, and in a process of its own

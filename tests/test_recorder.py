@@ -507,7 +507,7 @@ def test_logits_processors_are_asked_token_by_token(settings: dict[str, Any], me
         torch.testing.assert_close(torch.cat(ours[name]), torch.cat(plain[name]), atol=1e-4, rtol=1e-4)
     for theirs, own in zip(plain_rule.scores, our_rule.scores, strict=True):
         torch.testing.assert_close(own, theirs, atol=1e-4, rtol=1e-4)
-    assert recorder.trace.run["method"]["params"]["logits_processors"]
+    assert recorder.trace.run["processing"]["extra"] == recorder.trace.run["processing"]["names"] != []
     if seen:
         assert seen[1].seen[: len(seen[0].seen)] == seen[0].seen
 
@@ -534,7 +534,7 @@ def test_no_time_left_ends_the_output_after_one_token():
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"repetition_penalty": 1.2, "do_sample": True, "method": "pld@typical"}, "RepetitionPenalty"),
+        ({"logits_processor": [CountingBias()], "do_sample": True, "method": "pld@typical"}, "CountingBias"),
         ({"num_return_sequences": 2, "do_sample": True}, "2 texts"),
         ({"method": "nothing"}, "no method"),
     ],

@@ -103,14 +103,14 @@ interface GuessRow {
 }
 
 /** Nodes that were left out of a draft, best first; the target never saw them: their row costs more than they bring,
- * or the drafter ranked them too low. */
+ * the drafter ranked them too low, or a grammar forbids them. */
 interface PrunedRow {
   step: number;
   token: number;
   parent: number;
   draft_prob: number | null;
   score: number | null;
-  why: "rank" | "cost";
+  why: "rank" | "cost" | "grammar";
 }
 
 /** Candidates of a block drafter, position by position, and the walk through them that it drafted. */
@@ -239,6 +239,8 @@ interface Run {
   plain_run?: string;
   category?: string;
   passed_over?: string[];
+  grammar?: RunGrammar;
+  processing?: RunProcessing;
   left_out?: string[];
   unknown?: string[];
   imported?: RunImported;
@@ -462,4 +464,19 @@ interface RunRedrafted {
   compared?: number;
   differing?: number;
   longer?: number;
+}
+
+/** The logits processors of a run. */
+interface RunProcessing {
+  settings: Record<string, unknown>;
+  extra: string[];
+  names: string[];
+}
+
+/** The form that an answer had to have. */
+interface RunGrammar {
+  kind: string;
+  text: string;
+  drafts: string;
+  prefix: number;
 }

@@ -13,6 +13,8 @@ from torch import Tensor
 from .distributions import NodeDistributions
 from .draft import Draft, Later, Layout, Looks, Probe, PrunedNodes
 
+COST, RANK, GRAMMAR = ("cost", "rank", "grammar")
+
 
 def pruned_draft(
     draft: Draft,
@@ -23,13 +25,13 @@ def pruned_draft(
     notes: Mapping[str, SupportsFloat] | None = None,
     reason: str | None = None,
     proposal: Draft | None = None,
-    by_cost: bool = True,
+    cause: str = COST,
 ) -> Draft:
     """The draft of ``nodes`` alone: ascending, the root first, each with its parent. What is left out is recorded
     (``left_out``), likeliest first by ``survival`` [nodes], before what the drafter itself had left out. Probes go with
     the node they hang on. ``Draft.nodes`` has each node's number in the proposal. ``terms`` [nodes], ``notes``
-    and ``reason`` take the place of the draft's own. ``by_cost``: what is left out costs more than it brings; else it
-    is beyond what may be verified.
+    and ``reason`` take the place of the draft's own. ``cause`` says what is wrong with what is left out: COST (more
+    than it brings), RANK (beyond what may be verified) or GRAMMAR.
 
     >>> from .tree import DraftTree
     >>> cut = pruned_draft(Draft(DraftTree((5, 8, 5, 2), (-1, 0, 1, 0))), (0, 1, 3), (1, .9, .1, .3))
@@ -64,9 +66,9 @@ def pruned_draft(
         looks=None if draft.looks is None else _looks(draft.looks, new, rows, len(tree)),
         layout=None if draft.layout is None else _layout(draft.layout, [*order, *rows], len(draft.tree), bool(probes)),
         proposal=draft.proposal if proposal is None else proposal,
-        nodes=tuple(order),
+        nodes=tuple(draft.proposed_nodes(order) if proposal is None else order),
         pruned=None,
-        pruned_later=partial(_left_out, draft, new, survival, by_cost),
+        pruned_later=partial(_left_out, draft, new, survival, cause),
     )
 
 
@@ -105,7 +107,7 @@ def _looks(looks: Looks, new: dict[int, int], rows: Sequence[int], count: int) -
     return Looks(tuple(number[looks.nodes[place]] for place in stays), looks.layers, weights)
 
 
-def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float], by_cost: bool) -> PrunedNodes | None:
+def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float], cause: str) -> PrunedNodes | None:
     tree, q, pruned_nodes = draft.tree, draft.probabilities, draft.left_out
     out = sorted((node for node in range(len(tree)) if node not in new), key=lambda node: (-survival[node], node))
     if not out:
@@ -123,5 +125,5 @@ def _left_out(draft: Draft, new: dict[int, int], survival: Sequence[float], by_c
         (*(number[tree.parents[node]] for node in out), *drafter_parents),
         (*(float("nan") if q is None else q[node] for node in out), *drafter_nodes.probabilities),
         (*(survival[node] for node in out), *drafter_nodes.scores),
-        unpaying=len(out) if by_cost else 0,
+        (*[cause] * len(out), *drafter_nodes.reasons),
     )

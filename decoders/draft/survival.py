@@ -63,6 +63,12 @@ class Estimate(NamedTuple):
     common: list[int]
     shape: DraftShape
 
+    def of_nodes(self, order: Sequence[int], parents: tuple[int, ...]) -> Estimate:
+        """The estimate of the same nodes in another order, in which they have these ``parents``."""
+        conditional, survival = ([row[node] for node in order] for row in (self.conditional, self.survival))
+        places = [[row[node] for node in order] for row in self.places]
+        return Estimate(conditional, survival, places, self.common, shape_of(parents))
+
 
 class Survival:
     """The fitted model; ``len`` counts the judged tokens that it was fitted on."""

@@ -10,7 +10,7 @@ are of several distributions, so that no rule of p and q applies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -32,12 +32,12 @@ from decoders.draft.merging import (
 )
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
-from decoders.draft.pruning import pruned_draft
+from decoders.draft.pruning import RANK, pruned_draft
 from decoders.draft.survival import Estimate, Survival
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.method.drafter import Drafter
+from decoders.method.drafter import Drafter, StagedDrafter
 from decoders.method.method import Method
 from decoders.method.registry import REGISTRY
 from decoders.model.state.memory import Context
@@ -60,7 +60,7 @@ class CompositeParams:
     )  # fmt: skip
     rows: int | None = param(
         16, "Rows", "Nodes that the target verifies, the root included: those likeliest to stand. Off: all that is "
-        f"proposed, at most {MOST_ROWS}.", low=2, high=MOST_ROWS,
+        f"proposed, at most {MOST_ROWS}. With length auto: those that pay, instead.", low=2, high=MOST_ROWS,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class Proposal(NamedTuple):
     places: Sequence[int]
 
 
-class CompositeDrafter(Drafter):
+class CompositeDrafter(StagedDrafter):
     """Merges the ``parts``' drafts; ``rows`` nodes are verified (None: all). ``shared`` are keys of step numbers that
     several parts give, so that none of them is recorded.
     """
@@ -146,6 +146,7 @@ class CompositeDrafter(Drafter):
         self.survival = Survival()
         self.survival.begin()
         self.state = 0  # how the last step ended
+        self.is_active: list[bool] = []  # of the parts in this step
         self.proposal: Proposal | None = None
         self.past: Sequence[Past] = ()  # steps to take in again before the next draft
         drafters = [part.drafter for part in parts]
@@ -165,9 +166,40 @@ class CompositeDrafter(Drafter):
         for part in self.parts:
             drafts.append(part.drafter.propose(part.view(context), budget))
             marks.append(mark(context.device))
-        tree = merge_trees(drafts)
+        self.is_active = [True] * len(self.parts)
+        return self._merge(drafts, marks, context, self.rows or MOST_ROWS)
+
+    def draft_stages(self, context: Context, budget: int) -> Generator[Sequence[float], int, Draft]:
+        drafts, marks, self.is_active, survival = list[Draft](), [mark(context.device)], list[bool](), [1.0]
+        for place, part in enumerate(self.parts):
+            depth = yield survival
+            self.is_active.append(depth > 0)
+            drafts.append(
+                part.drafter.propose(part.view(context), min(budget, depth)) if depth > 0
+                else Draft.empty(context.root, f"not asked: {sum(survival) - 1:.2f} tokens are expected without it")
+            )  # fmt: skip
+            marks.append(mark(context.device))
+            if place + 1 < len(self.parts):
+                survival = self._estimate(merge_trees(drafts), context)[0].survival
+        return self._merge(drafts, marks, context, MOST_ROWS)
+
+    def later_stages(self) -> Iterable[tuple[int, int, Sequence[float]]]:
+        assert self.proposal is not None
+        tree = self.proposal.tree
+        depths, survival = tree.tree.depths, self.estimate.survival
+        for place, draft in enumerate(tree.drafts):
+            if place and self.is_active[place]:
+                worth = [0.0] * max(depths)
+                for node, mask in enumerate(tree.masks):
+                    if mask & (1 << place + 1) - 1 == 1 << place:
+                        worth[depths[node] - 1] = max(worth[depths[node] - 1], survival[node])
+                yield place, max(draft.tree.depths), worth
+
+    def _merge(self, drafts: Sequence[Draft], marks: Sequence[Any], context: Context, rows: int) -> Draft:
+        """The drafts as one, of so many rows at most."""
+        tree, flags = merge_trees(drafts), tuple(self.is_active)
         spans = {f"ms{i}": Span(pair) for i, pair in enumerate(pairwise(marks), 1)}
-        draft = self._cut(tree, context, Later(lambda: {**self._notes(drafts), **spans}))
+        draft = self._cut(tree, context, Later(lambda: {**self._notes(drafts, flags), **spans}), rows)
         if not draft.tree.drafted:
             reasons = (f"{part.name}: {draft.reason}" for part, draft in zip(self.parts, drafts, strict=True))
             draft = replace(draft, route="none", reason="; ".join(reasons))
@@ -175,22 +207,32 @@ class CompositeDrafter(Drafter):
         self.proposal = self.proposal._replace(draft=draft)
         return draft
 
-    def _cut(self, union: MergedTree, context: Context, notes: Mapping[str, SupportsFloat]) -> Draft:
-        """The draft of the nodes that are likeliest to stand, and the record of those that were left out."""
+    def _estimate(self, union: MergedTree, context: Context) -> tuple[Estimate, list[list[float]], list[float]]:
+        """The estimate of a merged tree's nodes, each drafter's own probabilities, and the highest of them."""
         own_q = [own_probabilities(draft) for draft in union.drafts]
         matches = [copied_matches(draft, context.tokens) for draft in union.drafts]
         q, match = highest(union.per_drafter(own_q)), highest(union.per_drafter(matches))
         numbers = {"q": np.asarray(q), "match": np.asarray(match)}
-        estimate = self.survival.estimate(Draft(union.tree, union.classes, terms=numbers), context.tokens, self.state)
+        classes = union.classes
+        if sum(self.is_active) < len(self.parts):  # a token that nobody contradicted, as nobody else was asked
+            mask = sum(1 << place for place, flag in enumerate(self.is_active) if flag)
+            classes = tuple(f"{name}, asked {mask}" for name in classes)
+        joint_draft = Draft(union.tree, classes, terms=numbers)
+        return self.survival.estimate(joint_draft, context.tokens, self.state), own_q, q
+
+    def _cut(self, union: MergedTree, context: Context, notes: Mapping[str, SupportsFloat], rows: int) -> Draft:
+        """The draft of the nodes that are likeliest to stand, and the record of those that were left out."""
+        estimate, own_q, q = self._estimate(union, context)
         tree, order = union.depth_first(estimate.survival)
         survival = [estimate.survival[node] for node in order]
+        self.estimate = estimate.of_nodes(order, tree.tree.parents)
         whole = tree.draft([q[node] for node in order])
         try:
             reading_of(whole)
         except ValueError as problem:
             names = ",".join(part.name for part in self.parts)
             raise UserError(f"drafters={names} cannot draft together: {problem}; choose another of them") from None
-        limit = max(1, min(self.rows or MOST_ROWS, SPARE_ROWS - len(whole.probes)))
+        limit = max(1, min(rows, SPARE_ROWS - len(whole.probes)))
         ranks = [own_ranks(draft) for draft in union.drafts]
 
         def terms() -> dict[str, np.ndarray]:
@@ -202,13 +244,14 @@ class CompositeDrafter(Drafter):
         draft, nodes = replace(whole, terms=Later(terms), notes=notes), range(len(order))
         if len(order) > limit:
             nodes = sorted(sorted(nodes, key=survival.__getitem__, reverse=True)[:limit])
-            draft = replace(pruned_draft(draft, nodes, survival, by_cost=False), nodes=())
+            draft = replace(pruned_draft(draft, nodes, survival, cause=RANK), nodes=())
         self.proposal = Proposal(tree, draft, nodes, estimate, [order[node] for node in nodes])
         return draft
 
-    def _notes(self, drafts: Sequence[Draft]) -> dict[str, SupportsFloat]:
+    def _notes(self, drafts: Sequence[Draft], flags: Sequence[bool]) -> dict[str, SupportsFloat]:
         notes = {key: value for draft in drafts for key, value in draft.notes.items() if key not in self.shared}
-        return {**notes, **{f"proposed{i}": float(draft.tree.drafted) for i, draft in enumerate(drafts, 1)}}
+        counts = {f"proposed{i}": float(draft.tree.drafted) for i, draft in enumerate(drafts, 1)}
+        return {**notes, **counts, **{f"asked{i}": float(flag) for i, flag in enumerate(flags, 1)}}
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         observations = self._observe(draft, scored, verdict, [part for part in self.parts if part.observes])
@@ -224,8 +267,8 @@ class CompositeDrafter(Drafter):
         verified = draft.proposed_nodes(range(len(draft.tree)))
         at = {} if proposal is None else {proposal.nodes[node]: place for place, node in enumerate(verified)}
         for i, part in enumerate(self.parts):
-            learned, observes = None, part in parts
-            if observes and part.drafter.learns_from_any_draft:
+            learned, observes = None, part in parts and (proposal is None or self.is_active[i])
+            if part in parts and part.drafter.learns_from_any_draft:
                 learned, observes = part.drafter.observe(draft, scored, verdict), False
             if proposal is not None and (observes or proposal.tree.drafts[i].probes):
                 own_draft = proposal.tree.drafts[i]
@@ -336,6 +379,7 @@ def declares(params: CompositeParams) -> dict[str, tuple]:
             Term(f"rank{i}", f"{name} rank", f"Its rank among its siblings in the draft of {name} (0: first).", 0, 0),
         ]  # fmt: skip
         step_terms += [
+            Term(f"asked{i}", f"{name}: asked", "0 where --length auto left it out: others' drafts are enough.", 0, 1),
             Term(f"proposed{i}", f"{name}: proposed", f"Tokens that {name} drafted.", 0, 0),
             Term(f"verified{i}", f"{name}: verified", f"Of the verified tokens, those that {name} drafted.", 0, 0),
             Term(f"accepted{i}", f"{name}: accepted", f"Of the accepted tokens, those that {name} drafted.", 0, 0),

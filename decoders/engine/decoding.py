@@ -18,6 +18,7 @@ import numpy as np
 
 from decoders.draft.draft import Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
+from decoders.draft.pruning import GRAMMAR, pruned_draft
 from decoders.draft.settings import FIXED
 from decoders.drafters import select_method
 from decoders.method.drafter import Drafter
@@ -25,10 +26,13 @@ from decoders.method.method import Method
 from decoders.model.state.memory import Context, ReadingStopped
 from decoders.model.state.transfer import Mark, Passenger, Span, mark, taking_along, wait
 from decoders.model.target_model.finite import not_finite
+from decoders.model.target_model.own_settings import processors_of, run_settings
 from decoders.model.target_model.target import SPARE_ROWS, Session, Target
 from decoders.names import BASELINE
+from decoders.prompt.grammar import FILTER, Matcher
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, cut_at_stop
+from decoders.verifiers.processors import GrammarProcessor, ProcessedStep, Processing
 from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier
 
@@ -42,6 +46,7 @@ class Step:
     """One verify step. ``context_length`` counts the committed tokens before it, the root included; ``learned`` is
     what the drafter made of it; times in milliseconds, which a GPU knows a moment later: ``float`` waits for them.
     ``verify_ms`` is the target's forward and the decision, which takes ``decide_ms`` of it (None: not timed apart).
+    ``scored`` is the target's own; ``processed`` what logits processors made of it, where the run has any.
     """
 
     index: int
@@ -55,6 +60,7 @@ class Step:
     commit_ms: Span
     observation: Learned | None = None
     decide_ms: Span | None = None
+    processed: ProcessedStep | None = None
 
     @property
     def accepted(self) -> int:
@@ -75,6 +81,7 @@ class Attempt:
     proposed: Mark
     processed: Mark
     verified: Mark
+    processed_step: ProcessedStep | None = None
 
     @property
     def propose_ms(self) -> Span:
@@ -95,7 +102,8 @@ class Decoding:
     It is made from parts: the drafter, the verifier (default: tokens must match the target's choice by ``sampling``)
     and what the drafter needs; ``Decoding.of`` has a method make them. ``length`` decides what of its drafts is
     verified (None: all). Drafts are kept ``max_new_tokens`` long, the run ends behind one of ``stop_ids`` (default: the
-    target's), and ``cancel`` is polled between steps. Raises UserError before any work for a prompt that does not fit.
+    target's), and ``cancel`` is polled between steps. The verifier judges by the logits that ``processing`` makes of
+    the target's. Raises UserError before any work for a prompt that does not fit.
     """
 
     def __init__(
@@ -111,6 +119,7 @@ class Decoding:
         stop_ids: Collection[int] | None = None,
         cancel: threading.Event | None = None,
         length: AutoLength | None = None,
+        processing: Processing | None = None,
     ) -> None:
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens} is not allowed: a whole number of at least 1")
@@ -123,6 +132,10 @@ class Decoding:
         self.drafter, self.needs = drafter, needs
         self.verifier = verifier or MatchVerifier(Chooser(self.sampling))
         self.length = length
+        self.processing, self.processed = processing, None
+        self.matcher = processing and processing.matcher
+        self.generation: Mapping[str, Any] = {}  # settings that became processors
+        self.processors: Sequence[Any] = ()  # those that were given
         self.session: Session | None = None
         self.index = 0  # of the step
         self.stop = ""
@@ -142,29 +155,53 @@ class Decoding:
         verifier: Verifier | None = None,
         keep_prompt: bool = False,
         length: str = FIXED,
+        processors: Sequence[Any] = (),
+        generation: Mapping[str, Any] | None = None,
+        processing: Processing | None = None,
+        max_new_tokens: int = 256,
         **options: Any,
     ) -> Self:
         """A run by a method: its parts, made for these parameters. ``verifier`` takes the place of the method's own,
         ``keep_prompt`` leaves the prompt as it is where the method would rewrite it. ``length`` is one of
         ``draft.settings.LENGTHS``: "fixed" verifies all that is drafted, "auto" what pays.
 
-        Raises UserError before any work for an unknown method, parameter or length, missing parts, or a prompt without
-        what the method needs.
+        ``processors`` are logits processors of transformers, or a user's own. Those that the model's generation config
+        asks for are applied, too, as generate() does; ``generation`` has settings over it
+        (``model.target_model.own_settings``; NEUTRAL: none). A ``processing`` stands for all of them.
+
+        Raises UserError before any work for an unknown method, parameter or length, missing parts, a processor that
+        cannot be asked node by node, or a prompt without what the method needs.
         """
         entry, values = select_method(method, params)
+        sampling = sampling or Sampling()
         stops = frozenset(target.stop_ids if stop_ids is None else stop_ids)
-        parts = entry.parts(target, values, prompt, sampling, stops, keep_prompt=keep_prompt)
+        settings = run_settings(getattr(target.model, "generation_config", None), sampling, generation)
+        if is_given := processing is not None:
+            settings, processors = {}, processing.by_text
+            processing = processing if processing.changes(sampling) else None
+        process = functools.partial(
+            process_logits, target, settings, processors, sampling=sampling, stop_ids=stops,
+            max_new_tokens=max_new_tokens,
+        )  # fmt: skip
+        if not is_given:
+            processing = process(prompt)
+        chooser = Chooser(sampling, processing and processing.warpers)
+        parts = entry.parts(target, values, prompt, chooser, stops, keep_prompt=keep_prompt)
+        if processing is not None and not is_given and parts.prompt.tokens != prompt.tokens:
+            processing = process(parts.prompt)
+        rule = auto_length(length, target, entry.name, [method.name for method, _ in entry.joins(values)])
         decoding = cls(
             target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
-            stop_ids=stops, length=auto_length(length, target, entry.name), **options,
+            stop_ids=stops, length=rule, processing=processing,
+            max_new_tokens=max_new_tokens, **options,
         )  # fmt: skip
-        decoding.user_prompt = prompt
+        decoding.user_prompt, decoding.generation, decoding.processors = prompt, settings, tuple(processors)
         return decoding
 
     @property
     def context(self) -> Context:
         assert self.session is not None, "the run has not begun"
-        return self.session.context
+        return replace(self.session.context, grammar=self.matcher)
 
     def prefill(self, read: Session | None = None) -> None:
         """Open the session, process the prompt and let the drafter prepare; called by iteration if not before. A run
@@ -184,7 +221,7 @@ class Decoding:
         processed = time.perf_counter()
         self.prefill_ms = (processed - start_time) * 1e3
         try:
-            self.drafter.prepare(replace(self.session.context, cancelled=self._is_cancelled))
+            self.drafter.prepare(replace(self.context, cancelled=self._is_cancelled))
         except ReadingStopped:
             self.stop = "cancelled"
             return
@@ -225,8 +262,9 @@ class Decoding:
             if self.length is not None:
                 observation = self._learn(draft, verdict, len(emitted), times, observation)
             yield Step(
-                self.index, start_length, draft, scored, verdict, emitted, *times, observation, attempt.decide_ms
-            )
+                self.index, start_length, draft, scored, verdict, emitted, *times, observation, attempt.decide_ms,
+                attempt.processed_step,
+            )  # fmt: skip
             self.index += 1
             if emitted[-1] in self.stop_ids:
                 self.stop = "eos"
@@ -243,7 +281,7 @@ class Decoding:
         """The drafter's proposal at the session's end, inside the budget (tokens that may be drafted before the bonus)
         and the session's reach; with ``choose``, what of it is verified.
         """
-        context, reach = session.context, session.reach
+        context, reach = replace(session.context, grammar=self.matcher), session.reach
         budget = self.room(session) - (session.length - session.prompt_length) - 1
         if budget < 1:
             return Draft.empty(context.root, "only one more token may be written", route="none")
@@ -254,6 +292,10 @@ class Decoding:
             draft = self.drafter.propose(context, budget)
         else:
             draft = self.length.propose(self.drafter, context, budget, choose)
+        if self.matcher is not None and self.matcher.grammar.drafts == FILTER and not draft.drawn:
+            nodes = self.matcher.allows(context.tokens.tolist(), draft.tree.tokens, draft.tree.parents)
+            if len(nodes) < len(draft.tree):
+                draft = pruned_draft(draft, nodes, [0.0] * len(draft.tree), cause=GRAMMAR)
         name = type(self.drafter).__name__
         if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
             raise ValueError(
@@ -273,18 +315,36 @@ class Decoding:
         scored = session.score(draft)
         processed = clock()
         verdict = self.judge(session, draft, scored)
-        return Attempt(draft, scored, verdict, start_time, proposed, processed, clock())
+        return Attempt(draft, scored, verdict, start_time, proposed, processed, clock(), self.processed)
 
     def judge(self, session: Session, draft: Draft, scored: Scored) -> Verdict:
         """The verdict on a draft, cut at a stop token. Raises UserError where the target's logits are not finite."""
         with taking_along(scored.logits.amax(-1)) as highest:  # not finite either where a number of its row is not
             try:
-                verdict = self.verifier(draft, scored)
+                verdict = self._verify(session, draft, scored)
             except Exception:
                 self._check_finite(highest, session, draft)
                 raise
         self._check_finite(highest, session, draft)
         return cut_at_stop(draft, verdict, self.stop_ids)
+
+    def _verify(self, session: Session, draft: Draft, scored: Scored) -> Verdict:
+        """The verdict by processed scores. Matching visits one path, and only its nodes are processed; any other rule
+        may read all of them.
+        """
+        if self.processing is None or not self.processing.by_text:
+            return self.verifier(draft, scored)
+        self.processed = step = self.processing.step(session.context.tokens, draft.tree, scored.logits)
+        if type(self.verifier) is not MatchVerifier:
+            verdict = self.verifier(draft, step.process(scored))
+        else:
+            self.verifier.chooser.row = step.row
+            try:
+                verdict = self.verifier(draft, scored)
+            finally:
+                self.verifier.chooser.row = None
+        self.processing.advance(step, verdict)
+        return step.explain(draft, verdict)
 
     def _check_finite(self, highest: Passenger, session: Session, draft: Draft) -> None:
         if not np.isfinite(highest.array).all():
@@ -303,6 +363,25 @@ class Decoding:
         )
         observation = observation or Learned()
         return replace(observation, notes={**observation.notes, "length_ms": ms})
+
+
+def process_logits(
+    target: Target, settings: Mapping[str, Any], extra: Sequence[Any], prompt: Prompt, *, sampling: Sampling,
+    stop_ids: Collection[int], max_new_tokens: int,
+) -> Processing | None:  # fmt: skip
+    """The processing of a run by settings of a generation config, processors besides, and the prompt's grammar; None
+    without any.
+    """
+    vocab, length = target.info["vocab"], len(prompt.tokens)
+    if prompt.grammar is not None:
+        extra = [*extra, GrammarProcessor(Matcher(prompt.grammar, target.tokenizer, vocab, stop_ids, length))]
+    if not settings and not extra:
+        return None
+    processors = processors_of(
+        target.model, settings, extra, prompt=prompt.tokens, sampling=sampling, stop_ids=stop_ids,
+        max_new_tokens=max_new_tokens, device=target.device,
+    )  # fmt: skip
+    return Processing(processors, sampling, vocab, prompt.tokens, target.device)
 
 
 def read_once(runs: Sequence[Decoding]) -> Session | None:

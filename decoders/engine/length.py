@@ -29,19 +29,19 @@ from decoders.draft.survival import Estimate, Survival
 from decoders.draft.terms import Term
 from decoders.draft.undrawn import Undrawn, without_draws
 from decoders.errors import UserError
-from decoders.method.drafter import Drafter
+from decoders.method.drafter import Drafter, StagedDrafter
 from decoders.method.kept import kept_with
 from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Target
 from decoders.names import BASELINE
 
 from .row_costs import RowCosts
+from .stages import RECENT, Asking, DraftingTime
 
 ROUTE = "rests"
 TRIAL = 4  # steps that a method drafts before it is judged, at first and after each rest
 LOSS = 1.0  # tokens that its drafts may then cost more than they bring: what is copied stands in bursts
 REST_STEPS, LONGEST_REST = 8, 64  # steps
-RECENT = 0.15  # weight of the last step in running means
 FREE = 0.02  # of a plain step: drafting that takes less is never worth leaving out, whatever is verified of it
 PATIENCE = 4  # drafts of which nothing was verified until a part of one is; twice as many each time nothing stands
 LAST = 32  # estimates: earlier ones weigh nothing in the running means
@@ -62,14 +62,15 @@ STEP_TERMS = (
 TERMS = {"node_terms": NODE_TERMS, "step_terms": STEP_TERMS}
 
 
-def auto_length(length: str, target: Target, method: str) -> AutoLength | None:
-    """The rule for the length of a method's drafts; None where all of them are verified.
+def auto_length(length: str, target: Target, method: str, part_names: Sequence[str] = ()) -> AutoLength | None:
+    """The rule for the length of a method's drafts; None where all of them are verified. ``part_names``: methods whose
+    drafts it merges.
 
     Raises UserError for a word that is none of ``LENGTHS``.
     """
     if length not in LENGTHS:
         raise UserError(f"length={length!r} is not allowed: {FIXED} (all that is drafted) or {AUTO} (what pays)")
-    return None if length == FIXED or method == BASELINE else AutoLength.of(target, method)
+    return None if length == FIXED or method == BASELINE else AutoLength.of(target, " ".join((method, *part_names)))
 
 
 def rows_of_nodes(draft: Draft) -> list[int]:
@@ -78,34 +79,6 @@ def rows_of_nodes(draft: Draft) -> list[int]:
     for probe in draft.probes:
         rows[probe.parent] += 1
     return rows
-
-
-class DraftingTime:
-    """Drafting time: the running mean of a draft's milliseconds, and what one level more of depth takes.
-
-    A draft model's forwards take so much each; a copy takes as long however deep it is. Where all drafts are equally
-    deep the two cannot be told apart, and all of the time counts as the levels'.
-    """
-
-    def __init__(self) -> None:
-        self.ms = self.depth = self._spread = self._covariance = 0.0
-        self._count = 0
-
-    def observe(self, depth: int, ms: float) -> None:
-        """Take in a draft as it was proposed."""
-        self._count += 1
-        share = max(RECENT, 1 / self._count)
-        deeper, longer = depth - self.depth, ms - self.ms
-        self.depth += share * deeper
-        self.ms += share * longer
-        self._spread = (1 - share) * (self._spread + share * deeper * deeper)
-        self._covariance = (1 - share) * (self._covariance + share * deeper * longer)
-
-    @property
-    def level_ms(self) -> float:
-        if self._spread > 0.25:
-            return max(0.0, self._covariance / self._spread)
-        return self.ms / self.depth if self.depth >= 1 else 0.0
 
 
 class AutoLength:
@@ -118,6 +91,8 @@ class AutoLength:
         self.rate = 1 / self.ms  # ρ: tokens per millisecond
         self.shared = False  # whether ρ and the costs are a batch's
         self.drafting = DraftingTime()
+        self.asking = Asking(self.best_surplus, self.depth_of_stage)
+        self.stage_drafter: StagedDrafter | None = None  # whose estimates are its own
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.balance = 0.0  # the sum since it was last positive
         self.trial_steps = 0  # steps of the trial
@@ -149,10 +124,15 @@ class AutoLength:
             draft = Draft.empty(context.root, f"drafts cost more than they bring here; {retry_note}", route=ROUTE)
             return replace(draft, notes={"expected": 0.0, "left_out": 0.0, "left_out_expected": 0.0})
         start_time = time.perf_counter()
-        budget = self.depth_that_pays(budget)
-        self.limit = min(budget, self.longest or budget)
-        began = time.perf_counter()
-        draft = drafter.propose(context, budget)
+        if isinstance(drafter, StagedDrafter):
+            self.stage_drafter, drafter.survival = drafter, self.survival
+            began = time.perf_counter()
+            draft = self.asking.draft(drafter, context, budget, self.rate, self.costs.ms(1))
+        else:
+            budget = self.depth_that_pays(budget)
+            self.limit = min(budget, self.longest or budget)
+            began = time.perf_counter()
+            draft = drafter.propose(context, budget)
         end_time = time.perf_counter()
         if draft.tree.drafted and choose:
             draft = self.choose(draft, context)
@@ -165,7 +145,13 @@ class AutoLength:
         if level_cost * self.rate < FREE or not self.longest:
             return budget
         self._update_survival()
-        deep, base = self.deep, self.costs.base
+        return self.depth_of_stage(budget, self.deep, level_cost)
+
+    def depth_of_stage(self, budget: int, deep: Sequence[float], level_cost: float) -> int:
+        """Most depth for drafts whose best nodes survive as ``deep`` says by depth, where a level costs so much."""
+        if level_cost * self.rate < FREE or not deep:
+            return budget
+        base = self.costs.base
         ratio = min(0.98, deep[-1] / deep[-2]) if len(deep) > 1 and deep[-2] > 0 else 0.9
         price, gain, best_gain, best, worth = self.rate * self.costs.scale, 0.0, -math.inf, 1, 0.0
         for depth in range(1, min(budget, len(deep) + 4) + 1):
@@ -187,7 +173,11 @@ class AutoLength:
     def estimate(self, draft: Draft, context: Context) -> tuple[Estimate, Sequence[int]]:
         """The nodes' survival, and the order in which they stay: likeliest first, each behind its parent."""
         plain_draft = without_draws(draft) if draft.drawn else draft
-        estimate = self._estimate = self.survival.estimate(plain_draft, context.tokens, self.state)
+        if self.stage_drafter is not None:
+            estimate = self.stage_drafter.estimate
+        else:
+            estimate = self.survival.estimate(plain_draft, context.tokens, self.state)
+        self._estimate = estimate
         self.estimates.append(estimate)
         self.longest = max(self.longest, estimate.shape.deepest)
         order = range(len(estimate.survival))
@@ -240,6 +230,15 @@ class AutoLength:
                 best_surplus, best = surplus, place
         return best
 
+    def best_surplus(self, survival: Sequence[float]) -> float:
+        """The greatest Σ survival − ρ·L(rows) of some of these nodes, likeliest first; the root is one."""
+        base, price, worth = self.costs.base, self.rate * self.costs.scale, 0.0
+        best = -math.inf
+        for rows, value in enumerate(sorted(survival, reverse=True)[: len(base) - 1], 1):
+            worth += value
+            best = max(best, worth - price * base[rows])
+        return best
+
     def drawn_depth(self, conditional: Sequence[float]) -> int:
         """Depth to which a drawn chain is verified: up to the first position that does not pay (``pays``)."""
         path_survival = 1.0
@@ -288,12 +287,14 @@ class AutoLength:
         parents, estimate = draft.tree.parents, self._estimate
         chain = len(parents) == 1 or (estimate is not None and estimate.shape.chain)
         deepest = len(parents) - 1 if chain else max(draft.tree.depths)
-        if draft.route != ROUTE:
+        if self.stage_drafter is not None:
+            self.asking.learn(draft)
+        elif draft.route != ROUTE:
             proposed = deepest if estimate is None else estimate.shape.deepest
             self._judge(verdict.accepted, rows, proposed, drafting_ms)
         if verdict.accepted:
             self.patience = PATIENCE
-        if estimate is not None:
+        if estimate is not None and self.stage_drafter is None:  # which fits by itself
             self.survival.fit(estimate, draft, verdict)
         whole = verdict.bonus is not None and verdict.accepted == deepest
         self.state = 0 if not deepest else 1 if not verdict.accepted else 3 if whole else 2

@@ -17,6 +17,7 @@ from decoders.draft.draft import Looks
 from decoders.model.state.transfer import fetch, rows_of, send
 from decoders.top_k import top_k
 from decoders.trace.tables import TABLES
+from decoders.verifiers.processors import FORBIDDEN
 from decoders.verifiers.residual import overlap, residual
 from decoders.verifiers.sampling import Chooser
 
@@ -54,18 +55,25 @@ class TargetNumbers:
     The target's probability and rank of every node after its parent (None and -1 for the root) and of the bonus, its
     first choices after visited nodes, its entropy at the root. Of a tree, only nodes that were visited or have
     children are read: ``row`` has each one's row of ``logits``, ``probabilities`` and ``likeliest`` by (step, node).
+    ``processed_logits`` are those after the run's processors, nan where these were not asked; ``node_terms`` has each
+    step's numbers of nodes by them.
     """
 
     def __init__(self, steps: list[Step], first: int | None = None) -> None:
         self.first = first  # choices of target and drafter that are recorded, where more than usual
         self.row: dict[tuple[int, int], int] = {}
-        parts = list[Tensor]()
+        parts, processed_rows = list[Tensor](), list[Tensor]()
         for step in steps:
             distributions = step.draft.distributions or ()
             read = sorted({0, *step.draft.tree.parents[1:], *step.verdict.path, *distributions})
             self.row |= {(step.index, node): len(self.row) + i for i, node in enumerate(read)}
             parts.append(rows_of(step.scored.logits, read))
+            if (processed := step.processed) is not None:
+                unknown = torch.full_like(parts[-1][:1], math.nan)
+                processed_rows += [processed.row(node) if processed.knows(node) else unknown for node in read]
         self.logits = logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        self.processed_logits = torch.cat(processed_rows) if processed_rows else logits
+        self.node_terms = [self._term_values(step) if processed_rows else {} for step in steps]
         self.probabilities = logits.softmax(-1)
         end_flags = [step.verdict.bonus is None for step in steps]
         parents = [self.row[step.index, p] for step in steps for p in step.draft.tree.parents[1:]]
@@ -105,6 +113,22 @@ class TargetNumbers:
         self.probs: list[list[float | None]] = [[None, *probs[span]] for span in spans]
         self.ranks: list[list[int]] = [[-1, *rank_list[span]] for span in spans]
 
+    def _term_values(self, step: Step) -> dict[str, np.ndarray]:
+        """The probability of each node after the processors, and 1 where they forbid it; nan where they were not asked,
+        and where the target did so itself.
+        """
+        tree, nan = step.draft.tree, np.full(len(step.draft.tree), np.nan)
+        numbers = {"p_after": nan, "forbidden": nan.copy()}
+        if not tree.drafted:
+            return numbers
+        rows = [self.row[step.index, parent] for parent in tree.parents[1:]]
+        (tokens,) = send(self.processed_logits.device, np.asarray(tree.tokens[1:], dtype=np.int64))
+        new, old = self.processed_logits[rows, tokens], self.logits[rows, tokens]
+        probs = (new - self.processed_logits.logsumexp(-1)[rows]).exp()
+        forbidden = (new <= FORBIDDEN).float().masked_fill(new.isnan() | (old <= FORBIDDEN), math.nan)
+        numbers["p_after"][1:], numbers["forbidden"][1:] = fetch(probs, forbidden)
+        return numbers
+
 
 def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
     """The largest attention weights of each node's query, averaged over heads (head -1), then head by head."""
@@ -139,7 +163,7 @@ def guesses(
     }
     is_drawn, vocab = step_pairs[0][0].draft.drawn, step_pairs[0][1].vocab  # of a run, all drafts or none
     rows = [target.row[node] for node in place_of]
-    p = rows_of(target.logits if is_drawn else target.probabilities, rows)
+    p = rows_of(target.processed_logits if is_drawn else target.probabilities, rows)
     p = warpers.probabilities(p).float() if is_drawn else p
     q = torch.cat([distributions.probabilities for _, distributions in step_pairs])
     starts = accumulate((len(distributions.probabilities) for _, distributions in step_pairs), initial=0)

@@ -22,7 +22,7 @@ from decoders.method.method import Method
 from decoders.model.engines.machine import machine
 from decoders.model.state.storage import drafter_bytes
 from decoders.model.target_model.load import versions
-from decoders.model.target_model.passed_over import passed_over
+from decoders.model.target_model.own_settings import NEUTRAL, passed_over, recorded_settings
 from decoders.model.target_model.target import Target
 from decoders.names import BASELINE
 from decoders.prompt.prompt import Prompt
@@ -32,15 +32,19 @@ from decoders.trace.rows import Delta
 from decoders.trace.run import (
     RunAttention,
     RunCompression,
+    RunGrammar,
     RunMachine,
     RunModel,
     RunOneRow,
+    RunProcessing,
     RunRecord,
     RunSampling,
     RunState,
 )
 from decoders.trace.tables import TERMS
 from decoders.trace.trace import Trace, prompt_key
+from decoders.verifiers.processors import NODE_TERMS as PROCESSED_NODES
+from decoders.verifiers.processors import STEP_TERMS as PROCESSED_STEPS
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.verifier import DISTANCE
 
@@ -100,7 +104,9 @@ class Run:
         self.trace = Trace.new(header(decoding, about, title))
         if self.first_choices:
             self.trace.run["first_choices"] = self.first_choices
-        self.rows = Recording(self.trace, decoding.target.pieces, Chooser(decoding.sampling), decoding.verifier)
+        warpers = decoding.processing and decoding.processing.warpers
+        chooser = Chooser(decoding.sampling, warpers)
+        self.rows = Recording(self.trace, decoding.target.pieces, chooser, decoding.verifier)
         self.rows.prompt(decoding.prompt)
         self.decode_ms = 0.0
         self._waiting: list[tuple[Step, float]] = []
@@ -200,7 +206,8 @@ class Run:
         prompt once.
         """
         d = self.decoding
-        options = {name: getattr(d, name) for name in ("sampling", "max_new_tokens", "stop_ids", "cancel")}
+        names = ("sampling", "max_new_tokens", "stop_ids", "cancel", "processors")
+        options = {**{name: getattr(d, name) for name in names}, "generation": {**NEUTRAL, **d.generation}}
         plain = Decoding.of(d.target, d.user_prompt, BASELINE, **options)
         is_repeat = len(d.prompt.tokens) > 1 and d.prompt.tokens == d.user_prompt.tokens
         read = d.session is not None and is_repeat and d.target.shape.rotary_switch is None
@@ -271,6 +278,9 @@ def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
     extra_terms = {name: [*terms] for name, terms in LENGTH_TERMS.items()} if decoding.length else {}
     if not decoding.verifier.lossless and not decoding.sampling.greedy:
         extra_terms.setdefault("node_terms", []).append(DISTANCE)
+    if decoding.processing is not None and decoding.processing.by_text:
+        extra_terms.setdefault("node_terms", []).extend(PROCESSED_NODES)
+        extra_terms.setdefault("step_terms", []).extend(PROCESSED_STEPS)
     return {
         "method": {
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary")},
@@ -316,8 +326,15 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run
         run["length"] = {"policy": AUTO}
     if d.user_prompt.dialogue:
         run["turn"] = d.user_prompt.turn
-    if settings := passed_over(getattr(d.target.model, "generation_config", None), not d.sampling.greedy):
+    if settings := passed_over(getattr(d.target.model, "generation_config", None)):
         run["passed_over"] = settings
+    if d.prompt.grammar is not None:
+        run["grammar"] = RunGrammar(**asdict(d.prompt.grammar))
+    if d.processing is not None:
+        run["processing"] = RunProcessing(
+            settings=recorded_settings(d.generation), extra=[type(processor).__name__ for processor in d.processors],
+            names=d.processing.names,
+        )  # fmt: skip
     if d.user_prompt.tokens != d.prompt.tokens:
         run["given_prompt"] = prompt_key(d.target.name, d.user_prompt.tokens)
     if d.prompt.reference_of:

@@ -11,6 +11,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft, Later
 from decoders.draft.lattice import Lattice
+from decoders.draft.pruning import RANK
 from decoders.model.state.transfer import fetch
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
@@ -109,7 +110,7 @@ class Recording:
                 rows.add("pruned", len(cut.tokens), {
                     "step": step.index, "token": cut.tokens, "parent": cut.parents,
                     "draft_prob": finite(np.asarray(cut.probabilities)), "score": finite(np.asarray(cut.scores)),
-                    "why": ["cost"] * cut.unpaying + ["rank"] * (len(cut.tokens) - cut.unpaying),
+                    "why": [*cut.reasons, *[RANK] * (len(cut.tokens) - len(cut.reasons))],
                 })  # fmt: skip
             if step.draft.lattice is not None:
                 _add_lattice(rows, step.index, step.draft.lattice())
@@ -189,7 +190,9 @@ class Recording:
         if isinstance(verified, Later):  # not computed yet: it is known of all these steps together
             verified = {"overlap": [betas.get((step.index, parent), math.nan) for parent in tree.parents]}
         if self._verifier is not None:
-            verified = {**verified, DISTANCE.key: self._verifier.distances(draft, step.scored, accepted + 1)}
+            scored = step.scored if step.processed is None else step.processed.process(step.scored)
+            verified = {**verified, DISTANCE.key: self._verifier.distances(draft, scored, accepted + 1)}
+        verified = {**verified, **numbers.node_terms[i]}
         of_nodes = {key: draft.terms.get(key, verified.get(key)) for key in self._terms["nodes"]}
         rows.add("nodes", count, {
             **shared, **_terms(of_nodes), "step": step.index, "token": tree.tokens, "parent": tree.parents,
@@ -207,7 +210,9 @@ class Recording:
             **emitted, "id": step.emitted, "segment": "output", "passage": -1, "step": step.index, "kind": kinds,
         })  # fmt: skip
         learned_notes = step.observation.notes if step.observation else {}
-        notes = {key: learned_notes.get(key, draft.notes.get(key, math.nan)) for key in self._terms["steps"]}
+        forbidden = float(np.nansum(numbers.node_terms[i]["forbidden"])) if numbers.node_terms[i] else math.nan
+        all_notes = {**draft.notes, **learned_notes, "forbidden": forbidden}
+        notes = {key: all_notes.get(key, math.nan) for key in self._terms["steps"]}
         rows.add("steps", 1, {
             "context": step.context_length, "route": draft.route, "reason": "" if drafted else draft.reason,
             "drafted": drafted, "depth": deepest, "accepted": accepted, "emitted": len(step.emitted),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+from decoders.draft.survival import Estimate, Survival
 from decoders.model.state.memory import Context
 from decoders.verifiers.sampling import Chooser
 
@@ -55,3 +56,25 @@ class Drafter:
         if self.learns and type(self).observe is not Drafter.observe:
             for step in past:
                 self.observe(step.draft, step.scored(), step.verdict)
+
+
+class StagedDrafter(Drafter):
+    """A drafter whose draft is made in stages, of which the engine may leave out later ones.
+
+    Its nodes are estimated by ``survival``, which it fits by itself; ``estimate`` is that of the last draft's nodes.
+    """
+
+    survival: Survival
+    estimate: Estimate
+
+    def draft_stages(self, context: Context, budget: int) -> Generator[Sequence[float], int, Draft]:
+        """Yield, before each stage, the survival of the nodes of those before it, the root's first; sent is the depth
+        to which it drafts (0: it is left out). The draft is returned, with all nodes.
+        """
+        raise NotImplementedError
+
+    def later_stages(self) -> Iterable[tuple[int, int, Sequence[float]]]:
+        """Of each later stage of the last draft that was made: its number (from 1), its depth, and by depth the best
+        survival of what no earlier one proposed. The draft's notes have the time of stage n as ``ms{n + 1}``.
+        """
+        raise NotImplementedError

@@ -133,12 +133,13 @@ class Method:
         target: Target,
         params: Any,
         prompt: Prompt,
-        sampling: Sampling | None = None,
+        chooser: Chooser | None = None,
         stop_ids: Collection[int] = (),
         *,
         keep_prompt: bool = False,
     ) -> Parts:
-        """Make the parts of a run of this method with ``params``; ``keep_prompt`` leaves the prompt as it is.
+        """Make the parts of a run of this method with ``params``, whose tokens a ``chooser`` chooses (default: greedy).
+        ``keep_prompt`` leaves the prompt as it is.
 
         Raises UserError, before any work, for what is missing for the target and what the prompt lacks.
         """
@@ -149,7 +150,7 @@ class Method:
                 raise UserError(lacking)
         if self.prompt is not None and not keep_prompt:
             prompt = self.prompt(target, params, prompt)
-        chooser = Chooser(sampling or Sampling())
+        chooser = chooser or Chooser(Sampling())
         needs, drafter = self.needs(target, params), self.build(target, params)
         drafter.sample_with(chooser)
         return Parts(prompt, drafter, self.verifier(params, chooser, frozenset(stop_ids)), needs, chooser)

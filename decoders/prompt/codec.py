@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from decoders.trace.trace import Trace
 
+from .grammar import Grammar
 from .prompt import Dialogue, Pool, Prompt, Segment, segments_of
 
 
@@ -26,6 +28,7 @@ def to_json(prompt: Prompt) -> dict[str, Any]:
         "segments": [[s.name, s.start, s.stop, s.passage] for s in prompt.segments], "pool": held,
         "compression": prompt.compression, "reference": prompt.reference, "reference_of": prompt.reference_of,
         "dialogue": talk and {name: getattr(talk, name) for name in talk.__slots__},
+        "grammar": prompt.grammar and asdict(prompt.grammar),
     }  # fmt: skip
 
 
@@ -40,7 +43,7 @@ def from_json(data: Mapping[str, Any]) -> Prompt:
         talk = Dialogue(messages, tuple(talk["further"]), tuple(talk["references"]), talk["turn"])
     return Prompt(
         tuple(data["tokens"]), tuple(Segment(*segment) for segment in data["segments"]), pool, data["compression"],
-        data["reference"], data["reference_of"], talk,
+        data["reference"], data["reference_of"], talk, grammar=data.get("grammar") and Grammar(**data["grammar"]),
     )  # fmt: skip
 
 
@@ -61,7 +64,9 @@ def of_trace(trace: Trace) -> Prompt:
         pool = Pool(ids, starts, None, str(pool_record.get("label", "the pool")))
     reference, reference_source = (str(run.get(name) or "") for name in ("reference", "reference_of"))
     compression = dict(run["compression"]) if "compression" in run else None
-    return Prompt(tuple(trace.prompt_ids), segments, pool, compression, reference, reference_source)
+    form = run.get("grammar")
+    grammar = form and Grammar(form["kind"], form["text"], form["drafts"], form["prefix"])
+    return Prompt(tuple(trace.prompt_ids), segments, pool, compression, reference, reference_source, grammar=grammar)
 
 
 def pool_is_partial(trace: Trace) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from decoders.errors import UserError
 
 from .chat import render_chat
+from .grammar import Grammar
 from .templates import Part, is_template, laid_out
 
 
@@ -88,7 +89,8 @@ class Prompt:
     ``pool``: a text to draft from that is not (as it stands) in the prompt. ``compression``: what was left out of the
     prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known; ``reference_of``: whose it
     is in words ("the example's"), "" where that was not told. ``dialogue``: the user's turns that come after it.
-    ``unplaced``: parts that the chat template left out or rewrote, in words; they have no segment.
+    ``unplaced``: parts that the chat template left out or rewrote, in words; they have no segment. ``grammar``: the
+    form that the answer must have.
     """
 
     tokens: tuple[int, ...]
@@ -99,6 +101,7 @@ class Prompt:
     reference_of: str = ""
     dialogue: Dialogue | None = None
     unplaced: tuple[str, ...] = ()
+    grammar: Grammar | None = None
 
     @property
     def turn(self) -> int:
@@ -120,7 +123,7 @@ class Prompt:
         messages = (*talk.messages, ("assistant", text), ("user", talk.further[0]))
         prompt = Prompt.from_messages(tokenizer, [{"role": role, "content": content} for role, content in messages])
         dialogue = Dialogue(messages, talk.further[1:], talk.references[1:], talk.turn + 1)
-        return replace(prompt, reference=next(iter(talk.references), ""), dialogue=dialogue)
+        return replace(prompt, reference=next(iter(talk.references), ""), dialogue=dialogue, grammar=self.grammar)
 
     def __post_init__(self) -> None:
         if not self.tokens:

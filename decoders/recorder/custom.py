@@ -25,9 +25,10 @@ from decoders.model.files.shape import token_ids
 from decoders.model.target_model.target import Target
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
+from decoders.verifiers.processors import Processing
 
-from .kinds import model_name, note_processors, sampling_of
-from .per_token import CallDecoding, Output, ProcessedChooser
+from .kinds import model_name, sampling_of
+from .per_token import CallDecoding, Output
 from .recorder import CURRENT, PLACES
 
 _TARGETS: weakref.WeakKeyDictionary[nn.Module, tuple[object, Target]] = weakref.WeakKeyDictionary()
@@ -84,8 +85,8 @@ def generate(
     sampling, and what it decides token by token (stopping criteria, logits processors, a streamer, max_time), which is
     asked on the same prefixes as without drafts. Gives what generate() gives: ids ``[1, length]`` with the prompt, or
     an object with ``sequences`` and, where asked for, ``scores`` and ``logits``. Inside ``recording`` the run's trace
-    is recorded. Raises UserError for a batch, for logits processors beside a lossy verifier, and for a model that the
-    engine does not run.
+    is recorded. Raises UserError for a batch, for logits processors with a state beside a lossy verifier, and for a
+    model that the engine does not run.
     """
     if len(input_ids) != 1:
         raise UserError(f"{len(input_ids)} texts were given, and the engine decodes one at a time: call it for each")
@@ -102,21 +103,20 @@ def generate(
     # drawn from torch's generator, so that torch.manual_seed repeats a call
     seed = int(torch.randint(2**31, ())) if generation_config.do_sample else 0
     entry, values = select_method(method, params)
+    sampling = sampling_of(generation_config, seed)
+    processing = Processing(processors, sampling, target.info["vocab"], ids, target.device, in_order=entry.lossless)
     decoding = CallDecoding.of(
-        target, Prompt.from_ids(ids), entry, values, sampling=sampling_of(generation_config, seed),
+        target, Prompt.from_ids(ids), entry, values, sampling=sampling, processing=processing,
         max_new_tokens=generation_config.max_length - len(ids), stop_ids=token_ids(generation_config.eos_token_id),
     )  # fmt: skip
-    output = Output(input_ids, generation_config, processors)
+    output = Output(input_ids, generation_config)
     decoding.follow(output, stopping_criteria or StoppingCriteriaList(), streamer)
     if recorder is None:
         for _ in decoding:
             pass
     else:
-        about = describe(entry, values, decoding)
-        if isinstance(decoding.verifier.chooser, ProcessedChooser):
-            note_processors(about["method"], [type(processor).__name__ for processor in processors])
-        run = Run.of(decoding, about, recorder.title)
-        run.trace.run.pop("passed_over", None)  # the call's processors are asked
+        run = Run.of(decoding, describe(entry, values, decoding), recorder.title)
+        run.trace.run.pop("passed_over", None)  # the call has settings of its own
         recorder.add([run.finish()])
     if streamer is not None:
         streamer.end()

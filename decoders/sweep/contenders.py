@@ -14,6 +14,7 @@ from decoders.drafters import find_method
 from decoders.engine.decoding import Decoding
 from decoders.engine.recording import record
 from decoders.model.state.transfer import Span, wait
+from decoders.model.target_model.own_settings import NEUTRAL
 from decoders.study.measure.peers import Peer
 
 from .plan import TRACED_SUFFIX, Contender, Measurement, Sample
@@ -32,7 +33,7 @@ def contenders_of(
     result = []
     for name, params in methods.items():
         lossless = find_method(name).lossless
-        unseen = timer(target, name, params, max_new_tokens, sampling=sampling, length=length)
+        unseen = timer(target, name, params, max_new_tokens, sampling=sampling, length=length, generation=NEUTRAL)
         result.append(Contender(name, "method", lossless, unseen))
         if with_traces:
             recording = _record(target, name, params, max_new_tokens, sampling, length)
@@ -50,10 +51,12 @@ def timer(
     name: str = "",
     cancel: threading.Event | None = None,
     sampling: Sampling | None = None,
-    length: str = FIXED,
+    **options: Any,
 ) -> Callable[[Prompt], Measurement]:
-    """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
-    options = {"max_new_tokens": max_new_tokens, "cancel": cancel, "sampling": sampling, "length": length}
+    """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called. Options
+    as of ``Decoding.of``.
+    """
+    options |= {"max_new_tokens": max_new_tokens, "cancel": cancel, "sampling": sampling}
     return lambda prompt: run_unrecorded(name or method, lambda: Decoding.of(target, prompt, method, params, **options))
 
 
@@ -88,7 +91,7 @@ def _record(
 ) -> Callable[[Prompt], Measurement]:
     def run(prompt: Prompt) -> Measurement:
         start_time = time.perf_counter()
-        options = {"max_new_tokens": max_new_tokens, "sampling": sampling, "length": length}
+        options = {"max_new_tokens": max_new_tokens, "sampling": sampling, "length": length, "generation": NEUTRAL}
         trace = record(target, prompt, name, params, **options)
         seconds = time.perf_counter() - start_time
         output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]

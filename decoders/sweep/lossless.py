@@ -13,6 +13,7 @@ from decoders.drafters import select_method
 from decoders.engine.decoding import Decoding, read_once
 from decoders.method.method import Method
 from decoders.model.files.catalog import format_of
+from decoders.model.target_model.own_settings import NEUTRAL
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study.judge.divergences import (
@@ -173,7 +174,7 @@ def check_lossless(
     assert not (is_sampled and stock), "generate() draws otherwise"
     allowance = tolerance if tolerance is not None else 0.0 if numbers in FULL_PRECISION else tolerance_of(numbers)
     settings = {name: select_method(name, methods.get(name)) for name in (PLAIN, *methods)}
-    options = {"sampling": sampling, "max_new_tokens": max_new_tokens}
+    options = {"sampling": sampling, "max_new_tokens": max_new_tokens, "generation": NEUTRAL}
     checks = {name: MethodCheck(name, PLAIN, method.lossless) for name, (method, _) in settings.items()}
     checks[PLAIN].against = GENERATE if stock else ""
     all_checks = list(checks.values())

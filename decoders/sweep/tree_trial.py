@@ -9,6 +9,7 @@ from typing import TypeVar
 from decoders.drafters.ppd import PpdDrafter
 from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
+from decoders.model.target_model.own_settings import NEUTRAL
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.tokens import PromptTokens
@@ -51,7 +52,7 @@ def try_trees(
 
         return Contender(name, "method", True, run)
 
-    plain = Contender(PLAIN, "method", True, timer(target, PLAIN, None, max_new_tokens))
+    plain = Contender(PLAIN, "method", True, timer(target, PLAIN, None, max_new_tokens, generation=NEUTRAL))
     tree_contenders = {key: contender(f"trees {number}", tree) for number, (key, tree) in enumerate(trees.items())}
     contenders, samples = [plain, *tree_contenders.values()], list[Sample]()
     for count, (turn, outcome) in enumerate(execute(alternate(contenders, prompts, 1), tidy=True), 1):

@@ -228,11 +228,14 @@ def overlaps(trace: Trace) -> list[float]:
 def distances(trace: Trace) -> tuple[float | None, int]:
     """Σ TV(p′, p) over a lossy run's decided positions, and how many these are. p′ is the next token's distribution
     under the run's verifier, p the target's own; of a greedy run both are one token, so that TV is 0 or 1. None for a
-    lossless run, and where the verifier does not say p′ (drafts that are trees, decisions that look ahead).
+    lossless run, of processed logits, and where the verifier does not say p′ (drafts that are trees, decisions that
+    look ahead).
     """
     if trace.run.get("forced") or trace.run.get("method", {}).get("lossless", True):
         return None, 0
     nodes, choices = trace.tables["nodes"], decisions(trace)
+    if "processing" in trace.run:
+        return None, 0  # the recorded p is the one before the processors
     if not trace.run.get("sampling", {}).get("temperature"):
         ranks = np.asarray(nodes["rank"], dtype=np.int64)
         return float((ranks[choices.node] > 0)[choices.is_accepted].sum()), len(choices.node)

@@ -52,6 +52,8 @@ class RunRecord(TypedDict, total=False):
     plain_run: str
     category: str
     passed_over: list[str]
+    grammar: RunGrammar
+    processing: RunProcessing
     left_out: list[str]
     unknown: list[str]
     imported: RunImported
@@ -301,3 +303,20 @@ class RunRedrafted(TypedDict, total=False):
     compared: int
     differing: int
     longer: int
+
+
+class RunProcessing(TypedDict, total=False):
+    """The logits processors of a run."""
+
+    settings: Required[dict[str, Any]]
+    extra: Required[list[str]]
+    names: Required[list[str]]
+
+
+class RunGrammar(TypedDict, total=False):
+    """The form that an answer had to have."""
+
+    kind: Required[str]
+    text: Required[str]
+    drafts: Required[str]
+    prefix: Required[int]

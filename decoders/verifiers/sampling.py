@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -46,21 +46,15 @@ class Chooser:
     """Draws the target's token after a node.
 
     A sampled run draws one uniform number per emitted token and inverts the distribution, so plain decoding and any
-    lossless method emit the same tokens from the same seed.
+    lossless method emit the same tokens from the same seed. ``warpers`` take the place of the sampling's own.
     """
 
-    def __init__(self, sampling: Sampling) -> None:
+    row: Callable[[int], Float[Tensor, "1 vocab"]] | None = None  # of a step's node, where scores are processed by node
+
+    def __init__(self, sampling: Sampling, warpers: LogitsProcessorList | None = None) -> None:
         self.sampling = sampling
         self.random = np.random.default_rng(sampling.seed)
-        warpers = LogitsProcessorList()
-        if not sampling.greedy:
-            if sampling.temperature != 1:
-                warpers.append(TemperatureLogitsWarper(float(sampling.temperature)))
-            if sampling.top_k:
-                warpers.append(TopKLogitsWarper(int(sampling.top_k)))
-            if sampling.top_p < 1:
-                warpers.append(TopPLogitsWarper(float(sampling.top_p)))
-        self.warpers = warpers
+        self.warpers = _warpers(sampling) if warpers is None else warpers
 
     def probabilities(self, logits: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
         """The distribution tokens are drawn from (temperature, top-k and top-p applied)."""
@@ -75,6 +69,18 @@ class Chooser:
         return copy.deepcopy(self.random).random(count)
 
 
+def _warpers(sampling: Sampling) -> LogitsProcessorList:
+    warpers = LogitsProcessorList()
+    if not sampling.greedy:
+        if sampling.temperature != 1:
+            warpers.append(TemperatureLogitsWarper(float(sampling.temperature)))
+        if sampling.top_k:
+            warpers.append(TopKLogitsWarper(int(sampling.top_k)))
+        if sampling.top_p < 1:
+            warpers.append(TopPLogitsWarper(float(sampling.top_p)))
+    return warpers
+
+
 class Choices:
     """The target's token after each visited node of one draft.
 
@@ -85,6 +91,8 @@ class Choices:
     def __init__(self, chooser: Chooser, logits: Float[Tensor, "nodes vocab"], depths: Sequence[int]) -> None:
         self.chooser, self.logits, self.greedy = chooser, logits, chooser.sampling.greedy
         self.choices: list[int] | None = None
+        if chooser.row is not None:
+            return
         if self.greedy:
             self.choices = fetch(logits.argmax(-1))[0].tolist()
         elif logits.device.type != "cpu":
@@ -94,9 +102,8 @@ class Choices:
 
     def draw_after(self, node: int) -> int:
         """The target's own next token after ``node``; ask once per visited node, from the root on."""
-        if self.greedy and self.choices is not None:
-            return self.choices[node]
-        point = float(self.chooser.random.random())
+        point = None if self.greedy else float(self.chooser.random.random())
         if self.choices is not None:
             return self.choices[node]
-        return drawn_token(self.chooser.probabilities(self.logits[node : node + 1])[0], point)
+        row = self.logits[node : node + 1] if self.chooser.row is None else self.chooser.row(node)
+        return int(row.argmax(-1)) if point is None else drawn_token(self.chooser.probabilities(row)[0], point)

@@ -20,6 +20,7 @@ GROUPS = {
     "measure": {
         "verify": "check that methods change nothing but speed",
         "acceptance": "acceptance of recorded runs, by every definition in use",
+        "drafts": "what drafted tokens were worth, by depth, rank and drafter; drafters at every place of a run",
         "judge": "recorded drafts under every verifier: what each accepts, and what it changes",
     },
     "share": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from decoders import Prompt, Target, Trace
     from decoders.importers.importer import ImportResult
     from decoders.prompt.files import PromptRecord
+    from decoders.prompt.grammar import Grammar
     from decoders.prompt.prompt import Pool
     from decoders.study.measure.stock import StockModel
 
@@ -82,6 +84,63 @@ def wants_toy(args: argparse.Namespace) -> bool:
     return (args.model or default_model()) == BUNDLED
 
 
+def processing_options(texts: Sequence[str]) -> dict[str, Any]:
+    """``--processor`` as arguments of a run: settings of a generation config, and processors from Python files."""
+    from decoders.model.target_model.own_settings import NEUTRAL
+
+    generation: dict[str, Any] = {}
+    processors = []
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if text == "none":
+            generation = {**NEUTRAL, **generation}
+        elif equals:
+            try:
+                generation[name] = json.loads(value)
+            except ValueError:
+                raise UserError(f"--processor {text}: {value!r} is no JSON value, as 1.2 or [[5, 6]] is") from None
+        else:
+            file, _, attribute = text.partition(".py:")
+            processors.append(_own_processor(Path(f"{file}.py" if attribute else text), attribute))
+    return {"generation": generation, "processors": processors}
+
+
+def _own_processor(path: Path, name: str) -> Any:
+    """The logits processor of that name in a Python file; of a class an instance made without arguments."""
+    if path.suffix != ".py" or not path.is_file():
+        raise UserError(
+            f"--processor {path}{':' if name else ''}{name} is neither a setting, as repetition_penalty=1.2, nor "
+            "FILE.py:NAME with a file that is there"
+        )
+    try:
+        found = runpy.run_path(str(path))[name]
+        processor = found() if isinstance(found, type) else found
+    except Exception as problem:
+        what = f"no {name!r} in it" if isinstance(problem, KeyError) else f"{type(problem).__name__}: {problem}"
+        raise UserError(f"--processor {path}:{name} cannot be read: {what}") from None
+    if not callable(processor):
+        raise UserError(f"--processor {path}:{name} is a {type(processor).__name__}: a logits processor is called")
+    return processor
+
+
+def grammar_of(args: argparse.Namespace) -> Grammar | None:
+    """The grammar that ``options.add_grammar``'s options name."""
+    from decoders.prompt.grammar import FILTER, MARK, REGEX, SCHEMA, Grammar
+
+    drafts = FILTER if args.grammar_filter else MARK
+    if args.json_schema is not None and args.regex is not None:
+        raise UserError("--json-schema and --regex both say what the answer must be: leave one out")
+    if args.json_schema is not None:
+        file = Path(args.json_schema)
+        is_text = args.json_schema.lstrip()[:1] in ("{", "[")
+        return Grammar(SCHEMA, args.json_schema if is_text else read_text(file, "JSON Schema"), drafts)
+    if args.regex is not None:
+        return Grammar(REGEX, args.regex, drafts)
+    if args.grammar_filter:
+        raise UserError("--grammar-filter needs a grammar: give --json-schema or --regex")
+    return None
+
+
 def open_target(args: argparse.Namespace) -> Target:
     """Load the model asked for, or the default one; remembered for ``specviz models``."""
     settle(args.threads)
@@ -95,7 +154,7 @@ def open_target(args: argparse.Namespace) -> Target:
     with opening() as progress:
         target = load_target(source, progress=progress, **model_options)
     remember(source, target)
-    from decoders.model.target_model.passed_over import passed_over, passed_over_words
+    from decoders.model.target_model.own_settings import passed_over, passed_over_words
 
     say(passed_over_words(passed_over(target.model.generation_config)), error=True)
     if target.engines.static is not None and target.engines.waits:

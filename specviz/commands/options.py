@@ -193,6 +193,22 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     flag(parser, "--chat", "send plain text through the model's chat template")
 
 
+def add_processors(parser: argparse._ActionsContainer) -> None:
+    """``--processor``: what changes the logits by which tokens are chosen (``common.processing_options``)."""
+    several(
+        parser, "--processor", "NAME=VALUE", "a setting of transformers' generation config, over the model's own: "
+        "repetition_penalty=1.2, bad_words_ids=[[5]], …; or FILE.py:NAME, a logits processor of your own; or none: not "
+        "even those that the model's own config asks for; may be repeated",
+    )  # fmt: skip
+
+
+def add_grammar(parser: argparse._ActionsContainer) -> None:
+    """The form that an answer must have (``common.grammar_of``)."""
+    parser.add_argument("--json-schema", metavar="TEXT_OR_FILE", help="the answer is JSON of this schema")
+    parser.add_argument("--regex", metavar="TEXT", help="the answer is text that this regular expression matches")
+    flag(parser, "--grammar-filter", "leave out drafted tokens that the grammar forbids before they are verified")
+
+
 def add_tracker(parser: argparse._ActionsContainer) -> None:
     """Options for sending numbers as they come (``specviz.views.trackers``)."""
     parser.add_argument(

@@ -18,7 +18,7 @@ from . import common, options
 
 METHOD = USUAL
 # options that a recorded run has settled
-OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced")
+OF_THE_RUN = ("methods", "set", "pool", "reference", "compare", "forced", "json_schema", "regex")
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
@@ -37,6 +37,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.count(parser, "--max-new-tokens", "tokens of the answer", 256)
     options.add_settings(parser, Sampling)
     options.add_settings(parser, Lengths)
+    options.add_processors(parser)
+    options.add_grammar(parser)
     options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
@@ -163,7 +165,7 @@ def _run_again(args: argparse.Namespace) -> int:
     from decoders.draft.params import controls
     from decoders.names import UNDER
     from decoders.prompt.codec import of_trace, pool_is_partial
-    from decoders.study.look.run_settings import check_model, own_params, sampling_of
+    from decoders.study.look.run_settings import check_model, extra_processors, generation_of, own_params, sampling_of
     from decoders.trace.metrics import first_difference
 
     if option := common.first_set(args, *OF_THE_RUN):
@@ -176,12 +178,16 @@ def _run_again(args: argparse.Namespace) -> int:
     method = find_method(str(options.one_method(args, name.partition(UNDER)[0]))) if args.verifier else old_method
     param_names = {control.name for control in controls(method.params)}
     params = {key: value for key, value in own_params(old_trace, old_method).items() if key in param_names}
+    extra_options = common.processing_options(args.processor)
+    if (names := extra_processors(old_trace.run)) and not args.processor:
+        raise UserError(f"this run's logits went through {names}, which no trace holds: give it with --processor")
     target = common.open_target(args)
     check_model(target, old_trace.run, exact=True)
     trace = record(
         target, of_trace(old_trace), method.name, params, title=old_trace.run.get("title") or "",
         sampling=sampling_of(old_trace.run), max_new_tokens=old_trace.run["max_new_tokens"],
-        stop_ids=old_trace.run.get("stop_ids"), keep_prompt=True,
+        stop_ids=old_trace.run.get("stop_ids"), keep_prompt=True, processors=extra_options["processors"],
+        generation={**generation_of(old_trace.run), **extra_options["generation"]},
     )  # fmt: skip
     if args.out:
         save(trace, args.out)
@@ -218,7 +224,9 @@ def _differing(output: Sequence[int], plain: Sequence[int]) -> int:
 def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any) -> Any:
     """The record's prompt with its pool and its reference."""
     reference = record.reference if args.reference is None else args.reference
-    prompt = replace(record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip())
+    prompt = replace(
+        record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip(), grammar=common.grammar_of(args)
+    )
     if args.pool is None:
         return prompt
     if not method.needs(target, params).pool:
@@ -231,8 +239,8 @@ def _force(args: argparse.Namespace, target: Any, prompt: Any, method: Any, para
     from decoders import save
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
-    if args.compare or args.temperature:
-        raise UserError("--forced writes a given answer: leave --compare and --temperature out")
+    if option := common.first_set(args, "compare", "temperature", "processor", "json_schema", "regex"):
+        raise UserError(f"--forced writes a given answer: leave --{option} out")
     if not prompt.reference:
         raise UserError("--forced needs the answer: give it with --reference, or take a prompt that has a reference")
     answer = answer_ids(target, prompt.reference)[: args.max_new_tokens]
@@ -256,6 +264,7 @@ def _decode(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
         prompt = replace(prompt, dialogue=None)  # the answer is to the first turn
     settings: dict[str, Any] = {
         "sampling": sampling, "max_new_tokens": args.max_new_tokens, "length": args.length,
+        **common.processing_options(args.processor),
     }  # fmt: skip
     while True:
         result = _turn(args, record, target, method, params, prompt, settings)

@@ -46,6 +46,13 @@ export function badges(owner) {
     const words = `The model's own settings ask for ${run.passed_over.join(", ")}; runs here do not apply that.`;
     list.push(owner.tip.explained("span.sv-chip", words, `${plural(run.passed_over.length, "setting")} not applied`));
   }
+  if (run.processing) {
+    const { settings = {}, extra = [], names = [] } = run.processing;
+    const asked = [...Object.entries(settings).map(([name, value]) => `${name} = ${JSON.stringify(value)}`), ...extra];
+    const words = `Logits processors chose among the tokens: ${asked.join(", ")}. Probabilities and ranks are the `
+      + "model's own, before them; a drafted token that they forbid says so.";
+    list.push(owner.tip.explained("span.sv-chip", words, plural(names.length, "logits processor")));
+  }
   if (run.left_out?.length) {
     list.push(owner.tip.explained("span.sv-chip", run.left_out.join(" "), "recorded in part"));
   }

@@ -23,8 +23,8 @@ export function prunedNodes(model, view) {
     const token = table.token[row];
     const parent = table.parent[row];
     const wrote = view.bonus !== OPEN && parent === view.last && token === view.bonus;
-    const cost = table.why?.[row] === "cost";
-    rows.push({ path: [...line(parent), token], q: table.draft_prob[row], score: table.score[row], wrote, cost });
+    const why = table.why?.[row] ?? "rank";
+    rows.push({ path: [...line(parent), token], q: table.draft_prob[row], score: table.score[row], wrote, why });
   }
   return rows;
 }
@@ -66,7 +66,7 @@ export function leftOut(owner, view) {
       h("small", ` ${numbers(one)}${one.wrote ? ": the target wrote it" : ""}`),
     ),
   );
-  const paid = rows.filter((one) => one.cost).length;
+  const paid = rows.filter((one) => one.why === "cost").length;
   const count = all === null ? rows.length : Math.max(all - view.drafted, rows.length);
   const shown = count > rows.length ? ` (the best ${rows.length} of them)` : "";
   return h(
@@ -79,8 +79,9 @@ export function leftOut(owner, view) {
 }
 
 /** What a token that was left out was ranked by. @param {PrunedNode} node */
-function numbers({ cost, q, score }) {
-  if (cost) return `survival ${probability(score)}`;
+function numbers({ why, q, score }) {
+  if (why === "grammar") return "the grammar forbids it";
+  if (why === "cost") return `survival ${probability(score)}`;
   return `${probability(q)}, Σ log q ${format(score, 2)}`;
 }
 

@@ -74,6 +74,8 @@ function identical(owner) {
       : ["≠ differs", "Plain decoding of the same prompt wrote other tokens: they stand side by side below."];
   } else if (run.forced || sampled) {
     [said, why] = run.forced ? ["given", FORCED] : ["sampled", "Drawn tokens: two runs agree only with one seed."];
+  } else if (run.processing) {
+    [said, why] = ["processed", "Logits processors chose among the tokens, and plain decoding with them was not run."];
   } else if (typeof differs === "number") {
     [said, why] = differs
       ? [`${plural(differs, "token")} ≠`, "Output tokens that are not the target's first choice."]

@@ -129,7 +129,7 @@ interface Picker {
 interface Guess { token: number; rank: number; q: number | null; p: number | null; residual: number | null }
 /** A token that was left out of a draft: the tokens from the root on to it, the drafter's probability and score. */
 /** ``cost``: left out as its row costs more than it brings; ``score`` is its survival then. */
-interface PrunedNode { path: number[]; q: number | null; score: number | null; wrote: boolean; cost: boolean }
+interface PrunedNode { path: number[]; q: number | null; score: number | null; wrote: boolean; why: string }
 /** A candidate of a position of a block. */
 interface LatticeCandidate { token: number; rank: number; logprob: number | null; walked: boolean; written: boolean }
 type MakeColumn = (

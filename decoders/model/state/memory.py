@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.needs import Needs, heads_by_layer
+from decoders.prompt.grammar import Matcher
 from decoders.prompt.prompt import Pool, Segment
 
 from ..files.shape import ModelShape
@@ -94,7 +95,7 @@ class Context:
 
     Everything is append-only, so ``cut`` gives the context as it was at any earlier point. ``pool``: the text that
     drafts may be taken from, if the prompt brings one or has a context. ``cancelled`` is asked between two pieces of a
-    prompt that a network of the drafter reads.
+    prompt that a network of the drafter reads. ``grammar`` is the one that the answer must keep to.
     """
 
     buffer: np.ndarray
@@ -107,6 +108,7 @@ class Context:
     shape: ModelShape
     pool: Pool | None = None
     cancelled: Callable[[], bool] | None = None
+    grammar: Matcher | None = None
 
     @property
     def tokens(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,6 @@ def divergence(
     """
     from ..look.run_settings import check_model, sampling_of  # torch
 
-    stop_ids: Collection[int] | None = None
     whole = True
     if isinstance(output, Trace):
         run = output.run
@@ -115,16 +114,18 @@ def divergence(
         if run.get("forced"):
             raise UserError("this run was made to write a given answer: there is nothing to compare it with")
         ids, output_ids = output.prompt_ids, output.output_ids
-        lossless, stop_ids = run["method"].get("lossless", True), run.get("stop_ids")
-        max_new_tokens = run["max_new_tokens"]
+        lossless = run["method"].get("lossless", True)
         sampling, whole = sampling_of(run), run.get("stop", "") not in CUT_SHORT
     else:
         if prompt is None:
             raise UserError("token ids are compared for a prompt: give it as prompt, or give the run's trace")
         ids, output_ids = list(prompt if isinstance(prompt, Sequence) else prompt.tokens), list(output)
     if plain is None:
-        limit = max_new_tokens or len(output_ids)
-        plain = plain_output(target, ids, sampling=sampling, max_new_tokens=limit, stop_ids=stop_ids, cancel=cancel)
+        if isinstance(output, Trace):
+            plain = plain_of_run(target, output, cancel)
+        else:
+            limit = max_new_tokens or len(output_ids)
+            plain = plain_output(target, ids, sampling=sampling, max_new_tokens=limit, cancel=cancel)
     at = first_difference(plain, output_ids)
     if at == len(output_ids) and (at == len(plain) or not whole):
         return None
@@ -140,6 +141,24 @@ def plain_output(target: Target, prompt: Sequence[int], **options: Any) -> list[
     from decoders.prompt.prompt import Prompt
 
     return generate(target, Prompt.from_ids(prompt), **options)
+
+
+def plain_of_run(target: Target, trace: Trace, cancel: threading.Event | None = None) -> list[int]:
+    """Plain decoding's output for a run's prompt and settings: its logits processors and its grammar, too. Raises
+    UserError for a run with processors that no trace holds.
+    """
+    from decoders.engine.decoding import generate
+    from decoders.prompt.codec import of_trace
+
+    from ..look.run_settings import extra_processors, generation_of, sampling_of
+
+    run = trace.run
+    if names := extra_processors(run):
+        raise UserError(f"this run's logits went through {names}, which no trace holds: plain decoding lacks it here")
+    return generate(
+        target, of_trace(trace), sampling=sampling_of(run), max_new_tokens=run["max_new_tokens"],
+        stop_ids=run.get("stop_ids"), cancel=cancel, generation=generation_of(run),
+    )  # fmt: skip
 
 
 def judge_difference(

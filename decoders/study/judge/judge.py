@@ -147,6 +147,8 @@ def fault(trace: Trace) -> str:
     nodes = trace.tables["nodes"]
     if trace.run.get("forced"):
         return "its answer was given, so no rule decided on its drafts"
+    if trace.run.get("processing") or trace.run["method"].get("params", {}).get("logits_processors"):
+        return "logits processors chose among its tokens, and the recorded probabilities are those before them"
     unknown = set(trace.run.get("unknown", ()))
     if not knows_verdicts(trace) or unknown & {"nodes.prob", "nodes.rank"}:
         return "its source does not say what the target's probabilities of the drafted tokens were"

@@ -11,6 +11,7 @@ from decoders.drafters import select_method
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.files.catalog import precision_of, recorded_key
+from decoders.model.target_model.own_settings import NEUTRAL
 from decoders.trace.run import RunRecord
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser, Sampling
@@ -83,6 +84,16 @@ def drawn_before(trace: Trace) -> list[int]:
     verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
     rows = zip(*(steps[name] for name in ("route", "drafted", "accepted")), strict=True)
     return [*accumulate((verifier.draws(*row) for row in rows), initial=0)]
+
+
+def generation_of(run: RunRecord) -> dict[str, Any]:
+    """The settings by which a run's logits were processed, in place of the model's own."""
+    return {**NEUTRAL, **run.get("processing", {}).get("settings", {})}
+
+
+def extra_processors(run: RunRecord) -> str:
+    """The logits processors that a run was given besides, which no trace holds, in words; "" where there were none."""
+    return " and ".join(run.get("processing", {}).get("extra", ()))
 
 
 def sampling_of(run: RunRecord) -> Sampling:

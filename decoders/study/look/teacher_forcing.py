@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from decoders.drafters import select_method
 from decoders.engine.recording import Run
 from decoders.errors import UserError
 from decoders.method.method import Method
+from decoders.model.target_model.own_settings import NEUTRAL
 from decoders.model.target_model.target import Target
 from decoders.names import USUAL
 from decoders.prompt.prompt import Prompt
@@ -78,11 +80,12 @@ def forced_run(
     """
     check_answer(target, answer)
     entry, values = select_method(method, params)
+    prompt = replace(prompt, grammar=None)
     has_end = answer[-1] in target.stop_ids
     limit = max(max_new_tokens, len(answer)) if has_end else len(answer)
     run = Run(
         target, prompt, entry, values, verifier=ForcedVerifier(answer), max_new_tokens=limit, stop_ids=target.stop_ids,
-        title=title or f"{entry.title}, given answer", cancel=cancel,
+        generation=NEUTRAL, title=title or f"{entry.title}, given answer", cancel=cancel,
     )  # fmt: skip
     check_answer(target, answer, len(run.decoding.prompt.tokens))
     run.trace.run["forced"] = True

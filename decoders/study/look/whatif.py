@@ -33,7 +33,7 @@ from decoders.draft.draft import Draft, Past, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.drafters import select_method
-from decoders.engine.decoding import Decoding, Step
+from decoders.engine.decoding import Decoding, Step, process_logits
 from decoders.engine.recording import Run, describe, recorded_params
 from decoders.engine.rows import JOINT
 from decoders.errors import UserError
@@ -41,6 +41,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.state.transfer import Span, wait
+from decoders.model.target_model.own_settings import run_settings, settings_behind
 from decoders.model.target_model.target import Session, Target
 from decoders.prompt.codec import of_trace, pool_is_partial
 from decoders.prompt.prompt import Pool, Prompt, Segment
@@ -48,8 +49,19 @@ from decoders.trace.trace import Trace
 from decoders.verifiers.forced import ForcedVerifier
 from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.sampling import Chooser
 
-from .run_settings import check_ids, check_model, check_step, drawn_before, model_mismatch, redraft_method, sampling_of
+from .run_settings import (
+    check_ids,
+    check_model,
+    check_step,
+    drawn_before,
+    extra_processors,
+    generation_of,
+    model_mismatch,
+    redraft_method,
+    sampling_of,
+)
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
@@ -230,7 +242,7 @@ class ReadRun:
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             new_step = Step(
                 0, length, draft, scored, verdict, emitted, draft_ms=attempt.propose_ms, verify_ms=attempt.verify_ms,
-                commit_ms=Span(), observation=observation,
+                commit_ms=Span(), observation=observation, processed=attempt.processed_step,
             )  # fmt: skip
             recorder = Run.of(decoding, about, f"{run.get('title') or 'Untitled run'}: step {step + 1}, {entry.title}")
             trace = recorder.one_step(new_step, tables["tokens"]["id"][length:])
@@ -282,7 +294,14 @@ class ReadRun:
                 f"{method.title} drafts from all of it"
             )
         sampling, stops = sampling_of(run), run.get("stop_ids", self.target.stop_ids)
-        parts = method.parts(self.target, values, prompt, sampling, stops, keep_prompt=True)
+        processing = process_logits(
+            self.target, run_settings(None, sampling, generation_of(run)), (), prompt, sampling=sampling,
+            stop_ids=stops, max_new_tokens=run["max_new_tokens"],
+        )  # fmt: skip
+        if names := extra_processors(run):
+            notes.append(f"This run's logits went through {names}, which no trace holds: the step is judged without.")
+        chooser = Chooser(sampling, processing and processing.warpers)
+        parts = method.parts(self.target, values, prompt, chooser, stops, keep_prompt=True)
         verifier = parts.verifier
         if run.get("forced"):
             output_length = self.trace.tables["steps"]["context"][step] - run["prompt_length"]
@@ -299,7 +318,7 @@ class ReadRun:
             notes.append(f"The run was made in {dtype}, the model is loaded in {self.target.info['dtype']}.")
         return Decoding(
             self.target, prompt, parts.drafter, verifier, parts.needs, sampling=sampling,
-            max_new_tokens=run["max_new_tokens"], stop_ids=stops,
+            max_new_tokens=run["max_new_tokens"], stop_ids=stops, processing=processing,
         )  # fmt: skip
 
     def _pick(self, decoding: Decoding, step: int, candidate: int, method: Method, notes: list[str]) -> None:
@@ -362,13 +381,15 @@ def go_on(
     output_length = len(ids) - len(prompt.tokens)
     if emitted and (emitted[-1] in (stops or ()) or output_length >= trace.run["max_new_tokens"]):
         raise UserError("nothing is left to write: this place ends the run")
+    grammar = prompt.grammar and replace(prompt.grammar, prefix=prompt.grammar.prefix + output_length)
     segments = (*prompt.segments, *([Segment("output", len(prompt.tokens), len(ids))] if output_length else []))
     return {
-        "prompt": replace(prompt, tokens=ids, segments=segments),
+        "prompt": replace(prompt, tokens=ids, segments=segments, grammar=grammar),
         "method": entry,
         "params": values,
         "keep_prompt": True,
         "sampling": sampling_of(trace.run),
+        "generation": settings_behind(generation_of(trace.run), output_length),
         "max_new_tokens": max(1, trace.run["max_new_tokens"] - output_length),
         "stop_ids": stops,
         "compare": not entry.lossless,

@@ -6,27 +6,31 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import torch
 
 from decoders.draft.distributions import OUTSIDE_VOCAB, DraftVocab, NodeDistributions, note_outside
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
+from decoders.draft.lattice import Lattice
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.draft_models.drafter import TokenDraw, first_choice
 from decoders.method.drafter import Drafter
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import Span, fetch, mark
+from decoders.model.state.transfer import Mark, Span, fetch, mark
 from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser
 
 from .block_network import BlockNetwork
 from .block_run import BlockRun
-from .block_walk import confidences, lattice_of, tokens_at, walk_blocks
+from .block_tree import best_tree
+from .block_walk import Walk, confidences, lattice_of, tokens_at, walk_blocks
 
 NODE_TERMS = (
     Term("distance", "distance", "Places behind the root.", 1, 16),
     Term("confidence", "confidence", "The drafter's highest probability at this position, given the walk.", 0, 1),
     Term("alone_rank", "rank alone", "The token's rank by its position alone, without transitions (0 = first).", 0, 0),
+    Term("path_logprob", "Σ log p", "Of a tree: the log-probabilities from the root to here added up.", 0, 0),
     *VERIFIED_TERMS,
     *BLOCK_TERMS,
 )
@@ -42,15 +46,17 @@ NOTHING_READ = "nothing was processed yet: a block reads the target's states bef
 
 class BlockDrafter(Drafter):
     """Drafts the first ``tokens`` of each block (None: all), or those before the first whose acceptance the confidence
-    head puts below ``threshold``. Where it ``draws``, a sampled run's tokens come from the drafter's distributions.
+    head puts below ``threshold``. Where it ``draws``, a sampled run's tokens come from the drafter's distributions. A
+    ``tree`` of so many nodes takes the chain's place.
     """
 
     learns = False  # drafts follow from the text
 
     def __init__(
-        self, network: BlockNetwork, tokens: int | None = None, threshold: float = 0.0, draws: bool = False
-    ) -> None:
-        self.network, self.run = network, BlockRun(network)
+        self, network: BlockNetwork, tokens: int | None = None, threshold: float = 0.0, draws: bool = False,
+        tree: int | None = None,
+    ) -> None:  # fmt: skip
+        self.network, self.run, self.tree = network, BlockRun(network), tree
         self.tokens, self.threshold, self.draws = tokens or network.config.places, threshold, draws
         self.vocab = DraftVocab.of(network.drafted, network.config.vocab)
         self.chooser: Chooser | None = None
@@ -73,6 +79,8 @@ class BlockDrafter(Drafter):
         read = mark(device)
         choose = first_choice if self.chooser is None else TokenDraw(self.chooser, context.length)
         walk = walk_blocks(self.network, states, root, choose)
+        if self.tree is not None:
+            return self._draft_tree(lattice_of(self.network, walk, root), walk, root, start_mark, read, device)
         is_drawn = self.chooser is not None
         normal = walk.logits if is_drawn else walk.logits.softmax(-1)
         token_probs = normal.gather(1, walk.places[:, None])[:, 0]
@@ -110,6 +118,28 @@ class BlockDrafter(Drafter):
             draft, route="none", drawn=False, distributions=None,
             reason=f"the confidence head puts the first token's acceptance at {acceptance[0]:.2f}, below "
             f"{self.threshold:.2f}",
+        )  # fmt: skip
+
+    def _draft_tree(
+        self, lattice: Lattice, walk: Walk, root: int, start_mark: Mark, read: Mark, device: torch.device
+    ) -> Draft:
+        """The likeliest paths through the lattice. The distribution after a node is its position's, whatever is before:
+        it is not recorded.
+        """
+        assert self.tree is not None
+        best = best_tree(root, lattice, self.tree)
+        count = best.tree.drafted
+        return Draft(
+            best.tree, ("root", *("drafter",) * count), (-1,) * (count + 1), (1.0, *best.probabilities), route="tree",
+            terms={
+                "distance": np.asarray([np.nan, *best.tree.depths[1:]]),
+                "alone_rank": np.asarray([np.nan, *best.ranks]),
+                "path_logprob": np.asarray([np.nan, *best.path_logprobs]),
+            },
+            notes={
+                "forward_ms": Span((start_mark, read)), "walk_ms": Span((read, mark(device))), "draft_forwards": 1.0,
+            },
+            lattice=partial(lattice_of, self.network, walk, root),
         )  # fmt: skip
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:

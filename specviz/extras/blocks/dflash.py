@@ -40,6 +40,11 @@ class BlockParams:
     tokens: int | None = param(
         None, "Tokens", "How many tokens of each block are drafted. Off: all that it guesses.", low=1, high=MOST_BLOCK
     )
+    tree: int | None = param(
+        None, "Tree",
+        "Nodes of a tree through the block's candidates, the root included: the likeliest paths by Σ log p (DDTree). "
+        "Off: the chain that the walk takes. Trees are matched.", low=2, high=256,
+    )  # fmt: skip
     rule: str = param(
         MATCH, "Sampled verification",
         "Match: the likeliest tokens are drafted and the target's draw is looked for, so that a seed gives plain "
@@ -57,7 +62,10 @@ def build_block(kind: str, target: Target, params: Any) -> BlockDrafter:
             "choose fewer, or leave it off"
         )
     threshold = getattr(params, "threshold", 0.0)
-    return BlockDrafter(network, params.tokens, threshold, params.rule != MATCH)
+    if params.tree is not None and (params.rule != MATCH or threshold):
+        what = f"rule={params.rule}" if params.rule != MATCH else f"threshold={threshold}"
+        raise UserError(f"tree={params.tree} cannot stand beside {what}, which is for chains: leave one of them out")
+    return BlockDrafter(network, params.tokens, threshold, params.rule != MATCH, params.tree)
 
 
 drafts_blocks = partial(heads_of, make=build_block)

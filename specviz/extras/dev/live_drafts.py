@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from decoders.draft.draft import Draft
 from decoders.errors import UserError, first_line
 from decoders.method.drafter import Drafter
-from decoders.method.guard import GuardedDrafter
 from decoders.method.method import Method
 from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Target
+from decoders.study.look.places import accepted_of, follows_text
 from decoders.study.look.run_settings import sampling_of
 from decoders.study.look.whatif import ReadRun
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import MatchVerifier
-from decoders.verifiers.sampling import Sampling
+from decoders.verifiers.sampling import Chooser, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class LiveRun:
         start_time, sampling = time.perf_counter(), sampling_of(self.trace.run)
         params = method.params()
         stops = self.trace.run.get("stop_ids", self.target.stop_ids)
-        parts = method.parts(self.target, params, self.read.prompt, sampling, stops, keep_prompt=True)
+        parts = method.parts(self.target, params, self.read.prompt, Chooser(sampling), stops, keep_prompt=True)
         by_text = self._by_text(parts.drafter, parts.verifier, sampling)
         if by_text and not self.read.serves(parts.needs):
             raise UserError(f"{self.title} is too long to keep all that {method.name} reads of it")
@@ -104,10 +103,8 @@ class LiveRun:
 
     def _by_text(self, drafter: Drafter, verifier: object, sampling: Sampling) -> bool:
         """True where the run's text alone says what is accepted of this drafter's drafts."""
-        inner = type(drafter.inner if isinstance(drafter, GuardedDrafter) else drafter)
-        learns = inner.observe is not Drafter.observe or inner.resume is not Drafter.resume
         chosen_text = sampling.greedy and self.trace.run["method"].get("lossless", False)
-        return chosen_text and not learns and isinstance(verifier, MatchVerifier)
+        return chosen_text and follows_text(drafter) and isinstance(verifier, MatchVerifier)
 
     def _by_the_text(self, step: int, drafter: Drafter, whole: Context) -> LiveStep:
         run, steps = self.trace.run, self.trace.tables["steps"]
@@ -119,18 +116,3 @@ class LiveRun:
         draft = drafter.propose(whole.cut(length), budget)
         text = self.trace.tables["tokens"]["id"][length:]
         return LiveStep(step, recorded_count, draft.tree.drafted, accepted_of(draft, text), draft.reason)
-
-
-def accepted_of(draft: Draft, text: Sequence[int]) -> int:
-    """Drafted tokens that a target accepts which goes on with ``text``.
-
-    >>> from decoders.draft.tree import DraftTree
-    >>> accepted_of(Draft(DraftTree((5, 8, 9, 2), (-1, 0, 1, 0))), [8, 9, 1])
-    2
-    """
-    children, node, accepted = draft.tree.children(), 0, 0
-    for token in text:
-        if token not in children[node]:
-            break
-        node, accepted = children[node][token], accepted + 1
-    return accepted

@@ -212,14 +212,14 @@ class Dev(Service):
         """A run of the method on the chosen prompt, among the runs; the one of the save before goes."""
         from decoders import Run
         from decoders.prompt.codec import of_trace
-        from decoders.study.look.run_settings import sampling_of
+        from decoders.study.look.run_settings import generation_of, sampling_of
 
         trace: Trace = self._runs[self._run_index][1].trace
         title = f"{method.title}, save {self._state['saves']}"
         try:
             run = Run(
                 target, of_trace(trace), method, sampling=sampling_of(trace.run), title=title,
-                max_new_tokens=trace.run["max_new_tokens"], keep_prompt=True,
+                max_new_tokens=trace.run["max_new_tokens"], keep_prompt=True, generation=generation_of(trace.run),
             ).finish()  # fmt: skip
         except Exception as problem:  # the method's own: the contract says more
             return {"ran": None, "failed": sentence(problem)}

@@ -277,7 +277,10 @@ class Compare(Service):
                     f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {limit:,} are made here."
                 )
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
-            plain = self._decode(trace, target)
+            try:
+                plain = self._decode(trace, target)
+            except UserError as problem:
+                return {"state": "unknown", "text": f"Plain decoding was not recorded. {sentence(problem)}"}
         return check_output(trace, plain, target and (lambda: self._judge(trace, plain, target)))
 
     def _reference(self, trace: Trace) -> Sequence[int] | None:
@@ -286,15 +289,9 @@ class Compare(Service):
         return own_reference(trace) if output_ids is None else output_ids
 
     def _decode(self, trace: Trace, target: Any) -> tuple[int, ...]:
-        from decoders.study.judge.divergences import plain_output
-        from decoders.study.look.run_settings import sampling_of
+        from decoders.study.judge.divergences import plain_of_run
 
-        run = trace.run
-        work = partial(
-            plain_output, target, trace.prompt_ids, sampling=sampling_of(run), max_new_tokens=run["max_new_tokens"],
-            stop_ids=run.get("stop_ids"), cancel=self._closing,
-        )  # fmt: skip
-        return self._keep(plain_key(trace), self.desk.on_worker(work))
+        return self._keep(plain_key(trace), self.desk.on_worker(partial(plain_of_run, target, trace, self._closing)))
 
     def _judge(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
         from decoders.study.judge.divergences import divergence

@@ -49,10 +49,14 @@ def own_reference(trace: Trace) -> list[int] | None:
 
 
 def plain_key(trace: Trace) -> str:
-    """The same where plain decoding writes the same: model, dtype, weights, prompt, sampling, length, stop tokens."""
+    """The same where plain decoding writes the same: model, dtype, weights, prompt, sampling, length, stop tokens,
+    logits processors and grammar.
+    """
     run = trace.run
     model = [run["model"].get(name) for name in ("name", "parameters", "dtype", "weights", "activations")]
     settings = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
+    grammar = {name: value for name, value in run.get("grammar", {}).items() if name != "drafts"}
+    settings += [run.get("processing"), grammar] if grammar or "processing" in run else []
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

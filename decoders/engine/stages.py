@@ -1,0 +1,137 @@
+"""The drafters that are asked in a step, under draft length auto: those whose drafts bring more than they take.
+
+A drafter that joins several makes its draft in stages (``StagedDrafter``). Before a later one is asked, the survival of
+what the earlier ones drafted is known, and with it the surplus of verifying what pays of it. Once it was asked, the
+surplus of all is known: the difference is what it brought, whatever then stood. Its running mean over steps in which
+the earlier drafts promised as much decides whether the drafter is asked again: if it is more than ρ · its time. Where
+it is not, it is asked now and then, so that the mean does not grow old.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from decoders.draft.draft import Draft
+from decoders.method.drafter import StagedDrafter
+from decoders.model.state.memory import Context
+
+RECENT = 0.15  # weight of the last draft in running means
+EXPECTED = (0.25, 0.5, 1, 2, 4, 8)  # bounds of like expectations of the earlier drafts, in tokens
+LAST_STEP = 0.05  # weight of the last step of its kind
+TRY = 16  # steps of a like expectation in which a drafter is not asked, until it is
+GUESS = 1.5  # tokens that a drafter is expected to bring before it was ever asked
+SHARE = 0.4  # of a plain step: what its draft is expected to take then
+
+
+class DraftingTime:
+    """Drafting time: the running mean of a draft's milliseconds, and what one level more of depth takes.
+
+    A draft model's forwards take so much each; a copy takes as long however deep it is. Where all drafts are equally
+    deep the two cannot be told apart, and all of the time counts as the levels'.
+    """
+
+    def __init__(self) -> None:
+        self.ms = self.depth = self._spread = self._covariance = 0.0
+        self.count = 0
+
+    def observe(self, depth: int, ms: float) -> None:
+        """Take in a draft as it was proposed."""
+        self.count += 1
+        share = max(RECENT, 1 / self.count)
+        deeper, longer = depth - self.depth, ms - self.ms
+        self.depth += share * deeper
+        self.ms += share * longer
+        self._spread = (1 - share) * (self._spread + share * deeper * deeper)
+        self._covariance = (1 - share) * (self._covariance + share * deeper * longer)
+
+    @property
+    def level_ms(self) -> float:
+        if self._spread > 0.25:
+            return max(0.0, self._covariance / self._spread)
+        return self.ms / self.depth if self.depth >= 1 else 0.0
+
+    def expected_ms(self, depth: int) -> float:
+        """Milliseconds of a draft so deep."""
+        return max(0.0, self.ms + self.level_ms * (depth - self.depth))
+
+
+@dataclass(slots=True)
+class Gain:
+    """Running mean of the surplus that a drafter brought, and the steps since it was asked."""
+
+    tokens: float = GUESS
+    count: int = 0
+    skips: int = 0
+
+    def learn(self, tokens: float) -> None:
+        self.count, self.skips = self.count + 1, 0
+        self.tokens += max(LAST_STEP, 1 / self.count) * (tokens - self.tokens)
+
+
+@dataclass(slots=True)
+class StageTimes:
+    """Times of a later drafter's drafts, and by depth (from 1) the best survival of what it alone proposed."""
+
+    drafting: DraftingTime = field(default_factory=DraftingTime)
+    worth: list[float] = field(default_factory=list)
+
+    def observe(self, depth: int, ms: float, worth: Sequence[float]) -> None:
+        self.drafting.observe(depth, ms)
+        self.worth += [0.0] * (len(worth) - len(self.worth))
+        share = max(RECENT, 1 / self.drafting.count)
+        for place, value in enumerate(self.worth[:depth]):  # deeper levels were not drafted
+            self.worth[place] += share * ((worth[place] if place < len(worth) else 0.0) - value)
+
+
+class Asking:
+    """Decides which stages of a draft are made. ``surplus`` is what verifying the best of some nodes is worth, by their
+    survival; ``depth`` the depth to which a stage's draft pays.
+    """
+
+    def __init__(
+        self, surplus: Callable[[Sequence[float]], float], depth: Callable[[int, Sequence[float], float], int]
+    ) -> None:
+        self.surplus, self.depth = surplus, depth
+        self.gains: dict[tuple[int, int], Gain] = {}
+        self.times: dict[int, StageTimes] = {}
+        self._drafter: StagedDrafter | None = None  # whose stages were asked in this step
+
+    def draft(self, drafter: StagedDrafter, context: Context, budget: int, rate: float, plain_ms: float) -> Draft:
+        """The draft of the first stage, and of those later ones that pay at ``rate`` tokens per millisecond."""
+        stages = drafter.draft_stages(context, budget)
+        survival, number, depth, gain = next(stages), 0, budget, Gain()
+        while True:
+            try:
+                later_survival = stages.send(depth)
+            except StopIteration as end:
+                if number and depth:
+                    gain.learn(self.surplus(drafter.estimate.survival) - self.surplus(survival))
+                self._drafter = drafter
+                return end.value
+            if number and depth:
+                gain.learn(self.surplus(later_survival) - self.surplus(survival))
+            survival, number = later_survival, number + 1
+            gain = self.gains.setdefault((number, bisect_right(EXPECTED, sum(survival) - 1)), Gain())
+            times = self.times.setdefault(number, StageTimes())
+            depth = self.depth(budget, times.worth, times.drafting.level_ms)
+            draft_ms = times.drafting.expected_ms(depth) if times.drafting.count else SHARE * plain_ms
+            if not self.pays(gain, rate * draft_ms):
+                depth, gain.skips = 0, gain.skips + 1
+
+    def pays(self, gain: Gain, cost: float) -> bool:
+        """True where a drafter that costs so many tokens is asked."""
+        return gain.tokens >= cost or gain.skips >= TRY
+
+    def learn(self, draft: Draft) -> None:
+        """Take in what the stages of a step's draft took."""
+        if self._drafter is not None:
+            for number, depth, worth in self._drafter.later_stages():
+                self.times[number].observe(depth, self.stage_ms(draft, number, depth), worth)
+        self._drafter = None
+
+    @staticmethod
+    def stage_ms(draft: Draft, number: int, depth: int) -> float:
+        """Milliseconds of a stage that drafted so deep."""
+        return float(draft.notes[f"ms{number + 1}"])

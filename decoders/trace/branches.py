@@ -1,0 +1,121 @@
+"""Drafted tokens by their place in the tree: acceptance by depth and rank, by who proposed them, and second branches.
+
+All of it is counted at the places that a run visited. What another length, rank or drafter would have brought in a run
+of its own is another number: the places would be rest_mask (``BIAS``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .trace import Trace
+
+BIAS = "counted at the places that these runs visited; a run that drafted otherwise would visit rest_mask"
+
+
+@dataclass(slots=True)
+class Share:
+    """Tokens that were ``judged`` (their parent stood), and those of them that stood."""
+
+    judged: int = 0
+    accepted: int = 0
+
+    def add(self, is_accepted: bool) -> None:
+        self.judged += 1
+        self.accepted += is_accepted
+
+    @property
+    def share(self) -> float | None:
+        return self.accepted / self.judged if self.judged else None
+
+
+@dataclass(slots=True)
+class SecondBranch:
+    """First misses of the first-ranked chain: how often a sibling stood there, and a child of that one."""
+
+    misses: int = 0
+    with_sibling: int = 0
+    sibling: int = 0
+    with_child: int = 0
+    child: int = 0
+
+
+def trees(trace: Trace) -> Iterator[list[dict[str, Any]]]:
+    """The nodes of each step with a draft: parent, depth, rank among the siblings as listed, status, and who proposed
+    it (a mask; 0: not recorded).
+    """
+    nodes = trace.tables["nodes"]
+    masks = nodes.get("term:who") or [None] * len(nodes["parent"])
+    tree, ranks = list[dict[str, Any]](), dict[int, int]()
+    for row, parent in enumerate(nodes["parent"]):
+        if parent < 0:
+            if len(tree) > 1:
+                yield tree
+            tree, ranks = [], {}
+        ranks[parent] = ranks.get(parent, -1) + 1
+        tree.append({
+            "parent": parent, "depth": nodes["depth"][row], "rank": ranks[parent], "status": nodes["status"][row],
+            "mask": int(masks[row] or 0),
+        })  # fmt: skip
+    if len(tree) > 1:
+        yield tree
+
+
+def depth_rank_map(trace: Trace) -> dict[tuple[int, int], Share]:
+    """Acceptance of judged tokens by depth (from 1) and rank among their siblings (from 0)."""
+    cells: dict[tuple[int, int], Share] = {}
+    for tree in trees(trace):
+        for node in tree[1:]:
+            if node["status"] in ("accepted", "rejected"):
+                cells.setdefault((node["depth"], node["rank"]), Share()).add(node["status"] == "accepted")
+    return cells
+
+
+def second_branches(trace: Trace) -> SecondBranch:
+    """Count what siblings were worth where the first-ranked chain was rejected first."""
+    counts = SecondBranch()
+    for tree in trees(trace):
+        children: dict[int, list[int]] = {}
+        for number, node in enumerate(tree[1:], start=1):
+            children.setdefault(node["parent"], []).append(number)
+        place = 0
+        while children.get(place) and tree[children[place][0]]["status"] == "accepted":
+            place = children[place][0]
+        if not children.get(place) or tree[children[place][0]]["status"] != "rejected":
+            continue  # all of the chain stood, or the text ended
+        siblings = children[place][1:]
+        counts.misses += 1
+        counts.with_sibling += bool(siblings)
+        for sibling in siblings:
+            if tree[sibling]["status"] == "accepted":
+                counts.sibling += 1
+                counts.with_child += bool(children.get(sibling))
+                counts.child += any(tree[child]["status"] == "accepted" for child in children.get(sibling, ()))
+    return counts
+
+
+def shares_by_drafter(trace: Trace) -> dict[str, Share]:
+    """Acceptance of judged tokens by who proposed them, of whom proposed any at that place: "pld+h alone", "eagle3
+    beside pld+h", "pld+h and eagle3". Empty for a run whose drafts are not merged.
+    """
+    names = str(trace.run["method"].get("params", {}).get("drafters", "")).replace(" ", "").split(",")
+    if len(names) < 2:
+        return {}
+
+    def words(mask: int) -> str:
+        return " and ".join(name for place, name in enumerate(names) if mask >> place & 1)
+
+    shares: dict[str, Share] = {}
+    for tree in trees(trace):
+        proposers: dict[int, int] = {}
+        for node in tree[1:]:
+            proposers[node["parent"]] = proposers.get(node["parent"], 0) | node["mask"]
+        for node in tree[1:]:
+            if node["mask"] and node["status"] in ("accepted", "rejected"):
+                rest_mask = proposers[node["parent"]] & ~node["mask"]
+                suffix = " alone" if node["mask"].bit_count() == 1 else ""
+                label = words(node["mask"]) + (f" beside {words(rest_mask)}" if rest_mask else suffix)
+                shares.setdefault(label, Share()).add(node["status"] == "accepted")
+    return shares
