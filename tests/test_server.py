@@ -39,7 +39,8 @@ def test_the_page_names_no_other_site_and_has_our_head(client: TestClient) -> No
     page = client.get("/")
     assert page.status_code == 200
     assert client.get("/api/first").json()["run"]["id"] == "gallery-0"
-    assert '<script type="importmap">' in page.text and 'src="./web/app/main.' in page.text
+    script, style = ui.assets()
+    assert f'<script src="web/{script}"></script>' in page.text and f'href="web/{style}"' in page.text
     for tag in ("<script src=", "<link"):
         assert not [part for part in page.text.split(tag)[1:] if part.split(">")[0].find("http") >= 0]
     assert "fonts.googleapis" not in page.text and "og:image" not in page.text

@@ -109,6 +109,20 @@ def wait_for_end(page: Any) -> None:
     wait(page, f"{{ const {{ app }} = specviz; return !app.mine.size && {shown_whole} && {listed}; }}")
 
 
+def test_a_page_load_asks_for_few_files(page: Any, port: int, visit: Visit) -> None:
+    """Gradio's own apart. Modules keep their names all the same, in errors too."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    visit()
+    wait(page, "specviz.app.runs.length && specviz.app.lens && specviz.app.whatif")
+    paths = [url.partition(f"127.0.0.1:{port}/")[2] for url in asked if not url.startswith("blob:")]
+    assert sorted(path.split(".")[-1] for path in paths if path.startswith("web/")) == ["css", "js"]
+    assert 3 <= len([path for path in paths if path.startswith(("web/", "api/"))]) <= 16
+    trace = page.evaluate("""import("specviz/base/json.js").then(({ getJson }) => getJson("api/runs", Promise.reject()))
+        .catch((problem) => problem.stack)""")
+    assert re.search(r"specviz/base/json\.js:1\d:\d+", trace)
+
+
 def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
     page = visit()
     assert text_of_page(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
