@@ -14,7 +14,7 @@ from specviz.places import GALLERY, home, is_id, new_id
 from specviz.server.library import Library
 from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
 from specviz.views import gallery
-from specviz.views.examples import TASKS, examples, from_turns, passages, turns
+from specviz.views.examples import TASKS, checked_turns, examples, from_turns, marked_turns, passages
 from specviz.views.prompts import DEMO
 
 PLAIN_RUN = "5-class-docstring-plain"
@@ -166,7 +166,7 @@ def test_examples_cover_every_task_and_survive_the_editor() -> None:
         assert example.note and example.title
         if example.record.messages:
             assert (
-                tuple((t["role"], t["content"]) for t in turns(from_turns(example.record.messages)))
+                tuple((t["role"], t["content"]) for t in marked_turns(from_turns(example.record.messages)))
                 == example.record.messages
             )
         else:
@@ -174,9 +174,9 @@ def test_examples_cover_every_task_and_survive_the_editor() -> None:
 
 
 def test_turns_end_with_the_user() -> None:
-    assert turns("Just this: a question") == [{"role": "user", "content": "Just this: a question"}]
-    with pytest.raises(ValueError, match="end with a turn"):
-        turns("User: a\nAssistant: b")
+    assert marked_turns("Just this: a question") == [{"role": "user", "content": "Just this: a question"}]
+    with pytest.raises(ValueError, match="end the conversation with a message of the user"):
+        checked_turns(marked_turns("User: a\nAssistant: b"))
 
 
 def test_the_gallery_names_examples_that_exist() -> None:

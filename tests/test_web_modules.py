@@ -109,6 +109,7 @@ FLOORS = (
     ("ui",),
     ("inspect",),
     ("shell",),
+    ("prompt",),
     ("acceptance", "trees"),
     ("judges",),
     ("attribution", "compare", "lesson", "models", "runs", "whatif"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -132,12 +133,11 @@ def passages(text: str) -> list[str]:
     return [p for p in ("\n".join(lines).strip("\n") for lines in parts) if p.strip()]
 
 
-def turns(text: str) -> list[dict[str, str]]:
-    """A conversation as it is typed: ``User:`` and ``Assistant:`` at the start of a line begin a turn.
+def marked_turns(text: str) -> list[dict[str, str]]:
+    """A conversation in one text: ``User:`` and ``Assistant:`` at the start of a line begin a turn, without them it is
+    one.
 
-    Without them it is one turn. Raises ValueError where the last turn is not the user's.
-
-    >>> [t["role"] for t in turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
+    >>> [t["role"] for t in marked_turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
     ['user', 'assistant', 'user']
     """
     dialogue: list[tuple[str, list[str]]] = []
@@ -150,15 +150,19 @@ def turns(text: str) -> list[dict[str, str]]:
             dialogue[-1][1].append(line)
         else:
             dialogue.append(("user", [line]))
-    messages = [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in dialogue]
-    messages = [m for m in messages if m["content"].strip()]
+    return [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in dialogue]
+
+
+def checked_turns(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The messages of a conversation that are not empty. Raises ValueError where the last is not the user's."""
+    messages = [message for message in messages if message["content"].strip()]
     if messages and messages[-1]["role"] != "user":
-        raise ValueError("The last turn is the assistant's: end with a turn that begins with “User:”.")
+        raise ValueError("The last message is not the user's: end the conversation with a message of the user.")
     return messages
 
 
 def from_turns(messages: tuple[tuple[str, str], ...]) -> str:
-    """The inverse of ``turns``: a single user turn stands without its mark."""
+    """The inverse of ``marked_turns``: a single user turn stands without its mark."""
     if len(messages) == 1:
         return messages[0][1]
     return "\n".join(f"{role.capitalize()}: {content}" for role, content in messages)
