@@ -29,7 +29,7 @@ def inspect(page: Any, port: int) -> Any:
     page.goto(f"http://127.0.0.1:{port}/")
     expect(page.locator(".sv-headline").first).to_be_visible()
     yield page
-    assert page.problems == []
+    assert [text for text in page.problems if "/api/inspect/open" not in text] == []
 
 
 def open_file(page: Any, path: Path) -> None:
