@@ -2,13 +2,14 @@
 
 import { h, must } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
-import { getJson, sentence, tell } from "specviz/base/json.js";
+import { sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
 import { ready, recorded, sent } from "specviz/prompt/draft.js";
 import { PromptFields } from "specviz/prompt/fields.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { badge, methodGroups, missingMethods, trained } from "specviz/shell/methods.js";
+import { known } from "specviz/shell/request.js";
 import { app } from "specviz/shell/state.js";
 import { cardOf, parted, ruleField } from "specviz/shell/verifiers.js";
 import { effect, html, render, signal } from "specviz/ui/html.js";
@@ -135,7 +136,7 @@ function drawSettings() {
 
 /** What can run, asked for again; the first lanes where none is chosen. */
 export async function catalog() {
-  page.catalog = await getJson("api/methods");
+  page.catalog = await known();
   page.wanted = page.wanted.filter((one) => cardOf(must(page.catalog), one.method));
   if (!page.wanted.length) for (const m of usable().filter((one) => one.compared)) addLane(m.name);
   if (!page.wanted.length) addLane();

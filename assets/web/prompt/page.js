@@ -80,7 +80,7 @@ export function mount({ element }) {
   document.body.classList.add("sv-mounted");
   paint();
   lastWord();
-  request.follow();
+  request.known();
   follow();
   refreshRuns();
 }

@@ -14,6 +14,8 @@ import { Hint } from "specviz/ui/tooltip.js";
 
 const STEPPING = ["ArrowLeft", "ArrowRight", "[", "]"];
 
+const ABOUT = "The prompt, its method and settings";
+
 /** Grows when another run is shown. */
 const turned = signal(0);
 
@@ -55,10 +57,9 @@ function Shared() {
 /** @param {{ runs: HTMLElement }} props */
 function RunBar({ runs }) {
   const { editing } = request;
-  const about = editing.value ? "Back to the run" : "The prompt, its method and settings";
   return html`
     <${Held} class="svp-run" of=${runs} />
-    <${Hint} is="button" type="button" class="ui-button svp-edit" aria-controls="sv-panel" tip=${about}
+    <${Hint} is="button" type="button" class="ui-button svp-edit" aria-controls="sv-panel" tip=${ABOUT}
       aria-expanded=${String(editing.value)} onClick=${() => (editing.value = !editing.value)}>
       ✎ <span>Prompt</span></${Hint}>
     <${Method} />

@@ -75,15 +75,17 @@ export const lossy = computed(() => {
 /** Whether the form of a run is open. */
 export const editing = signal(false);
 
-/** Asks the server for its catalog, now and whenever another model is in use. */
-export function follow() {
-  const load = async () => {
-    try {
-      catalog.value = await getJson("api/methods");
-    } catch (problem) {
-      catalog.value = { ...catalog.value, reason: sentence(problem) };
-    }
-  };
-  on("model", load);
-  return load();
+/** @type {Promise<Catalog> | null} */
+let loading = null;
+
+/** Asks the server for its catalog anew. */
+export function reload() {
+  return (loading = getJson("api/methods")
+    .catch((problem) => ({ ...catalog.value, reason: sentence(problem) }))
+    .then((/** @type {Catalog} */ answer) => (catalog.value = answer)));
 }
+
+/** The catalog, once it is there. */
+export const known = () => loading ?? reload();
+
+on("model", reload);
