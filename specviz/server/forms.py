@@ -13,7 +13,7 @@ from pydantic import Field
 from decoders.draft.params import controls, make_params, param
 from decoders.draft.settings import length_param
 from decoders.errors import UserError
-from specviz.views.examples import checked_turns, from_turns, marked_turns, passages
+from specviz.views.examples import checked_turns, marked_turns, passages
 from specviz.words import numeric, sentence
 
 from .bodies import Body, SentFile, needs
@@ -133,8 +133,9 @@ class PromptForm:
     @property
     def key(self) -> str:
         """The same for the same prompt: mode, text and pool."""
-        text = from_turns(self.dialogue) if self.mode == "chat" and self.dialogue else self.text
-        texts = (self.instruction, self.context, self.question) if self.mode == "segments" else (text,)
+        texts = (self.instruction, self.context, self.question) if self.mode == "segments" else (self.text,)
+        if self.mode == "chat":
+            texts = tuple(text for message in self._typed_turns() for text in message.values())
         parts = (self.mode, *texts, self.pool_text)
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -236,7 +237,7 @@ class TypedPrompt(Body):
         list[Message],
         Field(max_length=1000),
         needs("messages are a list of {“role”: “system”, “user” or “assistant”, “content”: a text}"),
-    ] = Field([])
+    ] = Field(default=[])
     reference: str = ""
     reference_of: Literal["", "your own", "the example's", "the run's"] = ""
     pool: SentFile | None = None

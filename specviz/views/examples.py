@@ -53,19 +53,18 @@ class Example:
         return f"{TASKS.get(self.record.category, self.record.category)}: {self.title}"
 
     @property
-    def fields(self) -> dict[str, str]:
-        """Values of a prompt's form with the example in it: mode, instruction, context, question, text, reference."""
+    def prompt(self) -> dict[str, Any]:
+        """The prompt as the browser's form has it, as ``PromptForm.to_json``."""
         record = self.record
-        fields = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
+        fields: dict[str, Any] = {"mode": "segments", "instruction": record.instruction, "question": record.question,
+                                  "context": f"\n{SEPARATOR}\n".join(record.context), "text": "", "messages": [],
+                                  "reference": record.reference}  # fmt: skip
         if record.messages or record.turns:
-            fields |= {"mode": "chat", "text": from_turns(record.messages) if record.messages else record.turns[0]}
+            messages = record.messages or (("user", record.turns[0]),)
+            fields |= {"mode": "chat", "messages": [{"role": role, "content": text} for role, text in messages]}
         elif record.text:
             fields |= {"mode": "text", "text": record.text}
-        else:
-            context = f"\n{SEPARATOR}\n".join(record.context)
-            fields |= {"mode": "segments", "instruction": record.instruction, "context": context}
-            fields["question"] = record.question
-        return {**fields, "reference": record.reference}
+        return fields
 
 
 def file(toy: bool = False) -> Path:
@@ -159,10 +158,3 @@ def checked_turns(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     if messages and messages[-1]["role"] != "user":
         raise ValueError("The last message is not the user's: end the conversation with a message of the user.")
     return messages
-
-
-def from_turns(messages: tuple[tuple[str, str], ...]) -> str:
-    """The inverse of ``marked_turns``: a single user turn stands without its mark."""
-    if len(messages) == 1:
-        return messages[0][1]
-    return "\n".join(f"{role.capitalize()}: {content}" for role, content in messages)

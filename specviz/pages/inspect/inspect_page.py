@@ -11,7 +11,7 @@ from decoders.prompt.templates import templates
 from specviz.server.backend_host import method_state
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Service, get, post
-from specviz.server.forms import PromptForm, Refusal, TypedPrompt
+from specviz.server.forms import Refusal, TypedPrompt
 from specviz.server.http import Owner
 from specviz.shell.toolkit import upload_folder
 from specviz.views.examples import listed_examples
@@ -40,10 +40,9 @@ class Inspect(Service):
     def offer(self) -> dict[str, Any]:
         """Content of the prompt's form: the examples for the model in use, and the templates of datasets."""
         examples = [
-            {"id": example.record.id, "label": example.label, "note": example.note,
-             "prompt": PromptForm(**example.fields).to_json()}
+            {"id": example.record.id, "label": example.label, "note": example.note, "prompt": example.prompt}
             for example in listed_examples(self.desk.toy)
-        ]  # fmt: skip
+        ]
         named = [{"name": name, "title": entry.title, "text": entry.text} for name, entry in templates().items()]
         return {"examples": examples, "templates": named}
 
