@@ -55,9 +55,8 @@ HASH = hash_password("open sesame", cost=(2, 1, 1))
 ID_FIELDS = ("id", "key", "name", "run", "trace", "method")  # of the app's own answers
 MOST_IDS = 80
 ANN, BEGUN = "session-of-ann", "session-of-an-assistant"
-EVENTS = ("sv-open", "sv-pool")  # buttons of the page that take a file
 MOST_ASKED = re.compile(r"/(api|mcp|login|logout|gradio_api/(api|call|cancel|file|queue|reset|run|upload))\b")
-OPENED = "/gradio_api/upload, then run/predict"
+OPENED = "/gradio_api/upload, then inspect/open"
 
 # --- what there is to ask ---
 
@@ -240,7 +239,7 @@ class Fuzz:
     async def run(self, count: int, number: int, only: str = "") -> None:
         """``count`` requests, as many to every route (with ``only`` in its name); the same for the same ``number``."""
         asks = [(form, route) for form in self.forms for route in routes_of(form.app) if only in str(route)]
-        opens = [(form, event) for form in self.forms for event in EVENTS if only in OPENED]
+        opens = self.forms if only in OPENED else []
         share = count // max(1, len(asks) + len(FORMATS) * len(opens))
         logging.getLogger().addHandler(self.logged)
         try:
@@ -249,9 +248,9 @@ class Fuzz:
                     await stack.enter_async_context(form.app.router.lifespan_context(form.app))
                     await asyncio.to_thread(form.desk.loader.wait, WAIT_S)
                     await form.learn()
-                for form, event in opens:
+                for form in opens:
                     most = max(1, share * len(FORMATS) // 3)
-                    await self.open_files(form, event, most, f"{number} {form.label} {event}")
+                    await self.open_files(form, most, f"{number} {form.label}")
                 left = max(0, count - sum(map(Counter.total, self.seen.values())))
                 first = 1 if left >= len(asks) else 0  # every route once; then those that the page asks, three times
                 weights = [3 if MOST_ASKED.match(route.template) else 1 for _, route in asks]
@@ -263,23 +262,17 @@ class Fuzz:
         finally:
             logging.getLogger().removeHandler(self.logged)
 
-    async def open_files(self, form: Form, event: str, count: int, number: str) -> None:
-        """Upload files and give each to one of the page's buttons; then ask for what became of it."""
-        config = (await form.ask("GET", "/config")).json()
-        button = next(part["id"] for part in config["components"] if part["props"].get("elem_id") == event)
-        index = next(part["id"] for part in config["dependencies"] if part["targets"] == [[button, "upload"]])
-        route, kind = f"{form.label}: {OPENED} ({event})", "multipart/form-data; boundary=x"
+    async def open_files(self, form: Form, count: int, number: str) -> None:
+        """Upload files and have each opened; then ask for what became of it."""
+        route, kind = f"{form.label}: {OPENED}", "multipart/form-data; boundary=x"
         for data in draw_values(files(), count, number):
             sent = Request("POST", OPENED, (), data)
             body = multipart("a.spectrace", data)
             answer = await form.ask("POST", "/gradio_api/upload", body, **{"content-type": kind})
             if answer.status == 200:
-                file = {"path": answer.json()[0], "meta": {"_type": "gradio.FileData"}}
-                asked = {"data": [file], "fn_index": index, "session_hash": "x"}
-                answer = await form.ask("POST", "/gradio_api/run/predict", asked)
+                answer = await form.ask("POST", "/api/inspect/open", {"path": answer.json()[0]})
             self.count(route, sent, answer)
-            opened = answer.json().get("data", [None])[0] if event == "sv-open" else None
-            key = json.loads(opened).get("trace") if isinstance(opened, str) else None
+            key = answer.json().get("id") if answer.status == 200 else None
             if key is None:
                 continue
             shown = [f"/api/traces/{key}", *(f"/api/traces/{key}/download?format={name}" for name in FORMATS)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,10 @@ from decoders.prompt.templates import templates
 from decoders.trace import files
 from decoders.trace.trace import Trace
 from specviz.pages.inspect.again import form_of, missing_note
-from specviz.pages.inspect.form import choices
-from specviz.pages.inspect.reference import OWN_MACHINE, Reference, apply, claim, describe, prompt_key
 from specviz.server.forms import PromptForm
 from specviz.views.examples import examples, listed_examples
 from specviz.views.gallery import list_runs
 
-from . import recordings
 from .models import tiny_tokenizer
 from .stubs import StubDesk
 
@@ -49,9 +45,8 @@ def record(*parts: tuple[str, str, int], **run: object) -> Trace:
 def test_the_gallery_was_made_from_these_prompts(one) -> None:
     example = next(e for e in examples() if e.record.id == one.example)
     form = form_of(files.load(GALLERY / f"{one.id}.spectrace"))
-    assert {name: getattr(form, name).strip() for name in example.fields} == {
-        name: text.strip() for name, text in example.fields.items()
-    }
+    held = form.to_json()
+    assert [str(value).strip() for value in held.values()] == [str(example.prompt[name]).strip() for name in held]
 
 
 def test_what_a_template_token_holds_of_the_next_part_is_given_back() -> None:
@@ -94,9 +89,11 @@ def test_of_a_chat_the_messages_are_taken() -> None:
         ("chat", "Bye", -1),
         ("template", "<|end|>", -1),
     ]
-    assert form_of(record(*chat)) == PromptForm("chat", text="User: Hi\nAssistant: Hello!\nUser: Bye")
-    assert form_of(record(*chat[4:])) == PromptForm("chat", text="Bye")
-    assert form_of(record(*chat[2:])).text == "System: Hello!\nUser: Bye"
+    assert form_of(record(*chat)) == PromptForm(
+        "chat", dialogue=(("user", "Hi"), ("assistant", "Hello!"), ("user", "Bye"))
+    )
+    assert form_of(record(*chat[4:])) == PromptForm("chat", dialogue=(("user", "Bye"),))
+    assert form_of(record(*chat[2:])).dialogue == (("system", "Hello!"), ("user", "Bye"))
 
 
 def test_plain_text_stays_as_it_is() -> None:
@@ -110,38 +107,20 @@ def test_a_pool_of_its_own_is_to_be_chosen_again() -> None:
     assert "file" not in missing_note(record(pool={"in_prompt": True}))
 
 
-def test_a_runs_reference_goes_with_its_prompt() -> None:
-    form = form_of(record(("text", "The capital?", -1), reference="Paris."))
-    whose = Reference(form.reference, prompt_key(form), "the run's")
-    same, other = apply(whose, form), apply(whose, PromptForm("text", text="The river?", reference="Paris."))
-    assert (same.reference, same.reference_of) == ("Paris.", "the run's")
-    assert (other.reference, other.reference_of) == ("", "")
-    assert "the run's reference" in describe(whose, same) and "not the run's any more" in describe(whose, other)
-
-
-def test_who_writes_a_reference_owns_it() -> None:
-    form = PromptForm("text", text="The capital?", reference="Paris.")
-    whose = Reference("Paris.", prompt_key(form), "the example's")
-    assert claim(whose, form) is whose
-    assert claim(whose, replace(form, reference="Rome.")) is OWN_MACHINE
-    assert claim(whose, replace(form, reference="")) is OWN_MACHINE  # removed, and the prompt is as it was
-    dropped = replace(form, text="The river?", reference="")
-    assert claim(whose, dropped) is whose and apply(whose, form).reference == "Paris."  # undone, it is back
-    mine = apply(OWN_MACHINE, replace(form, text="The river?", reference="The Seine."))
-    assert (mine.reference, mine.reference_of) == ("The Seine.", "your own")
-
-
 def test_the_page_opens_on_a_step_with_a_tree() -> None:
     trace = files.load(GALLERY / f"{list_runs()[0].id}.spectrace")
     steps, opens = trace.tables["steps"], trace.run["opens"]
     assert steps["drafted"][opens] > steps["depth"][opens] > 0  # it branches
 
 
-def test_the_form_begins_with_what_the_opening_run_was_made_from() -> None:
+def test_the_form_holds_the_prompt_of_the_opening_run() -> None:
+    """It is an example's, whose name it has then."""
     opening = files.load(GALLERY / "1-class-docstring-adapld.spectrace")
     desk = StubDesk(gallery=(opening,))
-    first, names = choices(desk)
-    assert (first.record.id, desk.catalog()["opening"]) == ("class-docstring", "adapld")
-    assert [name for _, name in names] == [e.record.id for e in listed_examples()]
-    other = StubDesk(gallery=(recordings.nasty(),))  # made from no example
-    assert choices(other)[0] == examples()[0] and StubDesk().catalog()["opening"] == ""
+    page = desk.services["inspect"]
+    offer, held = page.offer(), page.prompt("gallery-0")
+    assert [entry["id"] for entry in offer["examples"]] == [e.record.id for e in listed_examples()]
+    texts = {**held["prompt"], "reference": ""}
+    same = next(e["id"] for e in offer["examples"] if {**e["prompt"], "reference": ""} == texts)
+    assert (same, desk.catalog()["opening"]) == ("class-docstring", "adapld")
+    assert offer["templates"] and held["note"] == "" and StubDesk().catalog()["opening"] == ""

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from specviz.server import desk as desks
-from specviz.server.forms import PromptForm, Refusal
+from specviz.server.bodies import SentFile
+from specviz.server.forms import Message, PromptForm, Refusal, TypedPrompt
 
 from .drafts import needs_kinds, save_tiny_part
 from .models import prompt_ids, tiny_target
@@ -37,9 +38,8 @@ def test_the_catalog_says_who_takes_a_pool_and_who_is_lossy(desk: StubDesk) -> N
     assert found["casd"] == (True, False) and found["pld"] == (False, True)
 
 
-def test_a_pool_file_becomes_the_prompts_pool(desk: StubDesk, tmp_path: Path) -> None:
-    text, name = desk.read_pool(pool_file(tmp_path, b"\xef\xbb\xbfone two\n\nthree", "notes .txt"))
-    form = dataclasses.replace(FORM, pool_text=text, pool_name=name, reference=" the answer ")
+def test_a_pool_file_becomes_the_prompts_pool() -> None:
+    form = dataclasses.replace(FORM, pool_text="one two\n\nthree", pool_name="notes .txt", reference=" the answer ")
     prompt = form.whole(StubTarget.tokenizer, pooled=True)
     assert prompt.reference == "the answer" and prompt.pool is not None
     assert (prompt.pool.label, prompt.pool.starts, prompt.pool.positions) == ("notes .txt", (0, 7), None)
@@ -48,18 +48,30 @@ def test_a_pool_file_becomes_the_prompts_pool(desk: StubDesk, tmp_path: Path) ->
     assert form.key != FORM.key == dataclasses.replace(FORM, reference="x", text="unused").key
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [(b"caf\xe9", "not text in UTF-8"), (b"x" * 3000, r"at most 0 MiB"), (b" \n\n ", "holds no text")],
-)
+@pytest.mark.parametrize(("text", "message"), [("x" * 3000, r"at most 0 MiB"), (" \n\n ", "holds no text")])
 def test_bad_pool_files_are_refused_by_name(
-    desk: StubDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, said: str
+    desk: StubDesk, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     monkeypatch.setattr(desks, "MAX_POOL", 2000)
-    with pytest.raises(Refusal, match=said) as caught:
-        text, name = desk.read_pool(pool_file(tmp_path, data))
-        desk.submit(dataclasses.replace(FORM, pool_text=text, pool_name=name), "casd", {}, {})
+    with pytest.raises(Refusal, match=message) as caught:
+        form = TypedPrompt(context="abc", pool=SentFile(name="notes.txt", text=text)).form()
+        desk.submit(form, "casd", {}, {})
     assert caught.value.place == "pool" and "notes.txt" in str(caught.value)
+
+
+def test_a_chats_messages_are_data(desk: StubDesk) -> None:
+    """A line that begins with “User:” is no other message where roles are given; empty messages are left out."""
+    messages = [Message(role="user", content="Quote: \nUser: hello"), Message(role="assistant", content=" ")]
+    form = TypedPrompt(mode="chat", messages=messages).form()
+    assert form.turns() == [{"role": "user", "content": "Quote: \nUser: hello"}]
+    assert form.to_json()["messages"][0] == {"role": "user", "content": "Quote: \nUser: hello"}
+    assert form.title == "Quote: User: hello" and form.typed_text.startswith("Quote")
+    marked = PromptForm("chat", text="User: a\nAssistant: b\nUser: c")
+    assert [message["role"] for message in marked.to_json()["messages"]] == ["user", "assistant", "user"]
+    unanswered = TypedPrompt(mode="chat", messages=[messages[0], Message(role="assistant", content="b")])
+    with pytest.raises(Refusal, match="end the conversation with a message of the user") as caught:
+        desk.submit(unanswered.form(), "pld", {}, {})
+    assert caught.value.place == "prompt"
 
 
 def test_a_pooled_method_without_a_context_is_refused_at_the_prompt(desk: StubDesk) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from fastapi.testclient import TestClient
 from decoders.errors import UserError
 from decoders.folders import typed_path
 from specviz.shell import sound
+from specviz.shell.toolkit import upload_folder
 from tests.fuzz import Fuzz, answer_to, routes_of
 from tests.hostile import Request, multipart
 
@@ -96,7 +96,7 @@ def test_an_address_that_leads_nowhere_is_one_sentence(client: TestClient, path:
 @pytest.mark.parametrize(
     ("path", "sent", "status", "said"),
     [
-        ("run/predict", {"data": [], "fn_index": 5}, 422, "The fields that were sent are not those of the form"),
+        ("run/predict", {"data": [], "fn_index": "go"}, 422, "The fields that were sent are not those of the form"),
         ("run/predict", {"data": 1}, 422, "data"),
         ("run/nowhere", {"data": []}, 404, "There is no such endpoint"),
         ("call/nowhere", {"data": []}, 404, "There is no such endpoint"),
@@ -114,6 +114,9 @@ def test_an_address_that_leads_nowhere_is_one_sentence(client: TestClient, path:
 def test_what_does_not_fit_the_form_is_one_sentence(
     client: TestClient, path: str, sent: dict[str, Any], status: int, said: str
 ) -> None:
+    if sent.get("fn_index") == "go":  # the event of a part that has a field
+        events = client.get("/config").json()["dependencies"]
+        sent = {**sent, "fn_index": next(event["id"] for event in events if event["targets"][0][-1] == "go")}
     answer = client.post(f"/gradio_api/{path}", json=sent)
     assert answer.status_code == status and said in answer.json()["error"] and answer.json()["error"].endswith(".")
 
@@ -157,22 +160,32 @@ def test_two_who_upload_the_same_file_both_open_it(client: TestClient, desk: Stu
     data = save_trace(recordings.quote())
     sent = [client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0] for _ in range(2)]
     assert sent[0] == sent[1]
-    config = client.get("/config").json()
-    button = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "sv-open")
-    index = next(one["id"] for one in config["dependencies"] if one["targets"] == [[button, "upload"]])
     gate = threading.Barrier(2)
 
     def open_file(_: int) -> str:
         gate.wait(WAIT_S)
-        file = {"path": sent[0], "meta": {"_type": "gradio.FileData"}}
-        answer = client.post("/gradio_api/run/predict", json={"data": [file], "fn_index": index, "session_hash": "x"})
-        return json.loads(answer.json()["data"][0])["trace"]
+        return client.post("/api/inspect/open", json={"path": sent[0]}).json()["id"]
 
     with ThreadPoolExecutor(2) as pool:
         opened = list(pool.map(open_file, range(2)))
     assert len(set(opened)) == 2 and all(key in desk.store for key in opened)
     open_file_again = client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0]
     assert open_file_again == sent[0] and Path(sent[0]).is_file()
+
+
+def test_only_uploads_are_opened(client: TestClient, tmp_path: Path) -> None:
+    """A path of this machine's is none, whatever it holds or leads to."""
+    (tmp_path / "a.spectrace").write_bytes(save_trace(recordings.quote()))
+    folder = upload_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / f"link-{tmp_path.name}"
+    link.symlink_to(tmp_path / "a.spectrace")
+    try:
+        for path in (tmp_path / "a.spectrace", link, folder / ".." / "x", folder, "/etc/passwd", "", "\0", "x" * 900):
+            answer = client.post("/api/inspect/open", json={"path": str(path)})
+            assert answer.status_code == 422 and "choose one again" in answer.json()["error"], path
+    finally:
+        link.unlink()
 
 
 ODD_PATHS = ("x" * 300, "/" + "a/" * 4000, "~nobody-here/x", "/tmp/\x00")

@@ -127,7 +127,7 @@ def test_views_have_tabs_where_no_page_lists_them() -> None:
 
 def test_old_addresses_are_changed_before_the_app_begins() -> None:
     """An annex's first, as the core's may know what is left; the scripts run in order, and the entry is the last."""
-    scripts = re.findall(r'<script type="module" src="([^"]+)"', head())
-    names = [re.sub(r"\.\w{12}\.", ".", script) for script in scripts]
-    assert names[-2:] == ["./web/shell/moved.js", "./web/app/main.js"]
-    assert len(scripts) == 1 + sum(name.endswith("/moved.js") for name in web.modules())
+    (script,) = re.findall(r'<script type="module">(.*)</script>', head())
+    first, *names, entry = re.findall(r'import "specviz/(.+?)";', script)
+    assert (first, names[-1], entry) == ("shell/early.js", "shell/moved.js", "app/main.js")
+    assert len(names) == sum(name.endswith("/moved.js") for name in web.modules())

@@ -25,7 +25,7 @@ from specviz.shell import assets as ui
 from specviz.views.export import read_page, standalone_html
 
 from .stubs import StubDesk, client_of, serving
-from .waiting import WAIT_S
+from .waiting import WAIT_S, until
 
 FORM = PromptForm(instruction="Do it.", context="abc")
 
@@ -39,7 +39,8 @@ def test_the_page_names_no_other_site_and_has_our_head(client: TestClient) -> No
     page = client.get("/")
     assert page.status_code == 200
     assert client.get("/api/first").json()["run"]["id"] == "gallery-0"
-    assert '<script type="importmap">' in page.text and 'src="./web/app/main.' in page.text
+    script, style = ui.assets()
+    assert f'<script src="web/{script}"></script>' in page.text and f'href="web/{style}"' in page.text
     for tag in ("<script src=", "<link"):
         assert not [part for part in page.text.split(tag)[1:] if part.split(">")[0].find("http") >= 0]
     assert "fonts.googleapis" not in page.text and "og:image" not in page.text
@@ -189,7 +190,7 @@ def test_cookies_are_not_trusted() -> None:
         ),
         (PromptForm("text", text="x" * 500_000), "pld", {}, {}, "prompt", "500,000 characters"),
         (PromptForm("poem", text="x"), "pld", {}, {}, "prompt", "use one of segments, chat, text"),
-        (PromptForm("chat", text="User: a\nAssistant: b"), "pld", {}, {}, "prompt", "last turn is the assistant's"),
+        (PromptForm("chat", text="User: a\nAssistant: b"), "pld", {}, {}, "prompt", "last message is not the user's"),
         (FORM, "magic", {}, {}, "method", "choose one of plain, pld"),
         (FORM, "ppd", {}, {}, "method", "specviz train ppd"),
         (FORM, "pld", {"k": "500"}, {}, "method", "Draft length needs a whole number from 1 to 128; given was 500."),
@@ -217,6 +218,38 @@ def test_bad_input_is_one_sentence_at_its_place(
     with pytest.raises(Refusal) as caught:
         desk.submit(form, method, params, settings)
     assert caught.value.place == place and words in str(caught.value) and str(caught.value).endswith(".")
+
+
+def test_a_run_begins_with_one_request(client: TestClient, desk: StubDesk) -> None:
+    asked = {"prompt": {"mode": "text", "text": "abc", "title": "Mine", "reference": "x", "reference_of": "your own"},
+             "method": "pld", "params": {"k": 4}, "settings": {"max_new_tokens": 8}, "session": "a page"}  # fmt: skip
+    answer = client.post("/api/runs", json=asked).json()
+    assert answer["prompt"] == PromptForm("text", text="abc").key
+    key = answer["run"]["id"]
+    assert (answer["run"]["title"], answer["run"]["kind"]) == ("Mine", "live")
+    until(lambda: key in desk.store, "the run is over")
+    assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == ("x", "your own")
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "message"),
+    [
+        ({"prompt": {"mode": "text"}}, "prompt", "The prompt is empty"),
+        ({"prompt": {"mode": "text", "text": "a", "pool": {"name": "n.txt", "text": " "}}}, "pool", "holds no text"),
+        ({"method": "none"}, "method", "There is no method 'none'"),
+        ({"params": {"k": 500}}, "method", "Draft length needs a whole number from 1 to 128"),
+        ({"prompt": {"mode": "chat", "messages": [{"role": "bot", "content": "a"}]}}, None, "Messages are a list of"),
+        ({"prompt": {"reference_of": "<b>"}}, None, "The prompt is given as names and values"),
+    ],
+)
+def test_a_run_that_cannot_begin_says_why_and_where(
+    client: TestClient, desk: StubDesk, change: dict[str, Any], place: str | None, message: str
+) -> None:
+    asked = {"prompt": {"mode": "text", "text": "abc"}, "method": "pld", **change}
+    count = len(desk.asked)
+    answer = client.post("/api/runs", json=asked)
+    assert answer.status_code == 422 and message in answer.json()["error"] and answer.json().get("place") == place
+    assert len(desk.asked) == count
 
 
 def test_counting(client: TestClient, desk: StubDesk) -> None:

@@ -11,10 +11,11 @@ import recordings
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
 from specviz.places import GALLERY, home, is_id, new_id
+from specviz.server.forms import TypedPrompt
 from specviz.server.library import Library
 from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
 from specviz.views import gallery
-from specviz.views.examples import TASKS, examples, from_turns, passages, turns
+from specviz.views.examples import TASKS, checked_turns, examples, marked_turns, passages
 from specviz.views.prompts import DEMO
 
 PLAIN_RUN = "5-class-docstring-plain"
@@ -165,18 +166,16 @@ def test_examples_cover_every_task_and_survive_the_editor() -> None:
     for example in (*real, *toys):
         assert example.note and example.title
         if example.record.messages:
-            assert (
-                tuple((t["role"], t["content"]) for t in turns(from_turns(example.record.messages)))
-                == example.record.messages
-            )
+            messages = TypedPrompt(**example.prompt).form().turns()
+            assert [(message["role"], message["content"]) for message in messages] == [*example.record.messages]
         else:
             assert tuple(passages("\n---\n".join(example.record.context))) == example.record.context
 
 
 def test_turns_end_with_the_user() -> None:
-    assert turns("Just this: a question") == [{"role": "user", "content": "Just this: a question"}]
-    with pytest.raises(ValueError, match="end with a turn"):
-        turns("User: a\nAssistant: b")
+    assert marked_turns("Just this: a question") == [{"role": "user", "content": "Just this: a question"}]
+    with pytest.raises(ValueError, match="end the conversation with a message of the user"):
+        checked_turns(marked_turns("User: a\nAssistant: b"))
 
 
 def test_the_gallery_names_examples_that_exist() -> None:

@@ -237,15 +237,12 @@ interface PageEvents {
   started: string;
   /** Please compare these runs: their ids. */
   lanes: string[];
-  /** The server has put a prompt into the form: a recorded run's or an example's; "": the run's could not be read. */
-  filled: "run" | "example" | "";
-  /** Whether plain decoding runs beside the next run was changed. */
-  compare: undefined;
+  /** Please run what the form has. */
+  run: undefined;
   /** Please stop what runs. */
   stop: undefined;
   /** A run could not begin: the sentence. */
   refused: string;
-  caution: { reason: string; note: string; lossy: string };
   /** Please race the run that is shown. */
   race: undefined;
   /** Please show the models to choose from; the focus goes back to this element. */

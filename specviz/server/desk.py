@@ -58,12 +58,11 @@ post = partial(get, verb="POST")  # of what is sent as JSON
 class Service:
     """A page: what its tab holds, and what it does on a server. A folder of ``specviz/pages`` has one as a subclass.
 
-    ``name`` is the folder's and ``title`` the tab's (without it there is none); ``form`` makes what the tab holds, and
-    without it that is one place, which the script ``module`` fills. A view with a title of ``tool`` stands in the list
-    of a page that ``lists_tools``, where ``about`` is said of it, or in a tab where there is no such page. Methods
-    marked with ``get`` and ``post`` are what the page's scripts ask for: their parameters are what is sent, as FastAPI
-    reads them, and what they return is the answer (``{"done": …}`` where it is no object). ``cannot`` begins the
-    sentence about anything else that is asked.
+    ``name`` is the folder's and ``title`` the tab's (without it there is none); the tab holds one place, which the
+    script ``module`` fills. A view with a title of ``tool`` stands in the list of a page that ``lists_tools``, where
+    ``about`` is said of it, or in a tab where there is no such page. Methods marked with ``get`` and ``post`` are what
+    the page's scripts ask for: their parameters are what is sent, as FastAPI reads them, and what they return is the
+    answer (``{"done": …}`` where it is no object). ``cannot`` begins the sentence about anything else that is asked.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Service:
     tool = ""
     about = ""
     lists_tools = False
-    form: Callable[[Desk], Any] | None = None
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -268,23 +266,6 @@ class Desk(Counter):
 
     # --- what may be asked ---
 
-    def read_pool(self, path: str | Path) -> tuple[str, str]:
-        """The text of an uploaded pool file, and the name it is shown under. Raises Refusal with the sentence."""
-        file_name = " ".join(Path(path).name.split())[:80] or "the pool file"
-        size = Path(path).stat().st_size
-        limit = min(MAX_POOL, self.rules.upload_bytes)
-        if size > limit:
-            raise Refusal(
-                "pool",
-                f"The pool file {file_name} has {size / (1 << 20):.1f} MiB and at most {limit >> 20} MiB are taken: "
-                "give a part of it.",
-            )
-        try:
-            return Path(path).read_bytes().decode("utf-8-sig"), file_name
-        except UnicodeDecodeError:
-            text = f"The pool file {file_name} is not text in UTF-8: save it as such and try again."
-            raise Refusal("pool", text) from None
-
     def count(self, form: PromptForm) -> str:
         """The prompt's share of the model's context, in words; Refusal where it does not fit."""
         target, text = self.loader.target, form.typed_text
@@ -343,6 +324,13 @@ class Desk(Counter):
             raise Refusal(
                 "prompt",
                 f"The prompt has {size:,} characters and at most {self.rules.prompt:,} are taken here: shorten it.",
+            )
+        limit = min(MAX_POOL, self.rules.upload_bytes)
+        if isinstance(form, PromptForm) and (pool_size := len(form.pool_text.encode("utf-8", "replace"))) > limit:
+            raise Refusal(
+                "pool",
+                f"The pool file {form.pool_name} has {pool_size / (1 << 20):.1f} MiB and at most {limit >> 20} MiB are "
+                "taken: give a part of it.",
             )
         if new_tokens > self.rules.new_tokens:
             raise Refusal(

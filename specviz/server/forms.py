@@ -6,13 +6,17 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 
 from decoders.draft.params import controls, make_params, param
 from decoders.draft.settings import length_param
 from decoders.errors import UserError
-from specviz.views.examples import passages, turns
+from specviz.views.examples import checked_turns, marked_turns, passages
 from specviz.words import numeric, sentence
+
+from .bodies import Body, SentFile, needs
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -23,7 +27,7 @@ MAX_PROMPT = 400_000  # characters
 MAX_POOL = 4 << 20  # bytes
 MAX_REFERENCE = 20_000  # characters
 
-EMPTY = "The prompt is empty: type something, or choose an example above."
+EMPTY = "The prompt is empty: type something, or choose an example."
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,9 @@ class PromptForm:
     """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored.
 
     ``reference`` is the answer hoped for, to measure quality by, and ``reference_of`` whose it is. ``pool_text`` is
-    another text to draft from, for methods that take one, and ``pool_name`` what it is called. ``recorded`` is the
-    prompt of a recorded run, taken token by token in place of all that.
+    another text to draft from, for methods that take one, and ``pool_name`` what it is called. ``dialogue``: a
+    chat's (role, content), where they are not marked in ``text``. ``recorded`` is the prompt of a recorded run, taken
+    token by token in place of all that.
     """
 
     mode: str = "segments"
@@ -92,6 +97,7 @@ class PromptForm:
     pool_text: str = ""
     pool_name: str = ""
     reference_of: str = ""
+    dialogue: tuple[tuple[str, str], ...] = ()
     recorded: Prompt | None = None
 
     @classmethod
@@ -104,12 +110,32 @@ class PromptForm:
     @property
     def typed_text(self) -> str:
         """The text typed in the form's mode."""
+        if self.mode == "chat" and self.dialogue:
+            return "".join(content for _, content in self.dialogue)
         return (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
+
+    def turns(self) -> list[dict[str, str]]:
+        """A chat's messages. Raises ValueError where they make no sense."""
+        return checked_turns(self._typed_turns())
+
+    def to_json(self) -> dict[str, Any]:
+        """The form as the browser has it; of a chat its messages."""
+        names = ("mode", "instruction", "context", "question", "text", "reference")
+        fields = {name: getattr(self, name) for name in names}
+        if self.mode != "chat":
+            return {**fields, "messages": []}
+        return {**fields, "text": "", "messages": self._typed_turns()}
+
+    def _typed_turns(self) -> list[dict[str, str]]:
+        messages = [{"role": role, "content": content} for role, content in self.dialogue]
+        return messages or marked_turns(self.text)
 
     @property
     def key(self) -> str:
         """The same for the same prompt: mode, text and pool."""
         texts = (self.instruction, self.context, self.question) if self.mode == "segments" else (self.text,)
+        if self.mode == "chat":
+            texts = tuple(text for message in self._typed_turns() for text in message.values())
         parts = (self.mode, *texts, self.pool_text)
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -119,7 +145,7 @@ class PromptForm:
         source = (self.instruction or self.question or self.context) if self.mode == "segments" else self.text
         if self.mode == "chat":
             try:
-                source = turns(self.text)[-1]["content"]
+                source = self.turns()[-1]["content"]
             except (ValueError, IndexError):
                 source = self.text
         words = " ".join(source.split())
@@ -161,7 +187,7 @@ class PromptForm:
                     tokenizer, instruction=self.instruction, context=parts, question=self.question
                 )
             if self.mode == "chat":
-                return Prompt.from_messages(tokenizer, turns(self.text))
+                return Prompt.from_messages(tokenizer, self.turns())
             return Prompt.from_text(tokenizer, self.text)
         except ValueError as problem:
             raise Refusal("prompt", sentence(problem)) from None
@@ -175,7 +201,7 @@ class PromptForm:
             if self.mode == "segments":
                 parts = segment_parts(self.instruction, passages(self.context), self.question)
                 return [{"role": "user", "content": "".join(text for text, _, _ in parts)}]
-            return turns(self.text) if self.mode == "chat" else self.text
+            return self.turns() if self.mode == "chat" else self.text
         except ValueError as problem:
             raise Refusal("prompt", sentence(problem)) from None
 
@@ -189,6 +215,41 @@ class PromptForm:
             )
         if not text.strip():
             raise Refusal("prompt", EMPTY)
+
+
+class Message(Body):
+    """A message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class TypedPrompt(Body):
+    """A prompt as a page sends it: ``PromptForm``'s fields, the title of its run, and the pool as a file."""
+
+    title: Annotated[str, Field(max_length=200)] = ""
+    mode: str = "segments"
+    instruction: str = ""
+    context: str = ""
+    question: str = ""
+    text: str = ""
+    messages: Annotated[
+        list[Message],
+        Field(max_length=1000),
+        needs("messages are a list of {“role”: “system”, “user” or “assistant”, “content”: a text}"),
+    ] = Field(default=[])
+    reference: str = ""
+    reference_of: Literal["", "your own", "the example's", "the run's"] = ""
+    pool: SentFile | None = None
+
+    def form(self) -> PromptForm:
+        """The prompt's form. Raises Refusal for a pool that holds no text."""
+        if self.pool is not None and not self.pool.text.strip():
+            raise Refusal("pool", f"The pool file {self.pool.name} holds no text: give one with at least two words.")
+        pool = {} if self.pool is None else {"pool_text": self.pool.text, "pool_name": self.pool.name}
+        names = ("mode", "instruction", "context", "question", "text", "reference", "reference_of")
+        dialogue = tuple((message.role, message.content) for message in self.messages)
+        return PromptForm(**{name: getattr(self, name) for name in names}, dialogue=dialogue, **pool)
 
 
 def checked_params(kind: type, values: Mapping[str, Any]) -> Any:

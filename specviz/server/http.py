@@ -76,9 +76,10 @@ def attachment(data: str | bytes, media: str, name: str) -> Response:
     return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
 
-def problem(status: int, text: str, *, retry_s: int = 0) -> JSONResponse:
-    """A sentence the page shows."""
-    return JSONResponse({"error": text}, status, {"retry-after": str(retry_s)} if retry_s else None)
+def problem(status: int, text: str, *, retry_s: int = 0, place: str = "") -> JSONResponse:
+    """A sentence the page shows, and the ``place`` of a form that it belongs to."""
+    told = {"error": text, "place": place} if place else {"error": text}
+    return JSONResponse(told, status, {"retry-after": str(retry_s)} if retry_s else None)
 
 
 def refusal(error: Exception) -> JSONResponse:
@@ -95,7 +96,8 @@ def refusal(error: Exception) -> JSONResponse:
     if isinstance(error, UnknownTrace):
         return problem(404, str(error))
     text = str(error) if isinstance(error, Refusal) else sentence(error)
-    return problem(404 if isinstance(error, Missing) else 429 if retry_s else 422, text, retry_s=retry_s)
+    status = 404 if isinstance(error, Missing) else 429 if retry_s else 422
+    return problem(status, text, retry_s=retry_s, place=getattr(error, "place", ""))
 
 
 def tell_errors(app: FastAPI) -> None:

@@ -102,7 +102,7 @@ def add_page(app: FastAPI, service: Service) -> None:
             verb, path = route
             address = f"/api/{service.name}/{path}".rstrip("/")
             app.add_api_route(address, _answer(work), methods=[verb], response_model=None)
-            if verb == "POST":
+            if verb == "POST" and path:
                 folder, _, action = address.rpartition("/")
                 actions.setdefault(folder, []).append(action)
     for folder, names in actions.items():

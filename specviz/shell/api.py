@@ -10,10 +10,10 @@ from decoders.names import QUICK
 from decoders.trace.trace import Trace
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm, Refusal
+from specviz.server.http import owner_of
 from specviz.server.limits import caller
 from specviz.server.store import UnknownTrace, summary
 
-from .parts import owner
 from .toolkit import events, gr
 
 
@@ -30,7 +30,7 @@ def build(desk: Desk) -> None:
     ) -> dict[str, Any]:
         """Decode a prompt with a method; the answer has the run's id, its text and its metrics."""
         form = PromptForm("chat" if chat is True else "text", text=prompt if isinstance(prompt, str) else "")
-        owner_id = owner(request)
+        owner_id = owner_of(request.request) if request is not None and request.request is not None else ""
         if desk.rules.is_shared and request is not None and request.client is not None:  # not the context of its sender
             caller.set(owner_id if desk.rules.accounts else request.client.host)
         try:

@@ -1,6 +1,6 @@
 """The head of the app's page, and the files it names by their content, so that browsers may keep them for ever.
 
-An import map must stand before any module is loaded, and the first view is drawn before Gradio's scripts run. The
+The import map must be there before any module is loaded, and the first view is drawn before Gradio's scripts run. The
 ``head`` of ``gr.Blocks`` and ``mount_gradio_app`` comes too late for both: Gradio does not put it into the HTML it
 sends (``templates/frontend/index.html`` has no place for it) but hands it to its own scripts, which add it when they
 have started. So ``with_head`` has the standard library's parser find two kinds of tags in that HTML: our head
@@ -9,6 +9,7 @@ goes in behind ``<base>``, and Gradio's cards for social networks, which name ot
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,13 +24,9 @@ FIRST, ENTRY = "specviz/shell/early.js", "specviz/app/main.js"
 
 @cache
 def assets() -> dict[str, Asset]:
-    """File name → content: every module and the style sheet."""
-    return dict([*web.modules_by_name().values(), _style()])
-
-
-@cache
-def _style() -> tuple[str, Asset]:
-    return web.name_by_content("specviz.css", web.styles().encode())
+    """File name → content: the script that brings every module, and the style sheet."""
+    contents = {"specviz.js": web.bundle(), "specviz.css": web.styles()}
+    return dict(web.name_by_content(name, text.encode()) for name, text in contents.items())
 
 
 @cache
@@ -52,20 +49,17 @@ def asset(name: str) -> Asset | None:
 
 @cache
 def head() -> str:
-    """The import map, the first view's modules, the styles. The first module asks for the run while others load."""
-    # "./": an address in an import map begins with a dot or a slash
-    addresses = web.import_map(f"./{BASE}")
-    old_addresses = [name for name in addresses if name.endswith("/moved.js")]  # an annex's before the core's
-    preloads = [f'<link rel="modulepreload" href="{addresses[name]}">' for name in web.reachable(ENTRY)]
+    """The modules and the styles, a file each. The first module asks for the run while others begin."""
+    script, style = assets()
+    old_addresses = [name for name in web.modules() if name.endswith("/moved.js")]  # an annex's before the core's
+    names = [FIRST, *reversed(old_addresses), ENTRY]
     return "\n".join(
         [
             "<title>specviz</title>",
             '<meta name="color-scheme" content="light dark">',
-            f'<script type="importmap">{web.embed_json({"imports": addresses})}</script>',
-            f'<script type="module" async src="{addresses[FIRST]}"></script>',
-            *preloads,
-            f'<link rel="stylesheet" href="{BASE}/{_style()[0]}">',
-            *(f'<script type="module" src="{addresses[name]}"></script>' for name in [*reversed(old_addresses), ENTRY]),
+            f'<link rel="stylesheet" href="{BASE}/{style}">',
+            f'<script src="{BASE}/{script}"></script>',
+            f'<script type="module">{" ".join(f"import {json.dumps(name)};" for name in names)}</script>',
         ]
     )
 

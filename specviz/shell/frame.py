@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from specviz.server.desk import Desk
 
 from . import api
-from .parts import part, payload_of, tell
 from .sound import Blocks
 from .toolkit import building, gr, themes
 
@@ -27,7 +27,7 @@ MAX_SESSIONS = 200  # open pages whose state Gradio holds
 
 def _session(request: gr.Request) -> str:
     """The open page's name, so that what it starts ends when it is closed."""
-    return tell(session=request.session_hash or "")
+    return json.dumps({"session": request.session_hash or ""})
 
 
 def tab_titles(desk: Desk) -> dict[str, str]:
@@ -36,6 +36,34 @@ def tab_titles(desk: Desk) -> dict[str, str]:
     has_list = any(page.lists_tools for page in services)
     titles = {page.name: page.title or ("" if has_list or not page.tool else page.name.title()) for page in services}
     return {name: title for name, title in titles.items() if title}
+
+
+def part(name: str, elem_id: str, module: str, *, events: Sequence[str] = ()) -> gr.HTML:
+    """The place that ``mount`` of ``specviz/<module>.js`` fills when Gradio first shows it.
+
+    It is a ``gr.HTML`` with a constant template, through which neither prompt nor model text passes.
+    ``mount`` gets ``element``, ``props``, ``watch`` and ``trigger`` as ``gr.HTML`` has them. (It is no subclass of
+    ``gr.HTML``: Gradio writes an interface file beside the source of every subclass.)
+    """
+    return gr.HTML(
+        "",
+        html_template=f'<div class="svp-{name}"></div>',
+        js_on_load=f"""const events = {json.dumps(list(events))}; // Gradio looks for their names here
+            import("specviz/{module}.js").then(
+                ({{ mount }}) => mount({{ element, props, watch, trigger }}));""",
+        apply_default_css=False,
+        elem_classes=["svp"],
+        elem_id=elem_id,
+    )
+
+
+def payload_of(payload: Any) -> dict[str, Any]:
+    """The value that the browser sent for a part; empty if it is not what a part sends."""
+    try:
+        value = json.loads(payload) if isinstance(payload, str) and len(payload) < 100_000 else None
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 @building()
@@ -52,16 +80,13 @@ def build(desk: Desk) -> gr.Blocks:
         return select(request.query_params.get("tab"))
 
     with Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
-        brand = part("brand", "sv-brand", events=("named", "go"))
+        brand = part("brand", "sv-brand", "shell/brand", events=("named", "go"))
         brand.named(_session, None, brand, queue=False, **QUIET)
         with gr.Tabs(elem_id="sv-tabs") as tabs:
             for page in (desk.services[name] for name in titles):
                 with gr.Tab(titles[page.name], id=page.name) as tab:
-                    if page.form is not None:
-                        page.form(desk)
-                    else:
-                        module = page.module or f"{page.name}/{'page' if page.title else 'view'}"
-                        part(page.name, f"sv-{page.name}", module)
+                    module = page.module or f"{page.name}/{'page' if page.title else 'view'}"
+                    part(page.name, f"sv-{page.name}", module)
                 tab.select(None, None, None, js=TAB_EVENT % page.name, queue=False, **QUIET)
         brand.go(lambda value: select(payload_of(value).get("tab")), brand, tabs, queue=False, **QUIET)
         blocks.load(open_tab, None, tabs, queue=False, **QUIET)

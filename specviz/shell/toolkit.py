@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -35,6 +36,7 @@ def without_interface_files() -> Iterator[None]:
 with without_interface_files():
     import gradio as gr
     from gradio import events, route_utils, routes, themes
+    from gradio.utils import get_upload_folder
 
 _building: ContextVar[bool] = ContextVar("building", default=False)
 _create_app = routes.App.create_app
@@ -60,4 +62,9 @@ def building() -> Iterator[None]:
         _building.reset(token)
 
 
-__all__ = ["building", "events", "gr", "route_utils", "themes"]
+def upload_folder() -> Path:
+    """The folder in which Gradio keeps what was uploaded, for an hour."""
+    return Path(get_upload_folder())
+
+
+__all__ = ["building", "events", "gr", "route_utils", "themes", "upload_folder"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -52,19 +53,18 @@ class Example:
         return f"{TASKS.get(self.record.category, self.record.category)}: {self.title}"
 
     @property
-    def fields(self) -> dict[str, str]:
-        """Values of a prompt's form with the example in it: mode, instruction, context, question, text, reference."""
+    def prompt(self) -> dict[str, Any]:
+        """The prompt as the browser's form has it, as ``PromptForm.to_json``."""
         record = self.record
-        fields = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
+        fields: dict[str, Any] = {"mode": "segments", "instruction": record.instruction, "question": record.question,
+                                  "context": f"\n{SEPARATOR}\n".join(record.context), "text": "", "messages": [],
+                                  "reference": record.reference}  # fmt: skip
         if record.messages or record.turns:
-            fields |= {"mode": "chat", "text": from_turns(record.messages) if record.messages else record.turns[0]}
+            messages = record.messages or (("user", record.turns[0]),)
+            fields |= {"mode": "chat", "messages": [{"role": role, "content": text} for role, text in messages]}
         elif record.text:
             fields |= {"mode": "text", "text": record.text}
-        else:
-            context = f"\n{SEPARATOR}\n".join(record.context)
-            fields |= {"mode": "segments", "instruction": record.instruction, "context": context}
-            fields["question"] = record.question
-        return {**fields, "reference": record.reference}
+        return fields
 
 
 def file(toy: bool = False) -> Path:
@@ -132,12 +132,11 @@ def passages(text: str) -> list[str]:
     return [p for p in ("\n".join(lines).strip("\n") for lines in parts) if p.strip()]
 
 
-def turns(text: str) -> list[dict[str, str]]:
-    """A conversation as it is typed: ``User:`` and ``Assistant:`` at the start of a line begin a turn.
+def marked_turns(text: str) -> list[dict[str, str]]:
+    """A conversation in one text: ``User:`` and ``Assistant:`` at the start of a line begin a turn, without them it is
+    one.
 
-    Without them it is one turn. Raises ValueError where the last turn is not the user's.
-
-    >>> [t["role"] for t in turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
+    >>> [t["role"] for t in marked_turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
     ['user', 'assistant', 'user']
     """
     dialogue: list[tuple[str, list[str]]] = []
@@ -150,15 +149,12 @@ def turns(text: str) -> list[dict[str, str]]:
             dialogue[-1][1].append(line)
         else:
             dialogue.append(("user", [line]))
-    messages = [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in dialogue]
-    messages = [m for m in messages if m["content"].strip()]
+    return [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in dialogue]
+
+
+def checked_turns(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The messages of a conversation that are not empty. Raises ValueError where the last is not the user's."""
+    messages = [message for message in messages if message["content"].strip()]
     if messages and messages[-1]["role"] != "user":
-        raise ValueError("The last turn is the assistant's: end with a turn that begins with “User:”.")
+        raise ValueError("The last message is not the user's: end the conversation with a message of the user.")
     return messages
-
-
-def from_turns(messages: tuple[tuple[str, str], ...]) -> str:
-    """The inverse of ``turns``: a single user turn stands without its mark."""
-    if len(messages) == 1:
-        return messages[0][1]
-    return "\n".join(f"{role.capitalize()}: {content}" for role, content in messages)

@@ -35,14 +35,16 @@ BEGIN = """(async () => {{
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const {{ imports, {name} }} = await new Response(stream).json();
   {take};
-  const map = document.createElement("script");
-  map.type = "importmap";
-  map.textContent = JSON.stringify({{ imports }});
-  document.head.append(map);
+  {add}
   await import("{entry}");
 }})().catch((problem) => {{
   document.querySelector("main").textContent = "This page needs a browser of 2023 or later: " + problem.message;
 }});"""
+
+
+def begin_script(packed: str, name: str, take: str, entry: str) -> str:
+    """The script that unpacks modules and begins with ``entry``; ``take`` uses what is packed with them as ``name``."""
+    return BEGIN.format(packed=packed, name=name, take=take, entry=entry, add=web.ADD_MAP)
 
 
 def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) -> str:
@@ -55,7 +57,7 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) ->
     style = f"<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>"
     packed = f'<script type="application/json" id="{name}">{web.gzip_json(document)}</script>'
     text = f'document.getElementById("{name}").textContent'
-    begin = f"<script>{BEGIN.format(packed=text, name='data', take=f'{text} = data', entry=entry)}</script>"
+    begin = f"<script>{begin_script(text, 'data', f'{text} = data', entry)}</script>"
     return page(f"{title} · specviz", style, f"{main}\n{packed}\n{begin}", POLICY)
 
 

@@ -1,10 +1,10 @@
 """The browser's part: ES modules and style sheets in the folders of ``assets/web`` and of the annexes, found by looking
 there.
 
-Modules name each other by bare specifiers (``import { h } from "specviz/base/dom.js"``); an import map, made here,
-says where each is: for the app an address with the hash of the content, so that browsers may keep it for ever; for a
-page that works from disk a ``data:`` URL. No module, style or order of ours is listed in Python: what a page needs
-follows from the import statements. The few libraries in ``vendor/`` keep the names under which they import each other.
+Modules name each other by bare specifiers (``import { h } from "specviz/base/dom.js"``); an import map says where each
+is. The app gets all modules as one script, which makes the map of ``blob:`` URLs; a page that works from disk has
+``data:`` URLs. No module, style or order of ours is listed in Python: what a page needs follows from the import
+statements. The few libraries in ``vendor/`` keep the names under which they import each other.
 """
 
 from __future__ import annotations
@@ -45,6 +45,16 @@ STATIC = re.compile(
 IMPORT_LINE = re.compile(r'^@import "specviz/([^"]+)";\n', re.M)
 # what a data: URL keeps as it is: printable ASCII but "%", which would be decoded, and "#", which would end it
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#")
+
+ADD_MAP = """document.head.append(
+    Object.assign(document.createElement("script"), { type: "importmap", textContent: JSON.stringify({ imports }) }),
+  );"""
+BUNDLE = """(() => {{
+  const blob = (source) => URL.createObjectURL(new Blob([source], {{ type: "text/javascript" }}));
+  const imports = Object.fromEntries(Object.entries({sources}).map(([name, source]) => [name, blob(source)]));
+  {add}
+}})();
+"""
 
 
 @dataclass(frozen=True)
@@ -174,16 +184,12 @@ def name_by_content(name: str, data: bytes) -> tuple[str, Asset]:
     return f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{kind}", Asset(data, media)
 
 
-@cache
-def modules_by_name() -> Mapping[str, tuple[str, Asset]]:
-    """Specifier → the name under which the app serves the module, and the file."""
-    names = {name: VENDOR_FILES.get(name, name.removeprefix(PREFIX)) for name in modules()}
-    return MappingProxyType({name: name_by_content(file, modules()[name].encode()) for name, file in names.items()})
-
-
-def import_map(base: str) -> dict[str, str]:
-    """Specifier → address under ``base`` of every module."""
-    return {name: f"{base.rstrip('/')}/{file}" for name, (file, _) in modules_by_name().items()}
+def bundle() -> str:
+    """All modules as one classic script: after it the page can import them by their names. A module's code is read when
+    it is imported; errors name the module and its own lines.
+    """
+    sources = {name: f"{source}\n//# sourceURL={name}" for name, source in modules().items()}
+    return BUNDLE.format(sources=json.dumps(sources, separators=(",", ":"), ensure_ascii=False), add=ADD_MAP)
 
 
 def inline_map(entry: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ from tests.stubs import StubDesk, StubTarget, nothing_wrong, serving
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 Visit = Callable[..., Any]
-MOUNTED = "#sv-view .svp-host[data-ready]"
+MOUNTED = "#sv-inspect .svp-host[data-ready]"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
     """Opens the app at an address; nothing may fail or be asked of other sites."""
     yield partial(open_app, page, port)
     desk.gate.set()
-    nothing_wrong(page, port)
+    nothing_wrong(page, port, said=("status of 422",))  # a refusal, which the page tells
 
 
 def step(page: Any) -> int:
@@ -83,10 +83,22 @@ def wait_for_prompts(page: Any, desk: StubDesk, count: int) -> None:
 
 
 def edit(page: Any) -> None:
-    """Opens the editor, once it holds the prompt of the run shown."""
-    page.wait_for_selector("body:not(.sv-filling)")
-    page.click(".svp-edit[aria-expanded=false]")
-    page.wait_for_selector("#sv-panel", state="visible")
+    """Opens the form, once it holds the prompt of the run shown."""
+    if page.get_attribute(".svp-edit", "aria-expanded") == "false":
+        page.click(".svp-edit")
+    page.wait_for_selector("#sv-panel .sve-prompt:not(.sve-waits)")
+
+
+def choose(page: Any, method: str) -> None:
+    """Chooses a method in the form."""
+    edit(page)
+    page.select_option("#svf-method", method)
+
+
+def take_example(page: Any, number: int = 0) -> None:
+    """Has an example in the form."""
+    edit(page)
+    page.select_option("#sv-example", examples()[number].record.id)
 
 
 def share(page: Any, entry: str) -> None:
@@ -98,7 +110,7 @@ def share(page: Any, entry: str) -> None:
 def run(page: Any, press: Callable[[], None] | None = None) -> None:
     """Starts a run and waits until the page has turned to it (a short one may be over by then)."""
     before = page.evaluate("specviz.app.current")
-    press() if press else page.click("#sv-run")
+    press() if press else page.click(".svp-go:visible")
     wait(page, f"specviz.app.current !== '{before}'")
 
 
@@ -107,6 +119,20 @@ def wait_for_end(page: Any) -> None:
     listed = "app.runs.some(({ id, kind }) => id === app.shown && kind !== 'live')"
     shown_whole = "app.shown === app.current && app.inspector.model.run.complete"
     wait(page, f"{{ const {{ app }} = specviz; return !app.mine.size && {shown_whole} && {listed}; }}")
+
+
+def test_a_page_load_asks_for_few_files(page: Any, port: int, visit: Visit) -> None:
+    """Gradio's own apart. Modules keep their names all the same, in errors too."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    visit()
+    wait(page, "specviz.app.runs.length && specviz.app.lens && specviz.app.whatif")
+    paths = [url.partition(f"127.0.0.1:{port}/")[2] for url in asked if not url.startswith("blob:")]
+    assert sorted(path.split(".")[-1] for path in paths if path.startswith("web/")) == ["css", "js"]
+    assert 3 <= len([path for path in paths if path.startswith(("web/", "api/"))]) <= 16
+    trace = page.evaluate("""import("specviz/base/json.js").then(({ getJson }) => getJson("api/runs", Promise.reject()))
+        .catch((problem) => problem.stack)""")
+    assert re.search(r"specviz/base/json\.js:1\d:\d+", trace)
 
 
 def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
@@ -118,7 +144,8 @@ def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
 
 def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     page = visit()
-    page.select_option("#svf-method", "pld")
+    choose(page, "pld")
+    take_example(page)
     desk.gate.clear()
     run(page)
     wait(page, "specviz.app.inspector.model.stepCount === 4")  # drawn while the run goes on
@@ -157,7 +184,7 @@ def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk
     other = open_app(another, port, f"?trace={text_of_page(page)}")  # by its link, while it goes on
     edit(other)
     expect(other.locator("#sv-prompt-part .svp-recorded")).to_be_visible()
-    expect(other.locator("#sv-run-note .svp-note")).to_have_text("")
+    expect(other.locator("#sv-run-note")).to_have_text("")
     run(other)
     other.wait_for_selector(".svp-banner:has-text('Waiting: 1 run before yours.')")
     desk.gate.set()
@@ -192,7 +219,7 @@ def test_scrubbing_keys_and_hover(visit: Visit) -> None:
     wait(page, "new URL(location.href).searchParams.get('step') === '4'")
     assert step(page) == 3
     change = "(n) => { const v = specviz.app.inspector; v.setStep((n * 37) % v.model.stepCount); v.host.offsetHeight; }"
-    cost(page, "a jump in the app's Inspect (300 steps)", change).within(nodes=1000, layouts=6)  # the text is scrolled each time
+    cost(page, "a jump in the app's Inspect (300 steps)", change).within(nodes=1000, layouts=6)  # the text is scrolled
     page.hover(".sv-row .sv-t >> nth=5")
     page.wait_for_selector(".sv-tip:visible")
 
@@ -241,14 +268,14 @@ def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     page.wait_for_selector(".sv-headline:has-text('<script>alert(1)</script>')")
     opened = text_of_page(page)
     page.set_input_files(chooser, tmp_path / "cut.spectrace")
-    page.wait_for_selector("#sv-file-note :text('cannot be opened as a trace')")
-    assert text_of_page(page) == opened and page.input_value("#sv-instruction textarea") != ""
+    page.wait_for_selector("#sv-file-note:text('cannot be opened as a trace')")
+    assert text_of_page(page) == opened
     page.select_option(".svp-chooser select >> nth=0", "gallery-1")
-    expect(page.locator("#sv-file-note .svp-note")).to_have_text("")
+    expect(page.locator("#sv-file-note")).to_have_text("")
     with page.expect_file_chooser() as again:
         page.click("#sv-open")
     again.value.set_files(tmp_path / "cut.spectrace")
-    page.wait_for_selector("#sv-file-note :text('cannot be opened as a trace')")  # once more
+    page.wait_for_selector("#sv-file-note:text('cannot be opened as a trace')")  # once more
     page.set_input_files(chooser, tmp_path / "nasty.spectrace")  # the same file again
     page.wait_for_function("before => specviz.app.shown !== before", arg=opened)
 
@@ -279,53 +306,56 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     edit(page)
     for name in ("instruction", "context"):
         page.fill(f"#sv-{name} textarea", "")
-    page.click("#sv-run")
+    page.click(".svp-go:visible")
     for note in ("prompt", "run"):
-        page.wait_for_selector(f"#sv-{note}-note .svp-error:has-text('The prompt is empty')")
+        page.wait_for_selector(f"#sv-{note}-note.svp-error:has-text('The prompt is empty')")
     page.fill("#sv-context textarea", " ")  # what was refused is another text now, and refused once more
-    expect(page.locator("#sv-run-note .svp-error:visible")).to_have_count(0)
-    page.click("#sv-run")
-    page.wait_for_selector("#sv-run-note .svp-error:has-text('The prompt is empty')")
+    expect(page.locator("#sv-run-note.svp-error:visible")).to_have_count(0)
+    page.click(".svp-go:visible")
+    page.wait_for_selector("#sv-run-note.svp-error:has-text('The prompt is empty')")
     page.fill("#sv-context textarea", "x" * 2500)
-    page.wait_for_selector("#sv-prompt-note .svp-error:has-text('2,500 tokens and the model')")
+    page.wait_for_selector("#sv-prompt-note.svp-error:has-text('2,500 tokens and the model')")
     page.fill("#sv-context textarea", "short enough")
-    page.wait_for_selector("#sv-prompt-note :text('12 of 2,000 tokens')")
+    page.wait_for_selector("#sv-prompt-note:text('12 of 2,000 tokens')")
     page.fill("#svf-k", "500")
     told = page.locator("#svf-k >> xpath=ancestor::div[contains(@class, 'svf-row')]//span").first
     expect(told).to_have_text("Needs a whole number from 1 to 128.")
-    page.click("#sv-run")
-    page.wait_for_selector("#sv-run-note :text('Draft length needs a whole number from 1 to 128')")
+    page.click(".svp-go:visible")
+    page.wait_for_selector("#sv-run-note:text('Draft length needs a whole number from 1 to 128')")
     page.fill("#svf-k", "5")
     run(page)
     expect(page.locator("#sv-panel")).to_be_hidden()  # the run is looked at
     wait_for_end(page)
-    expect(page.locator("#sv-run-note .svp-error:visible")).to_have_count(0)
+    expect(page.locator("#sv-run-note.svp-error:visible")).to_have_count(0)
+    edit(page)
     expect(page.locator("#sv-context textarea")).to_have_value("short enough")
 
 
 @pytest.mark.slow("a walk through the whole form")
 def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     page = visit()
+    edit(page)
     options = page.locator("#svf-method option").all_inner_texts()
     assert "CASD (lossy)" in options and "PPD — not available" in options
     assert page.locator("#svf-method option[value=ppd]").is_disabled()
-    edit(page)
     page.click("summary:has-text('not available here')")
     expect(page.locator(".svf-missing")).to_contain_text("specviz train ppd")
-    page.select_option("#svf-method", "casd")
+    choose(page, "casd")
     expect(page.locator("#svf-summary")).to_contain_text("≈ lossy")
     expect(page.locator("#svf-theta")).to_be_disabled()  # optional, and off
     page.check("input[aria-label='Use Threshold']")
     page.fill("#svf-theta", "0.5")
-    page.select_option("#svf-method", "pld")
-    page.select_option("#svf-method", "casd")
+    choose(page, "pld")
+    choose(page, "casd")
     expect(page.locator("#svf-theta")).to_have_value("0.5")  # kept
-    page.click("#sv-example input")
-    page.click("[role=option]:has-text('shorter, please')")
+    chats = page.locator("#sv-example option", has_text="shorter, please")
+    page.select_option("#sv-example", chats.get_attribute("value"))
     expect(page.locator("#sv-mode input[value=chat]")).to_be_checked()
-    expect(page.locator("#sv-text textarea")).to_have_value(re.compile("^User: "))
-    expect(page.locator("#sv-instruction")).to_be_hidden()
-    page.check("#sv-mode input[value=segments]")
+    roles = page.locator(".sve-message select")
+    said = ["user", "assistant", "user"]
+    becomes(page, lambda: [roles.nth(n).input_value() for n in range(roles.count())][-3:], said)
+    expect(page.locator("#sv-instruction")).to_have_count(0)
+    page.check("#sv-mode input[value=segments]", force=True)
     page.wait_for_selector("#sv-instruction", state="visible")
 
 
@@ -333,16 +363,15 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
 def test_the_examples_are_those_of_the_model_in_use(visit: Visit, desk: StubDesk) -> None:
     first, toys = examples()[0], examples(toy=True)
     page = visit()
+    take_example(page)
     instruction = page.locator("#sv-instruction textarea")
     expect(instruction).to_have_value(first.record.instruction)
     try:
         desk.loader.model = catalog.BUNDLED  # another model is in use
         visit()
         edit(page)
-        expect(page.locator("#sv-example input")).to_have_value(toys[0].label)
-        expect(instruction).to_have_value(toys[0].record.instruction)
-        page.click("#sv-example input")
-        page.click(f"[role=option]:has-text('{toys[4].title}')")
+        expect(page.locator("#sv-example option").nth(1)).to_have_text(toys[0].label)
+        page.select_option("#sv-example", toys[4].record.id)
         expect(instruction).to_have_value(toys[4].record.instruction)
     finally:
         desk.loader.model = ""
@@ -353,21 +382,21 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     page = visit()
     (tmp_path / "notes.txt").write_text("One text.\n\nAnother.", encoding="utf-8")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    page.select_option("#svf-method", "pld")
-    edit(page)
-    page.click("#sv-more > button")
+    choose(page, "pld")
+    take_example(page)
+    page.click("#sv-more > summary")
     reference = page.locator("#sv-reference textarea")
     expect(reference).to_have_value(examples()[0].record.reference or "")
-    expect(page.locator("#sv-pool")).to_be_hidden()
+    expect(page.locator("#sv-pool-field")).to_have_count(0)
     expect(page.locator(".svf-may-differ")).to_be_hidden()
-    page.select_option("#svf-method", "casd")
-    expect(page.locator("#sv-pool")).to_be_visible()
+    choose(page, "casd")
+    expect(page.locator("#sv-pool-field")).to_be_visible()
     expect(page.locator(".svf-may-differ")).to_contain_text("may answer otherwise")
-    chooser = "#sv-pool-row input[type=file]"
+    chooser = "#sv-pool-field input[type=file]"
     page.set_input_files(chooser, tmp_path / "latin.txt")
-    page.wait_for_selector("#sv-pool-note .svp-error:has-text('latin.txt is not text in UTF-8')")
+    page.wait_for_selector("#sv-pool-field [role=alert]:has-text('latin.txt is not text in UTF-8')")
     page.set_input_files(chooser, tmp_path / "notes.txt")
-    page.wait_for_selector("#sv-pool-note :text('notes.txt: 19 characters')")
+    page.wait_for_selector("#sv-pool-field :text('notes.txt: 19 characters')")
     reference.fill("the answer")
     before = len(desk.asked)
     run(page)
@@ -377,7 +406,7 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     wait_for_end(page)
     edit(page)
     page.click("#sv-pool-clear")
-    page.wait_for_selector("#sv-pool-clear", state="hidden")
+    page.wait_for_selector("#sv-pool-clear", state="detached")
     run(page)
     wait_for_prompts(page, desk, before + 2)
     assert desk.asked[-1].pool is None
@@ -389,12 +418,12 @@ def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk
     """An edited example is not scored against the answer to another prompt; undone, the reference is back."""
     whose = examples()[0]  # of three texts, with a reference
     page = visit()
+    take_example(page)
     context = page.locator("#sv-context textarea")
-    expect(context).to_have_value(whose.fields["context"])
-    edit(page)
+    expect(context).to_have_value(whose.prompt["context"])
     said, field = page.locator("#sv-reference-note"), page.locator("#sv-reference textarea")
     expect(said).to_contain_text("measured against the example's reference")
-    page.click("#sv-more > button")
+    page.click("#sv-more > summary")
     expect(field).to_have_value(whose.record.reference)
     context.fill("Somebody else's text.")
     before = len(desk.asked)
@@ -405,7 +434,7 @@ def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk
     expect(said).to_contain_text("not the example's any more")
     wait_for_end(page)
     edit(page)
-    context.fill(whose.fields["context"])
+    context.fill(whose.prompt["context"])
     expect(field).to_have_value(whose.record.reference)
     run(page)
     wait_for_prompts(page, desk, before + 2)
@@ -424,7 +453,7 @@ def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk
 @pytest.mark.slow("four runs")
 def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: Visit, desk: StubDesk) -> None:
     page = visit()
-    page.select_option("#svf-method", "casd")
+    choose(page, "casd")
     slider = page.locator(".svf-row:has(#svf-delta) input[type=range]")
     before = len(desk.asked)
     desk.gate.clear()
@@ -435,6 +464,7 @@ def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: V
     wait_for_prompts(page, desk, before + 1)
     wait(page, "specviz.app.inspector.model.stepCount === 4")
     first = page.evaluate("[...specviz.app.mine][0]")
+    edit(page)
     slider.evaluate("e => { e.value = 0.7; e.dispatchEvent(new Event('input', {bubbles: true})); "
                     "e.dispatchEvent(new Event('change', {bubbles: true})) }")  # fmt: skip
     wait_for_prompts(page, desk, before + 2)  # the one that went on was stopped
@@ -458,7 +488,7 @@ def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk)
     page = visit()
     desk.fail_at = 4
     try:
-        page.click("#sv-run")  # it may be over before the page has shown that it runs
+        page.click(".svp-go:visible")  # it may be over before the page has shown that it runs
         page.wait_for_selector(".svp-banner[data-kind=error]:has-text('the stub broke')")
     finally:
         desk.fail_at = -1
@@ -562,12 +592,12 @@ def test_a_prompt_is_named_undone_and_the_same_on_compare(visit: Visit, desk: St
     page.wait_for_selector(".svp-compare[data-ready]")
     expect(page.locator(".svc-prompt-form .svp-naming")).to_have_value("Passages, mine")
     page.locator(".svc-prompt-form").get_by_role("button", name="Undo").press("Enter")
-    expect(page.locator(".svc-prompt-form #sv-instruction textarea")).to_have_value(
+    expect(page.locator(".svc-prompt-form #svc-instruction textarea")).to_have_value(
         "Summarize these notes in one paragraph."
     )
     page.get_by_role("button", name="Your texts").press("Enter")
     page.get_by_role("menuitem", name="Passages, mine").press("Enter")
-    expect(instruction).to_have_value("Summarize these notes in one paragraph. Mine!")
+    expect(page.locator("#svc-instruction textarea")).to_have_value("Summarize these notes in one paragraph. Mine!")
     page.get_by_role("tab", name="Inspect").click()
     edit(page)
     expect(page.locator("#sv-panel #sv-instruction textarea")).to_have_value(
@@ -613,6 +643,7 @@ def test_what_the_model_cannot_do_stands_beside_the_editor(page: Any) -> None:
     with serving(desk) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-pill[data-state=loading]:has-text('Converting tiny.gguf: weights, 43%')")
+        page.click(".svp-edit")
         note = page.locator("#sv-caution .svf-model")
         expect(note).to_contain_text("a toy of 5 million parameters")
         expect(note).not_to_contain_text("`")  # commands are set as code
@@ -635,15 +666,14 @@ def test_the_bundled_model_runs(page: Any) -> None:
     with serving(desk) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-banner:has-text('There is no recorded run yet')")
-        page.wait_for_selector("#svf-method")
         page.wait_for_selector("#sv-run:not([disabled])")
         edit(page)
         page.fill("#sv-instruction textarea", "Make Voogi bold.")
         page.fill("#sv-context textarea", "The company Flavil will move its park to Voogi in 1960.")
-        page.select_option("#svf-method", "pld")
+        choose(page, "pld")
         page.fill("#svf-max_new_tokens", "24")
-        page.wait_for_selector("#sv-prompt-note :text('tokens')")
-        page.click("#sv-run")  # over before one could look
+        page.wait_for_selector("#sv-prompt-note:text('tokens')")
+        page.click(".svp-go:visible")  # over before one could look
         wait(page, "specviz.app.inspector && specviz.app.inspector.model.run.complete")
         page.wait_for_selector("#sv-run", state="visible")  # nothing goes on any more
         key = text_of_page(page)

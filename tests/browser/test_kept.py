@@ -43,7 +43,7 @@ def test_the_line_beside_the_parameters_counts_and_empties(page: Any, port: int,
     for whose, count in ((owner, 2560), ("somebody", 7), (owner, 2560)):
         with owned_by(whose):
             kept_with(desk.target()).of("recycling", Rows).extend(range(count))
-    page.click("#sv-run")
+    page.click(".svp-go:visible")
     expect(line).to_contain_text("Matrix: 5,120 tokens with a row, from 2 runs")
     edit(page)
     page.get_by_role("button", name="Empty what Token Recycling keeps of your runs").click()

@@ -192,13 +192,13 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     page.wait_for_selector(".sv-spot")
     becomes(page, lambda: page.evaluate(f"{PLAYER}.inspector.number"), 1)
     page.click("text=Open in Inspect")
-    page.wait_for_selector('#sv-view .svp-host[data-ready="3-class-docstring-pld"]')
+    page.wait_for_selector('#sv-inspect .svp-host[data-ready="3-class-docstring-pld"]')
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 1)
 
 
 @pytest.mark.slow("the page opened twice")
 def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_path: Path) -> None:
-    visit("?trace=1-class-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
+    visit("?trace=1-class-docstring-adapld&step=4&present=1", "#sv-inspect .sv.sv-presenting")
     assert not page.is_visible(".sv-presenting .sv-controls") and page.is_visible(".sv-presenting .sv-sentence")
     lines = "(({ body, code }) => body.clientHeight / parseFloat(getComputedStyle(code).lineHeight))"
     assert page.evaluate(f"{lines}(specviz.app.inspector.text)") > 15, "the text is in sight, in large type"
@@ -235,14 +235,14 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
         [path.stem for path in GALLERY.glob("*.spectrace")],
     )
     assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(list_runs())
-    page.hover("#sv-view .sv-numbers [data-key=tokens_per_step]")
-    expect(page.locator("#sv-view .sv-tip")).to_contain_text("= mean over steps of (accepted + 1)")
-    tip = page.inner_text("#sv-view .sv-tip")
+    page.hover("#sv-inspect .sv-numbers [data-key=tokens_per_step]")
+    expect(page.locator("#sv-inspect .sv-tip")).to_contain_text("= mean over steps of (accepted + 1)")
+    tip = page.inner_text("#sv-inspect .sv-tip")
     accepted = tracefile.load(GALLERY / "1-class-docstring-adapld.spectrace").tables["steps"]["accepted"]
     assert "= mean over steps of (accepted + 1)" in tip and f"({sum(accepted)} + 10) ÷ 10 = 10.7" in tip
     assert f"{accepted[4]} + 1 = {accepted[4] + 1}" in tip and "decoders/trace/metrics.py · measure" in tip
-    page.focus("#sv-view :is(.sv-cost, .sv-took) .sv-term >> nth=0")
-    expect(page.locator("#sv-view .sv-tip")).to_contain_text("draft_ms + verify_ms + commit_ms")
+    page.focus("#sv-inspect :is(.sv-cost, .sv-took) .sv-term >> nth=0")
+    expect(page.locator("#sv-inspect .sv-tip")).to_contain_text("draft_ms + verify_ms + commit_ms")
     path = tmp_path / "run.html"
     path.write_text(standalone_html(tracefile.load(GALLERY / "3-class-docstring-pld.spectrace")), encoding="utf-8")
     page.goto(f"{path.as_uri()}#step=2&present=1")

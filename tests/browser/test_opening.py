@@ -134,19 +134,14 @@ def test_who_asks_for_something_gets_that(visit: Visit, query: str) -> None:
     page = visit(query, new=True)
     page.wait_for_function("specviz.app.runs.length")
     # the other pages' modules are fetched after it had its chance, in the browser's idle moments
-    page.wait_for_function("performance.getEntriesByType('resource').some(({ name }) => name.includes('whatif/page'))")
+    page.wait_for_function("specviz.app.whatif")
     idle(page)
     assert page.locator(".svo").count() == 0 and page.evaluate("localStorage.getItem('specviz-opening')") is None
 
 
 def test_who_wants_less_motion_gets_the_end_at_once(visit: Visit, page: Any, desk: StubDesk) -> None:
     page.emulate_media(reduced_motion="reduce")
-    held: list[Any] = []  # the module arrives when the runs are listed already
-    page.route("**/opening/opening.*.js", lambda route: held.append(route))  # Playwright sets an attribute on it
     page = visit(new=True)
-    page.wait_for_function("specviz.app.runs.length")
-    becomes(page, lambda: len(held), 1)
-    held[0].continue_()
     card = page.locator(".svo:not(.svo-racing)")
     expect(card).to_contain_text("and none was accepted. Why?")
     becomes(page, lambda: step(page), first_miss(desk, "gallery-0"))
@@ -172,10 +167,11 @@ def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     passages = context.input_value().split("\n---\n")
     assert len(passages) == 4 and passages[0].startswith("The Grand Hotel opened in 1911")
     expect(page.locator("#svf-method")).to_have_value(run["method"]["name"])
-    expect(page.locator("#sv-form .svm-offer")).to_contain_text(f"made with {run['model']['name']}, and stub is in use")
+    offer = page.locator("#sv-panel .svm-offer")
+    expect(offer).to_contain_text(f"made with {run['model']['name']}, and stub is in use")
     instruction.fill("Answer in your own words.")
     before = len(desk.asked)
-    page.click("#sv-run")
+    page.click(".svp-go:visible")
     page.wait_for_function("specviz.app.current !== 'gallery-2'")
     prompt = desk.asked[before]
     text = "".join(map(chr, prompt.tokens))

@@ -14,6 +14,7 @@ from decoders.model.files import catalog
 from specviz.models import ModelEntry
 from specviz.pages.models import models_page as service
 from tests import recordings
+from tests.browser.test_app import edit
 from tests.stubs import StubDesk, StubTarget, serving
 from tests.waiting import WAIT_S, becomes, expect, fits
 
@@ -136,6 +137,7 @@ def test_another_model_is_picked_while_the_one_in_use_stays(page: Any, context: 
         # one that can: forms, note and the other tab follow, without a reload
         models.gate.clear()
         page.keyboard.press("Escape")
+        edit(page)
         page.select_option("#svf-method", "pld")
         page.click(PILL)
         page.select_option("#svm-weights", "int4")
@@ -145,12 +147,13 @@ def test_another_model_is_picked_while_the_one_in_use_stays(page: Any, context: 
         assert models.desk.submit_text().state == "done", "runs go on with the one in use"
         models.gate.set()
         expect(page.locator(PICKER)).to_be_hidden()  # it is there
+        becomes(page, lambda: page.evaluate("document.activeElement.matches('.svp-pill')"), True)
         for one in (page, tab):
             expect(one.locator(PILL)).to_contain_text("deeper · 5.3M parameters")
+            edit(one)
             expect(one.locator("#sv-caution .svf-model")).to_contain_text("a toy of 5 million parameters")
         assert models.weights == "int4" == models.desk.loader.weights
         expect(page.locator("#svf-method")).to_have_value("pld")
-        becomes(page, lambda: page.evaluate("document.activeElement.matches('.svp-pill')"), True)
 
         # a path that is none
         page.click(PILL)

@@ -228,7 +228,7 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         assert "tab=runs" in page.url and "trace=gallery-0" in page.url
         page.wait_for_selector(".svp-user:has-text('ann')")
         page.click("[role=tab]:has-text('Inspect')")
-        page.click("#sv-run")
+        page.click(".svp-go:visible")
         page.wait_for_function("() => specviz.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
         kinds = lambda: [run["kind"] for run in desk.services["runs"].listing("user:ann")]  # noqa: E731
         becomes(page, kinds, ["run", "gallery"])

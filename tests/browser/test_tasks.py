@@ -77,7 +77,7 @@ def test_run_my_prompt(hand: Hand) -> None:
     page.click("#sv-text textarea")
     page.keyboard.press("Control+a")
     page.keyboard.type("one two three one two")
-    page.click("#sv-run")
+    page.click(".svp-go:visible")
     page.wait_for_function("specviz.app.shown !== 'run-0' && specviz.app.inspector.model.run.complete")
     expect(page.locator(".sv-title")).to_have_text("one two three one two")
     assert page.evaluate("specviz.app.inspector.model.stepCount") > 0

@@ -163,7 +163,7 @@ def refuse_prompt(page: Any) -> None:
     click_through(inspect, ".svp-edit", "#sv-instruction textarea, #sv-text textarea")(page)
     for field in page.locator("#sv-panel textarea >> visible=true").all():
         field.fill("")
-    wait_drawn(page, "#sv-prompt-note .svp-error")
+    wait_drawn(page, "#sv-prompt-note.svp-error")
 
 
 def offline_server(page: Any) -> None:
@@ -195,9 +195,12 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, why": click_through(first_visit, ".svo button:has-text('Why?')", ".svo button:has-text('What if')"),
     "inspect, details": click_through(inspect, "button:has-text('Details')", ".sv-drawer"),
     "inspect, share": click_through(inspect, ".sv-actions [aria-haspopup=menu]", ".ui-menu"),
-    "inspect, prompt": click_through(inspect, ".svp-edit", "#sv-text textarea, #sv-segments textarea"),
-    "inspect, more of the prompt": click_through(inspect, ".svp-edit", "#sv-more button", "#sv-reference textarea"),
-    "inspect, parameters": click_through(inspect, ".svp-parameters", ".svf-params"),
+    "inspect, prompt": click_through(inspect, ".svp-edit", "#sv-text textarea, #sv-instruction textarea"),
+    "inspect, chat": click_through(
+        inspect, ".svp-edit", "#sv-mode label:has-text('Chat')", ".sve-add", ".sve-message:nth-child(2) textarea"
+    ),
+    "inspect, more of the prompt": click_through(inspect, ".svp-edit", "#sv-more summary", "#sv-reference textarea"),
+    "inspect, parameters": click_through(inspect, ".svp-methods", ".svf-params"),
     "inspect, server": click_through(inspect, ".svp-edit", "button:has-text('Connect a server')", ".sv-connect"),
     "inspect, help": press_key(inspect, "?", ".sv-help"),
     "inspect, presenter": press_key(inspect, "f", ".sv-presenting"),
@@ -221,7 +224,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, lossy": at("trace=10-account-check-casd", ".sv-diff"),
     "compare": compare,
     "compare, race": race,
-    "compare, more of the prompt": click_through(compare, "#sv-more button", "#sv-reference textarea"),
+    "compare, more of the prompt": click_through(compare, "#svc-more summary", "#svc-reference textarea"),
     "compare, parameters": click_through(compare, "summary:has-text('Parameters')", "details[open]"),
     "compare, two outputs": click_through(compare, ".svc-outputs summary", ".svc-outputs[open] textarea"),
     "runs": at("tab=runs", ".svp-grid"),

@@ -2,7 +2,7 @@
    fetched when there is time. */
 
 import { on } from "specviz/base/bus.js";
-import { closest, h, must } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
 import { markOverrides } from "specviz/base/overrides.js";
 import { fromAddress, link } from "specviz/shell/address.js";
@@ -33,13 +33,6 @@ function toSteps(event) {
 }
 const skip = h("a.svp-skip", { href: "#", onclick: toSteps }, "To the steps");
 document.body.prepend(h("nav", { "aria-label": "Skip" }, skip));
-/** Gradio leaves the list of examples open behind Tab. @param {Event} event */
-function choosing(event) {
-  const leaves = event instanceof KeyboardEvent && event.key === "Tab";
-  if (event instanceof KeyboardEvent && !leaves && !closest(event, "#sv-example")) return;
-  document.body.classList.toggle("sv-choosing", !leaves && !!closest(event, "#sv-example"));
-}
-for (const name of ["focusin", "pointerdown", "keydown"]) document.addEventListener(name, choosing, true);
 /** @param {...(Node | string)} inside */
 const frame = (...inside) => h("div.svp-frame", { "aria-hidden": "true" }, inside);
 document.body.append(

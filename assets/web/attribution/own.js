@@ -31,7 +31,7 @@ export function answerForm() {
   const go = h("button.svp-button.sva-go", { type: "submit" }, "Attribute");
   const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form.sva-form.ui-stack",
+    "form.ui-stack",
     { "aria-label": "An answer of your own" },
     h("div.ui-halves", context.label, h("div.ui-stack", question.label, answer.label, instead)),
     h("div.sva-row.ui-row", checks("own"), go),

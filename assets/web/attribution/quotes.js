@@ -43,7 +43,7 @@ export function scoreForm() {
   const demo = h("button.svp-button", { type: "submit", value: "demo", title }, "Score the demo's quotes");
   const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form.sva-form.ui-stack",
+    "form.ui-stack",
     { "aria-label": "Score known quotes", novalidate: true },
     h(
       "p.ui-soft",

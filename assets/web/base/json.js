@@ -15,6 +15,7 @@ export async function getJson(url, response) {
   if (!answer.ok || payload === null)
     throw Object.assign(new Error(payload?.error || `The server answered with an error (${answer.status}).`), {
       status: answer.status,
+      place: payload?.place ?? "",
     });
   return payload;
 }
@@ -43,14 +44,29 @@ export const postJson = (url, body) =>
     fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   );
 
-/** A chosen file as routes take it: its name and its text, in UTF-8 or, as PowerShell writes it, in UTF-16. */
+/** The decoder of a file's text: UTF-8 or, as PowerShell writes it, UTF-16. */
+/** @type {(bytes: Uint8Array, fatal: boolean) => TextDecoder} */
+function decoderOf([first, second], fatal) {
+  const mark = `${first} ${second}`; // of the order of bytes
+  return new TextDecoder(mark === "255 254" ? "utf-16le" : mark === "254 255" ? "utf-16be" : "utf-8", { fatal });
+}
+
+/** A chosen file as routes take it: its name and its text. */
 /** @param {File | null} file @returns {Promise<SentFile | null>} */
 export async function sentFile(file) {
   if (!file) return null;
   const bytes = new Uint8Array(await file.arrayBuffer());
-  const mark = `${bytes[0]} ${bytes[1]}`; // of the order of bytes
-  const coding = mark === "255 254" ? "utf-16le" : mark === "254 255" ? "utf-16be" : "utf-8";
-  return { name: file.name, text: new TextDecoder(coding).decode(bytes) };
+  return { name: file.name, text: decoderOf(bytes, false).decode(bytes) };
+}
+
+/** The same of a file that has to be text; throws with a sentence where it is none. @param {File} file */
+export async function sentText(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  try {
+    return { name: file.name, text: decoderOf(bytes, true).decode(bytes) };
+  } catch {
+    throw new Error(`The file ${file.name} is not text in UTF-8: save it as such and try again.`);
+  }
 }
 
 /** Where a run's trace is. @param {string} id */

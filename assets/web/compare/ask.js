@@ -2,29 +2,40 @@
 
 import { h, must } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
-import { getJson, sentence, tell } from "specviz/base/json.js";
+import { sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
+import { ready, recorded, sent } from "specviz/prompt/draft.js";
+import { PromptFields } from "specviz/prompt/fields.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { badge, methodGroups, missingMethods, trained } from "specviz/shell/methods.js";
+import { known } from "specviz/shell/request.js";
 import { app } from "specviz/shell/state.js";
-import { current, moveForm, recorded, reference } from "specviz/shell/typed.js";
 import { cardOf, parted, ruleField } from "specviz/shell/verifiers.js";
+import { effect, html, render, signal } from "specviz/ui/html.js";
 
 /** The prompt as the server takes it: the recorded one of the run open on Inspect, or what stands in the form. */
-function prompt() {
+async function prompt() {
   if (recorded.value) return { trace: app.shown };
-  const { mode, fields } = current();
-  /** @param {CompareExample} one */
-  const same = ({ prompt }) =>
-    prompt.mode === mode && Object.entries(fields).every(([name, text]) => (prompt[name] || "") === text);
-  return { mode, ...fields, reference: reference(), title: page.data.examples.find(same)?.label ?? "" };
+  await ready();
+  return sent(page.wanted.some((one) => cardOf(must(page.catalog), one.method)?.pooled));
 }
+
+/** The lanes, as they were changed last. */
+const asked = signal(0);
 
 /** The prompt's form, the same as on Inspect, and an offer where the run's prompt is another model's. */
 export function drawPrompt() {
-  if (page.box.offsetWidth) moveForm(part("prompt-form")); // else it is used on Inspect
-  offerModel(part("made-with"), recorded.value ? app.shown : "");
+  const Prompt = () => {
+    asked.value;
+    const file = page.wanted.some((one) => page.catalog && cardOf(page.catalog, one.method)?.pooled);
+    return html`<${PromptFields} prefix="svc" file=${file} />`;
+  };
+  const place = part("prompt-form");
+  const fields = h("div");
+  place.append(fields);
+  render(html`<${Prompt} />`, fields);
+  effect(() => void offerModel(part("made-with"), recorded.value ? app.shown : ""));
 }
 
 const methods = () => must(page.catalog, "catalog").methods;
@@ -63,6 +74,7 @@ function drawLanes() {
     ),
     ...page.wanted.map((one, n) => laneCard(one, n)),
   );
+  asked.value++;
   if (more) place.append(h("button.svp-button.svc-add", { onclick: changing(() => addLane()) }, "+ Add a method"));
 }
 
@@ -124,7 +136,7 @@ function drawSettings() {
 
 /** What can run, asked for again; the first lanes where none is chosen. */
 export async function catalog() {
-  page.catalog = await getJson("api/methods");
+  page.catalog = await known();
   page.wanted = page.wanted.filter((one) => cardOf(must(page.catalog), one.method));
   if (!page.wanted.length) for (const m of usable().filter((one) => one.compared)) addLane(m.name);
   if (!page.wanted.length) addLane();
@@ -157,7 +169,7 @@ export async function run(begin) {
   note("");
   try {
     const asked = {
-      prompt: prompt(),
+      prompt: await prompt(),
       lanes: page.wanted.map((one) => ({ method: one.method, params: one.read() })),
       settings: page.readSettings(),
       session: await app.session(),

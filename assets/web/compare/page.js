@@ -15,8 +15,6 @@ import { server } from "specviz/compare/server.js";
 import { going, page, part } from "specviz/compare/state.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
-import { moveForm } from "specviz/shell/typed.js";
-import { effect } from "specviz/ui/html.js";
 
 const WHAT =
   "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.";
@@ -30,9 +28,11 @@ function layout() {
   const asked = [
     h("div.svc-lane-forms.ui-stack"),
     h("div.svc-settings.svp-form.ui-stack"),
+  ];
+  const go = [
     h("p.svf-reason.svc-reason", { role: "status", hidden: true }),
     h("p.svp-note.svc-note", { role: "status" }),
-    h("div.ui-line", h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run")),
+    h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run"),
   ];
   const recorded = [
     h("h3", "Recorded runs"),
@@ -51,6 +51,7 @@ function layout() {
         h("div.ui-stack", asked),
         h("div.svc-recorded-column.ui-stack", recorded),
       ),
+      h("div.svc-foot.ui-row", go),
     ),
     h("div.svc-results"),
     outputs(),
@@ -74,7 +75,7 @@ async function load() {
   const there = await within(page.box, async () => {
     page.data = await getJson("api/compare");
     layout();
-    effect(drawPrompt);
+    drawPrompt();
     await catalog();
     return true;
   });
@@ -100,7 +101,6 @@ async function load() {
     if (lanes.length) openRuns(lanes);
     else openForm();
   });
-  on("current", drawPrompt);
   const ids = lanesOf(new URLSearchParams(location.search)).slice(0, page.data.most + 1);
   if (ids.length) openRuns(ids);
   page.box.dataset.ready = "yes";
@@ -115,7 +115,6 @@ export function mount({ element }) {
   let wide = 0;
   const seen = new ResizeObserver(() => {
     if (!page.box.offsetWidth) return pause();
-    moveForm(page.box.querySelector(".svc-prompt-form"));
     if (!asked) {
       asked = true;
       load();

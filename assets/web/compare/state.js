@@ -13,7 +13,7 @@ export class ComparePage {
   /** Where runs come from, and what is around the comparison. @type {CompareHost} */
   host = later();
   /** What the page offers. @type {CompareOffer} */
-  data = { examples: [], most: 0, metrics: [], plotly: "" };
+  data = { most: 0, metrics: [], plotly: "" };
   /** The methods that can run. @type {Catalog | null} */
   catalog = null;
   /** The methods asked for. @type {WantedLane[]} */

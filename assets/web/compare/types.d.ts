@@ -5,13 +5,8 @@ type Clock = "time" | "step" | "position";
 /** Output tokens [from, to). */
 interface TokenRange { from: number; to: number }
 
-/** ``api/compare``: the example prompts, methods at most beside plain decoding, rows of the table of numbers. */
-interface CompareOffer {
-  examples: CompareExample[];
-  most: number; metrics: RunMetric[]; plotly: string;
-}
-/** What a run of an example is called, and its prompt: mode and texts of the fields. */
-interface CompareExample { label: string; prompt: Record<string, string | undefined> }
+/** ``api/compare``: methods at most beside plain decoding, rows of the table of numbers. */
+interface CompareOffer { most: number; metrics: RunMetric[]; plotly: string }
 
 /** ``api/compare/start``: a lane per method; one that cannot run says why. */
 interface StartedLanes { lanes: { method: string; id?: string; error?: string; place?: string }[] }

@@ -1,6 +1,6 @@
 /* The tab "Rules" of Inspect: the run shown, judged by the server in the background, fetched once per run. */
 
-import { on } from "specviz/base/bus.js";
+import { emit, on } from "specviz/base/bus.js";
 import { getJson, sentence } from "specviz/base/json.js";
 import { verdicts } from "specviz/acceptance/judges.js";
 import { JudgesPanel } from "specviz/judges/panel.js";
@@ -35,7 +35,7 @@ export class JudgesTab {
     if (!run || reason) return this.panel.say(reason || "There is no run to decode again.");
     takeOver(run);
     chooseRule(joined(parted(run.method.name).base, rule));
-    requestAnimationFrame(() => document.getElementById("sv-run")?.click()); // the form takes the choice over first
+    emit("run");
   }
 
   /** Asks for the run shown, once, while the tab is open. */

@@ -121,4 +121,5 @@ export function mount({ element, props, watch, trigger }) {
   );
   draw();
   watchStatus();
+  app.session(); // before a run needs it
 }

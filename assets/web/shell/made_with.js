@@ -16,14 +16,25 @@ export async function choose(model, weights = "") {
   }
 }
 
+/** The last answer, which several places of the page ask for. */
+let last = { asked: "", answer: Promise.resolve(/** @type {MadeWith | null} */ (null)) };
+
+/** What the server says of a run's model; asked once for a run and a model in use. */
+/** @param {string} id @param {string} asked */
+function madeWith(id, asked) {
+  if (last.asked !== asked) {
+    const answer = getJson(`api/models/of/${encodeURIComponent(id)}`).catch(() => ((last.asked = ""), null));
+    last = { asked, answer };
+  }
+  return last.answer;
+}
+
 /** Writes into its place that a run was made with another model, and offers that one; else leaves it empty. */
 /** @type {(place: HTMLElement, id: string) => Promise<void>} */
 export async function offerModel(place, id) {
   const asked = (place.dataset.run = `${id} ${app.model.number}`);
   place.hidden = true;
-  /** @type {() => Promise<MadeWith | null>} */
-  const ask = () => getJson(`api/models/of/${encodeURIComponent(id)}`).catch(() => null);
-  const made = id && !isGone(id) ? await ask() : null;
+  const made = id && !isGone(id) ? await madeWith(id, asked) : null;
   if (place.dataset.run !== asked || !made || made.same) return;
   const use = async () => {
     button.disabled = true;

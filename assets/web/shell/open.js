@@ -25,7 +25,7 @@ export async function open(id, at = {}, answer) {
     if (ticket !== newest) return;
     app.coming = "";
     if (id === FIRST && !trace.run) {
-      return say("There is no recorded run yet: type a prompt on the left, choose a method and press Run.", "info");
+      return say("There is no recorded run yet: press ✎ Prompt, type one and press Run.", "info");
     }
     if (id === FIRST) id = trace.run.id;
     app.current = id;
@@ -53,6 +53,18 @@ export async function open(id, at = {}, answer) {
     await open(FIRST);
     say(app.current ? `${sentence(problem)} Here is a run from the gallery instead.` : sentence(problem), "error");
   }
+}
+
+/** Turns to a run that this page has just started; its events bring it. @param {Feed} feed */
+export function openStarted(feed) {
+  newest++;
+  app.coming = "";
+  app.current = feed.id;
+  host.hidden = !app.shown;
+  busy(feed);
+  if (feed.state === "running") reload(feed);
+  address();
+  emit("current", feed.id);
 }
 
 /** The run that the address names, or the server's first. @param {At} at */

@@ -1,9 +1,8 @@
 /* What the next run is to do: its method, parameters and settings, and the server's catalog of what there is. */
 
-import { emit, on } from "specviz/base/bus.js";
+import { on } from "specviz/base/bus.js";
 import { getJson, sentence } from "specviz/base/json.js";
 import { stored } from "specviz/base/storage.js";
-import { app } from "specviz/shell/state.js";
 import { cardOf, parted } from "specviz/shell/verifiers.js";
 import { computed, signal } from "specviz/ui/html.js";
 
@@ -64,28 +63,29 @@ export function takeOver(run) {
   renewed.value++;
 }
 
-/** Why nothing can run, in a sentence; "" where something can. @param {string} reason @param {string} [note] */
-export function caution(reason, note = "") {
+/** A sentence about a lossy method that is chosen; "" for others. */
+export const lossy = computed(() => {
   const card = method.value;
-  const lossy =
-    card && !card.lossless
-      ? `≈ lossy: ${card.title.split(":")[0]} may answer otherwise than the model by itself; ` +
+  return card && !card.lossless
+    ? `≈ lossy: ${card.title.split(":")[0]} may answer otherwise than the model by itself; ` +
         "plain decoding runs too, to compare."
-      : "";
-  emit("caution", (app.caution = { reason, note, lossy }));
+    : "";
+});
+
+/** Whether the form of a run is open. */
+export const editing = signal(false);
+
+/** @type {Promise<Catalog> | null} */
+let loading = null;
+
+/** Asks the server for its catalog anew. */
+export function reload() {
+  return (loading = getJson("api/methods")
+    .catch((problem) => ({ ...catalog.value, reason: sentence(problem) }))
+    .then((/** @type {Catalog} */ answer) => (catalog.value = answer)));
 }
 
-/** Asks the server for its catalog, now and whenever another model is in use; ``then`` is called with each. */
-/** @param {() => unknown} then */
-export function follow(then) {
-  const load = async () => {
-    try {
-      catalog.value = await getJson("api/methods");
-      then();
-    } catch (problem) {
-      caution(sentence(problem));
-    }
-  };
-  on("model", load);
-  return load();
-}
+/** The catalog, once it is there. */
+export const known = () => loading ?? reload();
+
+on("model", reload);

@@ -44,6 +44,14 @@ function list() {
   emit("runs", app.runs);
 }
 
+/** Lists a run that this page has started. @param {RunRecord} run */
+export function begun(run) {
+  newest++; // a list that was asked for before lacks it
+  listed = [run, ...listed];
+  running();
+  list();
+}
+
 /** Takes runs out of every list, or back into them. @param {string[]} ids */
 export function leave(ids, back = false) {
   for (const id of ids) leaving[back ? "delete" : "add"](id);

@@ -24,7 +24,6 @@ export const app = {
   rules: null,
   model: { state: "loading", text: "", number: 0, coming: null },
   picks: false,
-  caution: { reason: "", note: "", lossy: "" },
   session: async () => "",
   pages: {},
   shares: [],

@@ -98,8 +98,6 @@ interface App {
   model: ModelInfo;
   /** Whether one may choose the model. */
   picks: boolean;
-  /** beside the run button */
-  caution: { reason: string; note: string; lossy: string };
   /** what annexes add to the Share menu of a run */
   shares: ((id: string) => Pick<InspectorActions, "figure" | "downloads">)[];
   /** what annexes add to the views of runs' acceptance */

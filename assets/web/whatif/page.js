@@ -11,6 +11,7 @@ import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
+import { known, reload } from "specviz/shell/request.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 import { cardOf, joined, parted, ruleField } from "specviz/shell/verifiers.js";
@@ -125,7 +126,7 @@ export class WhatIf {
     let reason = "";
     try {
       ({ reason } = await getJson(`api/whatif/${encodeURIComponent(id)}`));
-      if (!reason) this.catalog = await getJson("api/methods");
+      if (!reason) this.catalog = await (this.wanted ? reload() : known()); // methods may have come since
     } catch (problem) {
       reason = sentence(problem);
     }

@@ -1,9 +1,10 @@
 /* An imported run, read by the model in use: its probabilities, and (by a method) what the server left out. */
 
 import { card, h } from "specviz/base/dom.js";
-import { getJson, postJson, sentence } from "specviz/base/json.js";
+import { postJson, sentence } from "specviz/base/json.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
+import { known } from "specviz/shell/request.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
@@ -41,7 +42,7 @@ export class Reading {
   async fill() {
     try {
       /** @type {Catalog} */
-      const { methods } = await getJson("api/methods");
+      const { methods } = await known();
       const none = h("option", { value: "" }, "no method: read only");
       this.select.replaceChildren(none, ...methods.filter((m) => !m.baseline).map((m) => methodOption(m)));
     } catch (problem) {

@@ -27,7 +27,7 @@ from decoders.trace.files import SUFFIX, load
 from specviz.places import new_id
 from specviz.server.bodies import Body, Id, needs
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.forms import PromptForm, Refusal
+from specviz.server.forms import Refusal, TypedPrompt
 from specviz.server.http import Owner, problem
 from specviz.server.server_files import import_runs
 from specviz.server.tasks import Task, Tasks
@@ -45,7 +45,6 @@ MOST_RUNS = 50  # of a watched folder that arrive
 FORGOTTEN = "This connection is over and forgotten: its runs are on the page Runs."
 SHARED = "Only the owner of an app may connect servers: run specviz on a computer of your own."
 
-Text = Annotated[str, Field(max_length=400_000)]
 Line = Annotated[
     str, Field(max_length=1000), needs("an address, a folder and a key are texts of at most 1,000 characters")
 ]
@@ -61,11 +60,7 @@ class PromptRequest(Body):
     address: Line = ""
     folder: Line = ""
     key: Line = ""
-    mode: Text = "segments"
-    instruction: Text = ""
-    context: Text = ""
-    question: Text = ""
-    text: Text = ""
+    prompt: TypedPrompt = TypedPrompt()
     max_new_tokens: Length = 256
     temperature: Heat = 0.0
 
@@ -149,7 +144,7 @@ class Servers(Service):
         _check_room([connection for connection in self._tasks.all() if connection.goes_on])
         connection = ServerConnection(id=new_id(), owner=owner, title="a recorder's folder", folder=folder)
         if request.address.strip():
-            form = PromptForm(request.mode, request.instruction, request.context, request.question, request.text)
+            form = request.prompt.form()
             self.desk.check_size(form, request.max_new_tokens)
             prompt, connection.title = form.messages(), form.title
             connection.server = find_server(request.address, request.key.strip())

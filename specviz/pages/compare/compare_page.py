@@ -18,12 +18,11 @@ from decoders.trace.trace import Trace
 from specviz.places import is_id
 from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
-from specviz.server.forms import PromptForm, Refusal
+from specviz.server.forms import PromptForm, Refusal, TypedPrompt
 from specviz.server.http import Owner
 from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
-from specviz.views.examples import listed_examples
 from specviz.views.prompts import check_tokens
 from specviz.words import sentence
 
@@ -37,17 +36,10 @@ MAX_OUTPUTS = 64  # outputs of plain decoding, and four times as many verdicts
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 
 
-class PromptChoice(Body):
-    """A prompt as it is typed (``PromptForm``'s fields), or the one of a recorded run."""
+class PromptChoice(TypedPrompt):
+    """A prompt as it is typed, or the one of a recorded run."""
 
     trace: str | None = None
-    title: str = ""
-    mode: str = ""
-    instruction: str = ""
-    context: str = ""
-    question: str = ""
-    text: str = ""
-    reference: str = ""
 
 
 class Lane(Body):
@@ -109,9 +101,8 @@ class Compare(Service):
 
     @get()
     def show(self) -> dict[str, Any]:
-        """The page's first state: what the examples' prompts are called, and how many lanes there may be."""
-        prompts = [{"label": e.label, "prompt": e.fields} for e in listed_examples(self.desk.toy)]
-        return {"examples": prompts, "most": MAX_LANES, "metrics": METRICS, "plotly": plotly()}
+        """The page's first state: how many lanes there may be, and the rows of its table."""
+        return {"most": MAX_LANES, "metrics": METRICS, "plotly": plotly()}
 
     # --- running lanes ---
 
@@ -152,15 +143,7 @@ class Compare(Service):
         (None: the loaded one).
         """
         if prompt_request.trace is None:
-            form = PromptForm(
-                prompt_request.mode or "segments",
-                prompt_request.instruction,
-                prompt_request.context,
-                prompt_request.question,
-                prompt_request.text,
-                prompt_request.reference,
-            )
-            return form, prompt_request.title[:200], None
+            return prompt_request.form(), prompt_request.title, None
         if not is_id(prompt_request.trace) or self.desk.runner.job(prompt_request.trace) is not None:
             raise Refusal("prompt", "The run open on Inspect is not over yet: wait for its end, or type a prompt.")
         try:

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from decoders.prompt.templates import CONTEXT, QUESTION, templates
 from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
-from specviz.views.examples import SEPARATOR, from_turns
+from specviz.views.examples import SEPARATOR
 
 TEXT_FIELDS = ("instruction", "context", "question", "chat", "text")
 Stretch = tuple[str, int, str]  # a segment's name, its passage, its text
@@ -23,16 +23,16 @@ def form_of(trace: Trace) -> PromptForm:
     """
     stretches = _stretches(trace)
     names = {name for name, _, _ in stretches}
-    form = {"reference": str(trace.run.get("reference") or "")}
+    reference = str(trace.run.get("reference") or "")
     if "chat" in names:
         parts = [text.strip("\n") for name, _, text in stretches if name != "template"]
-        return PromptForm("chat", text=from_turns(_turns(parts)), **form)
+        return PromptForm("chat", dialogue=_turns(parts), reference=reference)
     if "text" in names or not names & set(TEXT_FIELDS):
         ids = [t for t, s in zip(trace.prompt_ids, _column(trace, "segment"), strict=True) if s != "template"]
-        return PromptForm("text", text=trace.text(ids or trace.prompt_ids), **form)
+        return PromptForm("text", text=trace.text(ids or trace.prompt_ids), reference=reference)
     parts = [name for name, _, _ in stretches if name in TEXT_FIELDS]
     if parts != sorted(parts, key=TEXT_FIELDS.index) or parts.count("instruction") > 1:
-        return dataclasses.replace(_from_template(trace), **form)
+        return dataclasses.replace(_from_template(trace), reference=reference)
     texts = {name: [text.strip("\n") for segment, _, text in stretches if segment == name] for name in TEXT_FIELDS}
     passages = texts["context"]
     if len(passages) > 1:
@@ -42,7 +42,7 @@ def form_of(trace: Trace) -> PromptForm:
         instruction="\n".join(texts["instruction"]),
         context=f"\n{SEPARATOR}\n".join(passages),
         question="\n".join(texts["question"]),
-        **form,
+        reference=reference,
     )
 
 
@@ -62,7 +62,7 @@ def _from_template(trace: Trace) -> PromptForm:
         if (context, question) == (context.strip(), question.strip()):  # a form keeps no blanks at their ends
             passages = re.split(r"\n\[\d+\] ", "\n" + context)[1:] if context.startswith("[1] ") else [context]
             return PromptForm("segments", template.text, f"\n{SEPARATOR}\n".join(passages), question)
-    return PromptForm("chat", text=from_turns((("user", whole),)))
+    return PromptForm("chat", dialogue=(("user", whole),))
 
 
 def missing_note(trace: Trace) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from decoders.errors import reason_of
-from specviz.server.bodies import Body, Ids, Listed, Texts
+from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, Texts, needs
 from specviz.server.desk import Service, get, post
-from specviz.server.forms import Refusal
+from specviz.server.forms import Refusal, TypedPrompt
 from specviz.server.http import Owner
+from specviz.server.job import Job
 from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, UnknownTrace, checked_tag
 
 from .difference import difference
@@ -25,6 +28,16 @@ class Change(Body):
     drop: Texts | None = None
 
 
+class RunRequest(Body):
+    """A run that is to begin: a prompt, a method with its parameters, the run's settings."""
+
+    prompt: Annotated[TypedPrompt, needs("the prompt is given as names and values")]
+    method: Annotated[str, Field(max_length=80)]
+    params: Params | None = None
+    settings: Params | None = None
+    session: PageSession = None
+
+
 class Runs(Service):
     """The stored runs, as a user may see and change them."""
 
@@ -37,16 +50,26 @@ class Runs(Service):
         runs = self.listing(owner)
         return {"runs": runs, "first": self.desk.first, "room": self.room(runs)}
 
+    @post()
+    def start(self, request: RunRequest, owner: Owner) -> dict[str, Any]:
+        """Queue a run; ``{"run", "prompt"}``: its row of the list, its prompt's key. Raises Refusal with the place."""
+        form = request.prompt.form()
+        job = self.desk.submit(
+            form, request.method, request.params or {}, request.settings or {}, title=request.prompt.title, owner=owner,
+            session=request.session or "",
+        )  # fmt: skip
+        return {"run": self._live(job), "prompt": form.key}
+
+    def _live(self, job: Job) -> dict[str, Any]:
+        """The row of a run that waits or goes on."""
+        return {
+            "id": job.id, "title": job.title or "Untitled run", "kind": "live", "state": job.state, "method": "",
+            "created": "", "mine": False,
+        }  # fmt: skip
+
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """The list that ``owner`` may see, the running ones first; ``mine``: may be changed and deleted."""
-        live = [
-            {
-                "id": job.id, "title": job.title or "Untitled run", "kind": "live", "state": job.state,
-                "method": "", "created": "", "mine": False,
-            }
-            for job in self.desk.runner.active(owner)
-            if owner
-        ]  # fmt: skip
+        live = [self._live(job) for job in self.desk.runner.active(owner) if owner]
         return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.desk.store.listing(owner)]
 
     def room(self, runs: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) 
     trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")
     page.click(".svl-dialog [data-trace]")
     page.wait_for_function("id => specviz.app.shown === id", arg=trace)
-    expect(page.locator("#sv-view")).to_be_visible()
+    expect(page.locator("#sv-inspect")).to_be_visible()
     becomes(page, lambda: f"trace={trace}" in page.evaluate("specviz.link()"), True)
     page.click("[role=tab]:has-text('Lab')")
     page.wait_for_selector(COMPLETE)  # still there

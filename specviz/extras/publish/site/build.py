@@ -25,7 +25,7 @@ from specviz.groups import group
 from specviz.pages.attribution.document import answer_digest
 from specviz.pages.lessons.lessons_page import card
 from specviz.views import web
-from specviz.views.export import BEGIN, PAGE_STYLE, page
+from specviz.views.export import PAGE_STYLE, begin_script, page
 
 from .documents import attribution, comparison, lessons, verdicts
 from .player import player_document
@@ -70,7 +70,7 @@ class Page:
         modules = {name: address for entry in names for name, address in web.inline_map(entry).items()}
         style = web.sheets(*self.sheets) if self.sheets else web.styles(modules)
         packed = f'"{web.gzip_json({"imports": modules, "style": style})}"'
-        return BEGIN.format(packed=packed, name="style", take=STYLE, entry=self.entry) + "\n"
+        return begin_script(packed, "style", STYLE, self.entry) + "\n"
 
 
 FRAME = '<div id="around" class="svp"></div>'

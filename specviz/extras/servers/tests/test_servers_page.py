@@ -47,13 +47,13 @@ def client(desk: StubDesk) -> Iterator[TestClient]:
 
 
 def ask(client: TestClient, **sent: Any) -> dict[str, Any]:
-    answer = client.post("/api/servers/ask", json={**PROMPT, **sent})
+    answer = client.post("/api/servers/ask", json={"prompt": PROMPT, **sent})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def refuse(client: TestClient, status: int = 422, **sent: Any) -> str:
-    answer = client.post("/api/servers/ask", json={**PROMPT, **sent})
+    answer = client.post("/api/servers/ask", json={"prompt": PROMPT, **sent})
     assert answer.status_code == status, answer.text
     return answer.json()["error"]
 
@@ -96,7 +96,7 @@ def test_a_plain_vllm_is_asked_and_its_run_arrives_as_any_other(client: TestClie
 
 def test_llama_cpps_chunks_tell_its_drafts(client: TestClient, desk: StubDesk) -> None:
     with model_server("llamacpp", llama_chunks()) as server:
-        end = over(client, ask(client, address=server.address, mode="chat", text="Say it."))
+        end = over(client, ask(client, address=server.address, prompt={"mode": "chat", "text": "Say it."}))
         paths = [body["path"] for body in server.asked]
     assert paths == ["/apply-template", "/completion"] and server.asked[1]["prompt"] == "<|Say it.|>"
     run = desk.trace(end["traces"][0]).run
@@ -116,7 +116,7 @@ def test_the_recorders_file_is_taken_where_its_folder_is_named(
         key = server.chunks[0]["id"]
         folder.mkdir()
         server.pause = 5
-        one = ask(client, address=server.address, folder=str(folder), mode="text", text="on and on")
+        one = ask(client, address=server.address, folder=str(folder), prompt={"mode": "text", "text": "on and on"})
         for name, token in ((f"{key}-0a1b", 8), ("chatcmpl-other", 9)):
             new = recording(name)
             recorder.begin(new)
@@ -213,7 +213,7 @@ def test_bad_addresses_and_servers_are_a_sentence_each(client: TestClient) -> No
     assert "does not answer" in refuse(client, address="http://127.0.0.1:9")
     assert "Give a server's address" in refuse(client)
     assert "is no folder" in refuse(client, folder="/nowhere/at/all")
-    assert "prompt is empty" in refuse(client, address="http://127.0.0.1:9", mode="text", text=" ")
+    assert "prompt is empty" in refuse(client, address="http://127.0.0.1:9", prompt={"mode": "text", "text": " "})
     assert "1 to 4,096" in refuse(client, address="http://127.0.0.1:9", max_new_tokens=0)
     with model_server() as server:
         for path, answer, words in (

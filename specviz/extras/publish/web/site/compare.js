@@ -59,7 +59,7 @@ async function open() {
     around(runs[0], "compare", sets(all, number));
     document.title = `Compare: ${runs[0].title} · specviz`;
     page.box = main;
-    page.data = { examples: [], most: 0, metrics: all.metrics, plotly: "plotly.js" };
+    page.data = { most: 0, metrics: all.metrics, plotly: "plotly.js" };
     main.replaceChildren(h("div.svc-empty.ui-row", { hidden: true }), h("div.svc-results"));
     host(all, number);
     begin(all.sets[number].runs.map((id) => ({ id })));

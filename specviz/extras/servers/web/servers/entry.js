@@ -1,7 +1,7 @@
 /* The button "Connect a server …" beside the prompt. */
 
-import { senders } from "specviz/shell/typed.js";
+import { senders } from "specviz/prompt/draft.js";
 
-/** @type {import("specviz/shell/typed.js").Sender["open"]} */
+/** @type {PromptSender["open"]} */
 const open = async (opener, prompt) => (await import("specviz/servers/page.js")).open(opener, prompt);
 senders.value = [...senders.value, { label: "Connect a server …", open }];

@@ -24,7 +24,7 @@ const now = signal(/** @type {ServerConnection | null} */ (null));
 const text = signal("");
 /** @type {HTMLElement | null} */
 let back = null;
-/** The prompt in the editor. @type {() => import("specviz/shell/typed.js").Typed} */
+/** The prompt in the form. @type {() => object} */
 let current;
 
 /** Sends the prompt, and follows what comes back. */
@@ -37,8 +37,7 @@ async function connect() {
   });
   for (const name of REMEMBERED) stored.set(`server-${name}`, String(Reflect.get(asked.value, name)));
   try {
-    const { mode, fields } = current();
-    take(await postJson("api/servers/ask", { mode, ...fields, ...asked.value }));
+    take(await postJson("api/servers/ask", { prompt: current(), ...asked.value }));
     follow();
   } catch (problem) {
     wrong.value = sentence(problem);
