@@ -24,5 +24,6 @@ export const server = {
   },
   adopt: async (ids) => (await post("adopt", { ids, session: await app.session() })).done,
   stop,
+  repeat: (ids) => post("repeat", { ids }),
   figure: (ids) => app.figureOfRuns(ids),
 };

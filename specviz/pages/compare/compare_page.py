@@ -27,7 +27,9 @@ from specviz.views.examples import listed_examples
 from specviz.views.prompts import check_tokens
 from specviz.words import sentence
 
-from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, outcome_of, own_reference, plain_key
+from .claim import claim_of
+from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, own_reference, plain_key
+from .repeats import Repeats
 from .stretches import stretches
 
 log = logging.getLogger(__name__)
@@ -101,10 +103,12 @@ class Compare(Service):
         self._change = threading.Lock()
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="check against plain decoding")
         self._closing = threading.Event()
+        self.repeats = Repeats(desk)
 
     def close(self) -> None:
-        """Check no more."""
+        """Check and repeat no more."""
         self._closing.set()
+        self.repeats.close()
         self._checker.shutdown(wait=False, cancel_futures=True)
 
     @get()
@@ -175,7 +179,8 @@ class Compare(Service):
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
-        """End those of the runs that are ``owner``'s; how many there were."""
+        """End those of the runs that are ``owner``'s, and the repeats of all; how many runs there were."""
+        self.repeats.stop(ids)
         jobs = self._own_jobs(ids, owner)
         for job in jobs:
             self.desk.runner.cancel(job)
@@ -201,10 +206,20 @@ class Compare(Service):
         """
         return numbers_of(self.ended_runs(runs))
 
-    @get("outcome")
-    def outcome(self, runs: Runs) -> dict[str, str]:
-        """``{"sentence"}``: of the runs that are over, who won, by how much and why (``outcome_of``)."""
-        return {"sentence": outcome_of(self.ended_runs(runs))}
+    @get("claim")
+    def claim(self, runs: Runs) -> dict[str, Any]:
+        """Of the runs that are over, who won, by how much and why, by time and by forwards (``claim.claim``)."""
+        return claim_of(self.ended_runs(runs))
+
+    @post("repeat")
+    def repeat(self, ids: Ids, owner: Owner) -> dict[str, Any]:
+        """Run recorded runs again in alternation, for their times; how far that is."""
+        return self.repeats.start(self.ended_runs(_runs(ids))).state
+
+    @get("repeats")
+    def rounds(self, runs: Runs) -> dict[str, Any]:
+        """Progress of the repeats of these runs: {"over", "count", "of", "run", "text"}."""
+        return self.repeats.state(tuple(self.ended_runs(runs)))
 
     @get("stretches")
     def stretches(self, runs: Runs) -> dict[str, Any]:
@@ -319,7 +334,7 @@ class Compare(Service):
                     error = problem
                     continue
                 if trace.run.get("prompt_length") and "method" in trace.run:
-                    traces[key] = trace
+                    traces[key] = self.repeats.with_repeats(key, trace)
         if error is not None and not traces:
             raise error
         return traces
