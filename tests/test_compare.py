@@ -19,8 +19,8 @@ from decoders.trace.metrics import doubts
 from specviz.pages import pages
 from specviz.pages.compare.claim import Lane, claim, sort_by_speedup
 from specviz.pages.compare.compare_page import MAX_LANES, Compare, ComparisonRequest
+from specviz.pages.compare.difference import difference
 from specviz.pages.compare.outcome import TABLE, check_output
-from specviz.pages.runs.difference import difference
 from specviz.server.desk import Desk
 from specviz.server.forms import Refusal
 from specviz.server.loader import Loader
@@ -303,7 +303,7 @@ def test_runs_of_two_prompts_have_no_difference(desk: Tiny) -> None:
     with pytest.raises(ValueError, match="different prompts: choose two runs of one prompt"):
         difference(*runs)
     with pytest.raises(Refusal, match="1 runs are given"):
-        desk.services["runs"].difference(["a"])
+        desk.services["compare"].difference(["a"])
 
 
 def _lane(name: str, speedup: float | None, per_step: float = 2.0, steps: int = 9, **numbers: Any) -> Lane:

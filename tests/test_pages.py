@@ -55,7 +55,7 @@ def test_a_folder_is_a_page(longest: None) -> None:
     desk = StubDesk(gallery=(recordings.plain(), recordings.chain()))
     with TestClient(app_of(desk)) as client:
         names = tabs(client)
-        assert names.index("Longest") == names.index("Runs") - 1
+        assert names.index("Longest") == len(names) - 1
         assert "sv-longest" in json.dumps(client.get("/config").json())
         runs = client.post("/api/longest/first", json={"count": 1}).json()["runs"]
         most = max(("gallery-0", "gallery-1"), key=lambda key: len(desk.store.get(key).output_ids))
@@ -119,10 +119,10 @@ def test_views_have_tabs_where_no_page_lists_them() -> None:
         service.lists_tools = False
     with TestClient(app_of(desk)) as client:
         names = tabs(client)
-        assert names.index("Trees") < names.index("Runs")
+        assert names.index("Trees") > names.index("Compare")
         assert "specviz/trees/view.js" in json.dumps(client.get("/config").json())
-    desk.services["runs"].lists_tools = True
-    assert {*tab_titles(desk)}.isdisjoint({"doctor", "trees"}) and tab_titles(desk)["runs"] == "Runs"
+    desk.services["compare"].lists_tools = True
+    assert {*tab_titles(desk)}.isdisjoint({"doctor", "trees"}) and tab_titles(desk)["compare"] == "Compare"
 
 
 def test_old_addresses_are_changed_before_the_app_begins() -> None:

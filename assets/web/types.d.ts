@@ -237,6 +237,10 @@ interface PageEvents {
   started: string;
   /** Please compare these runs: their ids. */
   lanes: string[];
+  /** Please show what chosen runs have to say, on "Compare"; raced: as its lanes. */
+  look: { ids: string[]; view: "race" | "acceptance" | "difference"; raced: boolean };
+  /** Please open the drawer of runs. */
+  library: { search?: string } | undefined;
   /** The server has put a prompt into the form: a recorded run's or an example's; "": the run's could not be read. */
   filled: "run" | "example" | "";
   /** Whether plain decoding runs beside the next run was changed. */

@@ -29,9 +29,15 @@ export class ComparePage {
   group = "";
   /** @type {CompareLane[]} */
   lanes = [];
+  /** The runs whose acceptance or difference is looked at, where they are not the lanes. @type {string[]} */
+  runs = [];
+  /** The tab. @type {"race" | "acceptance" | "difference"} */
+  view = "race";
   title = "";
   /** Of the comparison shown: an answer to an older one is dropped. */
   ticket = 0;
+  /** Whether an address is being followed: nothing is written into it. */
+  turning = false;
   stopping = false;
   framed = false;
   /** @type {Clock} */

@@ -114,3 +114,10 @@ type LaneColors = Colors & { ink: string; raised: string; on: string };
 
 /** A method asked for: its parameters as they are typed, and whether one of them is out of range. */
 interface WantedLane { method: string; open: boolean; read: () => Record<string, Setting>; wrong: () => boolean }
+
+/** Of ``api/compare/difference``: a step in which one run accepted what the other did not; steps and tokens count from 0. */
+interface RunGain {
+  step: number; start: number; stop: number; text: string; missed: number; other_step: number; other_steps: number;
+  drafted: number; other_accepted: number; offered: string[]; wrote: string; reason: string;
+}
+interface RunDifference { agreed: number; tokens: [number, number]; gains: [RunGain[], RunGain[]]; sentence: string }

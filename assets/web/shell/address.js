@@ -10,9 +10,8 @@ import { app, params } from "specviz/shell/state.js";
 const VIEWS = {
   inspect: ["trace"],
   attribution: ["trace"],
-  compare: ["lanes"],
+  compare: ["lanes", "view", "runs", "acceptance"],
   lessons: ["lesson", "at"],
-  runs: ["acceptance", "difference", "runs"],
 };
 /** Where one of these is missing, the page says which it has opened: that is no other view. */
 const FILLED = ["trace", "at"];
@@ -27,7 +26,7 @@ export function addView(tab, parameter) {
 export function otherView(before, after) {
   const tab = after.get("tab") || "inspect";
   if (tab !== (before.get("tab") || "inspect")) return true;
-  return (VIEWS[tab] ?? []).some((key) => {
+  return ["library", ...(VIEWS[tab] ?? [])].some((key) => {
     const [old, now] = [before.get(key) || "", after.get(key) || ""];
     return old !== now && !(FILLED.includes(key) && (!old || !now));
   });

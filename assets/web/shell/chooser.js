@@ -95,6 +95,8 @@ function RunBar({ runs, methods }) {
   const about = edited ? "Back to the run" : "The prompt, its parameters and settings";
   return html`
     <${Held} class="svp-run" of=${runs} />
+    <${Hint} is="button" type="button" class="ui-button ui-square svp-library" aria-label="All runs"
+      tip="All runs: search, tags, several to compare" onClick=${() => emit("library")}>☰</${Hint}>
     <${Hint} is="button" type="button" class="ui-button svp-edit" aria-controls="sv-panel" tip=${about}
       aria-expanded=${String(edited)} onClick=${() => (editing.value = !edited)}>✎ <span>Prompt</span></${Hint}>
     <${Held} class="svp-methods" of=${methods} />

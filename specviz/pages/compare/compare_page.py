@@ -28,6 +28,7 @@ from specviz.views.prompts import check_tokens
 from specviz.words import sentence
 
 from .claim import claim_of
+from .difference import difference
 from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, own_reference, plain_key
 from .repeats import Repeats
 from .stretches import stretches
@@ -225,6 +226,13 @@ class Compare(Service):
     def stretches(self, runs: Runs) -> dict[str, Any]:
         """``{"stretches"}``: where one of the runs that are over needs fewer forwards than all others."""
         return {"stretches": stretches(self.ended_runs(runs), BASELINE)}
+
+    @get("difference")
+    def difference(self, runs: Listed) -> dict[str, Any]:
+        """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, UserError."""
+        if len(runs) != 2:
+            raise Refusal("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
+        return difference(*(self.desk.trace(key) for key in runs))
 
     @get("lens")
     def lens(self, runs: Runs) -> dict[str, Any]:

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders.errors import reason_of
-from specviz.server.bodies import Body, Ids, Listed, Texts
+from specviz.server.bodies import Body, Ids, Texts
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import Refusal
 from specviz.server.http import Owner
 from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, UnknownTrace, checked_tag
-
-from .difference import difference
 
 
 class Change(Body):
@@ -28,7 +26,7 @@ class Change(Body):
 class Runs(Service):
     """The stored runs, as a user may see and change them."""
 
-    name, title, order = "runs", "Runs", 70
+    name, order = "runs", 70
     cannot = "The library cannot"
 
     @get()
@@ -105,13 +103,6 @@ class Runs(Service):
                     library.describe(key, **about, **({"owner": owner} if owner else {}))
             changed_ids.append(key)
         return changed_ids
-
-    @get("difference")
-    def difference(self, runs: Listed) -> dict[str, Any]:
-        """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, UserError."""
-        if len(runs) != 2:
-            raise Refusal("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
-        return difference(*(self.desk.trace(key) for key in runs))
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> list[str]:
