@@ -19,7 +19,6 @@ const FILLED = ["trace", "at"];
 /** An annex's page says which parameter names its view. @param {string} tab @param {string} parameter */
 export function addView(tab, parameter) {
   VIEWS[tab] = [parameter];
-  FILLED.push(parameter);
 }
 
 /** Whether two addresses show different views. @type {(before: URLSearchParams, after: URLSearchParams) => boolean} */
