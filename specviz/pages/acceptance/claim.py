@@ -37,8 +37,9 @@ often (90 % against 60 %).'
     numbers = f"{decimals(_per_draft(best), 2)} against {decimals(_per_draft(rival), 2)} tokens per draft"
     if _per_draft(best) - _per_draft(rival) <= LEVEL * _per_draft(best):
         return f"{best['title']} and {rival['title']} accept alike: {numbers}."
-    others = f"{rival['title']}" if len(ranking) == 2 else f"all others, {rival['title']} next"
-    return f"{best['title']} accepts more than {others}: {numbers}{_where(best, rival)}{_why(best, rival)}."
+    rivals = f"{rival['title']}" if len(ranking) == 2 else f"all others, {rival['title']} next"
+    clauses = f"{numbers}{_place_clause(best, rival)}{_reason_clause(best, rival)}"
+    return f"{best['title']} accepts more than {rivals}: {clauses}."
 
 
 def _per_draft(entry: Set) -> float:
@@ -61,7 +62,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _where(best: Set, rival: Set) -> str:
+def _place_clause(best: Set, rival: Set) -> str:
     """The group of positions in which the two rates lie furthest apart, by how many positions that is."""
     gaps = []
     for name, words in PLACES.items():
@@ -77,7 +78,7 @@ def _where(best: Set, rival: Set) -> str:
     return f", most of all on {words} ({_percent(rate)} of them stand, against {_percent(other_rate)})"
 
 
-def _why(best: Set, rival: Set) -> str:
+def _reason_clause(best: Set, rival: Set) -> str:
     first, other_first = _first(best), _first(rival)
     if first - other_first > LEVEL:
         share = f"{_percent(first)} against {_percent(other_first)}"

@@ -66,21 +66,21 @@ def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
     """The run that accepts more, the step where most of it happens, and what the other run did there."""
     if names[0] == names[1]:
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
-    missed = [sum(gain.missed for gain in run_gains) for run_gains in gains]
-    first = 0 if missed[0] >= missed[1] else 1
+    counts = [sum(gain.missed for gain in run_gains) for run_gains in gains]
+    first = 0 if counts[0] >= counts[1] else 1
     name, other_name = names[first], names[1 - first]
-    if not missed[first]:
+    if not counts[first]:
         return f"{names[0]} and {names[1]} accepted the same drafted tokens."
-    most = max(gains[first], key=lambda gain: gain.missed)
-    reason = f": {most.reason}" if most.reason else ""
-    if not most.drafted:
-        there = f"drafted nothing{reason}"
+    best = max(gains[first], key=lambda gain: gain.missed)
+    reason = f": {best.reason}" if best.reason else ""
+    if not best.drafted:
+        clause = f"drafted nothing{reason}"
     else:
-        there = f"had {most.other_accepted} of {most.drafted} drafted tokens accepted"
-    other_side = f", {other_name} {missed[1 - first]} the other way round" if missed[1 - first] else ""
+        clause = f"had {best.other_accepted} of {best.drafted} drafted tokens accepted"
+    other_side = f", {other_name} {counts[1 - first]} the other way round" if counts[1 - first] else ""
     return (
-        f"{name} accepts more: {plural(missed[first], 'token')} that {other_name} wrote without a draft{other_side}; "
-        f"most at step {most.step + 1}, where {other_name} {there}."
+        f"{name} accepts more: {plural(counts[first], 'token')} that {other_name} wrote without a draft{other_side}; "
+        f"most at step {best.step + 1}, where {other_name} {clause}."
     )
 
 
