@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
+from urllib.parse import unquote
 
 import pytest
 
@@ -230,6 +231,16 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
         assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
     winner = runs[min(took, key=took.__getitem__)].run["method"]["title"]
     expect(page.locator(".svc-outcome")).to_contain_text(re.compile(rf"{winner} wins: \d\.\d+× plain decoding"))
+
+    page.get_by_role("button", name="Copy as slide").press("Enter")  # the same claim, as a picture
+    slides = page.get_by_role("menuitem", name="Save")
+    expect(slides).to_have_count(2)
+    for entry in slides.all():
+        svg = unquote(str(entry.get_attribute("href")))
+        assert svg.startswith("data:image/svg+xml") and f">{page.inner_text('.svc-number')}<" in svg and winner in svg
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Repeat them").click()  # recorded elsewhere: that is said
+    expect(page.locator(".svc-repeats")).to_contain_text("This run was made with")
 
     page.check(".svc-clocks input[value=step]", force=True)  # orders, and the same number of forwards for all
     fewest = sorted(runs, key=lambda name: runs[name].rows("steps") / len(runs[name].output_ids))

@@ -7,7 +7,7 @@ import {
   drawLasts, drawRows, key, limit, paint, pause, seek, setClock, setLimit, toggle,
 } from "specviz/compare/race.js";
 import { Ruler } from "specviz/compare/ruler.js";
-import { slideItems } from "specviz/compare/slide.js";
+import { slideItems } from "specviz/compare/slide_menu.js";
 import { MARKS, about, drawn, going, name, page, part } from "specviz/compare/state.js";
 import { html, render } from "specviz/ui/html.js";
 import { Menu } from "specviz/ui/menu.js";

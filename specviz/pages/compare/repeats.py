@@ -77,6 +77,8 @@ class Repeats:
         going = self._rounds.get(keys)
         if going is not None and not going.is_over:
             return going
+        if self.desk.rules.public:
+            return Rounds(keys, 0, text="On a public server runs are not repeated.", is_over=True)
         plain = next((key for key, trace in traces.items() if is_plain(trace)), "")
         try:
             contenders = [
@@ -114,7 +116,8 @@ class Repeats:
         check_model(target, run, exact=True)
         check_tokens(target, trace)
         sampling, length = run["sampling"], (run.get("length") or {}).get("policy")
-        settings = {name: sampling[name] for name in ("temperature", "top_k", "top_p", "seed") if sampling.get(name)}
+        names = ("temperature", "top_k", "top_p", "seed")
+        settings: dict[str, Any] = {key: value for key in names if (value := sampling.get(key))}
         settings |= {"max_new_tokens": run["max_new_tokens"], **({"length": length} if length else {})}
         params = own_params(trace, self.desk.params_of(name, {}, target)[0])
         form = PromptForm.of_trace(trace)
