@@ -354,6 +354,16 @@ def test_lanes_whose_repeats_overlap_share_a_place() -> None:
     assert [row["place"] for row in apart["time"]["lanes"]] == [1, 2] and "A wins" in apart["time"]["sentence"]
 
 
+def test_repeats_that_overlap_plain_decodings_win_nothing() -> None:
+    def lane_of(name: str, low: float, middle: float, high: float) -> Lane:
+        spread = {"speedup": [low, high], "tokens_per_s": [10 * low, 10 * high]}
+        return _lane(name, middle, 4.0, runs=5, spread=spread)
+
+    said = claim([lane_of("plain", 0.5, 1.0, 2.5), lane_of("PLD", 2.0, 3.4, 4.0)])["time"]
+    assert said["number"] == "" and [row["place"] for row in said["lanes"]] == [1, 1]
+    assert said["sentence"].startswith("PLD comes first at 3.40× plain decoding, but their repeats overlap")
+
+
 def test_recorded_runs_are_repeated_in_alternation_and_doubted_ones_again(target: Any) -> None:
     desk = Tiny(target)
     prompt = Prompt.from_ids(prompt_ids(3, 40))

@@ -1,7 +1,7 @@
 /* A claim as a slide: an SVG of its own, light or dark. No DOM. */
 
 const [WIDE, HIGH, EDGE] = [1280, 720, 64];
-const [NAMES, VALUES] = [300, 250]; // widths of the columns beside the bars
+const [NAMES, VALUES] = [330, 250]; // widths of the columns beside the bars
 const GLYPH = 0.55; // of a size, the mean width of a letter
 /** @type {Record<string, Record<string, string>>} */
 const THEMES = {
@@ -25,6 +25,9 @@ function lines(text, wide, size) {
   }
   return made;
 }
+
+/** @type {(text: string, most: number) => string} */
+const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /**
  * @typedef {object} Slide What a slide shows; a bar's lengths are shares of the longest.
@@ -64,7 +67,7 @@ export function slideSvg({ title, number, sentence, notes, lanes }, theme) {
     const y = top + step * n;
     const color = lane.place === 1 ? colors.first : colors.bar;
     text(EDGE, y + 22, lane.place === null ? "‡" : String(lane.place), 22, colors.soft);
-    text(EDGE + 30, y + 22, lines(lane.name, NAMES - 40, 22)[0] ?? "", 22, colors.ink, lane.place === 1 ? bold : "");
+    text(EDGE + 30, y + 22, shorten(lane.name, Math.floor((NAMES - 40) / (20 * 0.63))), 20, colors.ink, lane.place === 1 ? bold : "");
     box(from, y + 4, wide * lane.bar, 24, color);
     if (lane.low !== null && lane.high !== null) {
       box(from + wide * lane.low, y + 15, wide * (lane.high - lane.low), 2, colors.ink);

@@ -55,7 +55,7 @@ class Lane:
         return None if verify is None else verify + (draft or 0.0)
 
     def spread(self, key: str) -> tuple[float, float] | None:
-        """The lowest and the highest of several runs."""
+        """The quartiles of several runs."""
         bounds = self.numbers.get("spread", {}).get(key)
         return (bounds[0], bounds[1]) if bounds and self.runs > 1 else None
 
@@ -64,7 +64,7 @@ class Lane:
 class Place:
     """A lane in an order. ``place`` is its place, shared by lanes that cannot be told apart, None where it takes none
     (``reason``); ``bar`` is what it cost (ms or forwards; per token where the lanes wrote different numbers of them),
-    ``low`` and ``high`` the least and the most of its repeats.
+    ``low`` and ``high`` the quartiles of its repeats.
     """
 
     id: str
@@ -110,7 +110,7 @@ steps of 51.0 ms.'
     order = sort_by_speedup(lanes)
     by_time = {
         "sentence": _time_sentence(lanes, order),
-        "number": _times(next((lane.metric("speedup") for lane in order if not lane.is_plain), None)),
+        "number": _times(_winning_speedup(lanes, order)),
         "lanes": [asdict(place) for place in _places_by_time(lanes, order)],
     }
     by_forwards = {"sentence": _forwards_sentence(lanes), "number": "", "lanes": [
@@ -134,6 +134,22 @@ def _per_step(lane: Lane) -> float:
     return lane.metric("tokens_per_step") or 0.0
 
 
+def _winning_speedup(lanes: Sequence[Lane], order: Sequence[Lane]) -> float | None:
+    """The speedup of the first method; None where it is not clearly faster than plain decoding."""
+    first = next((lane for lane in order if not lane.is_plain), None)
+    plain = next((lane for lane in lanes if lane.is_plain), None)
+    speedup = None if first is None else first.metric("speedup")
+    if first is None or speedup is None or speedup <= 1 + LEVEL or _overlap(first, plain):
+        return None
+    return speedup
+
+
+def _overlap(lane: Lane, rival: Lane | None) -> bool:
+    """True where the repeats of two lanes, the faster in front, overlap."""
+    bounds, rival_bounds = (one.spread("speedup") if one is not None else None for one in (lane, rival))
+    return bounds is not None and rival_bounds is not None and bounds[0] <= rival_bounds[1]
+
+
 def _times(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}×"
 
@@ -143,8 +159,7 @@ def _is_level(first: Lane, second: Lane) -> bool:
     faster, slower = (lane.metric("speedup") or 0.0 for lane in (first, second))
     if faster - slower <= LEVEL * slower:
         return True
-    bounds, other_bounds = first.spread("speedup"), second.spread("speedup")
-    return bounds is not None and other_bounds is not None and bounds[0] <= other_bounds[1]
+    return _overlap(first, second)
 
 
 # --- order and places ---
@@ -234,8 +249,12 @@ def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
 def _by_speed(order: Sequence[Lane], plain: Lane | None) -> str:
     first, best = order[0], order[0].metric("speedup") or 0.0
     per_step, step_ms = _per_step(first), first.step_ms
-    overlaps_plain = plain is not None and bool(first.spread("speedup")) and _is_level(first, plain)
-    if best <= 1 + LEVEL or overlaps_plain:
+    if best > 1 + LEVEL and _overlap(first, plain):
+        return (
+            f"{first.name} comes first at {best:.2f}× plain decoding, but their repeats overlap: times differ too much "
+            f"here to tell them apart."
+        )
+    if best <= 1 + LEVEL:
         costs = "" if step_ms is None else f" of {step_ms:.1f} ms"
         words = f"; its {per_step:.2f} tokens per step do not pay for its steps{costs}" if per_step else ""
         clearly = "faster" if best <= 1 else "clearly faster"
@@ -306,7 +325,7 @@ def _repeats(lanes: Sequence[Lane]) -> str:
     reruns = [lane for lane in timed_lanes if lane.runs > usual and not lane.is_plain]
     if usual == 1 and not reruns:
         return "One run of each: nothing is known of the spread."
-    words = f"Median of {plural(usual, 'run')} of each, in alternation; a whisker spans the lowest and the highest."
+    words = f"Median of {plural(usual, 'run')} of each, in alternation; a whisker spans the middle half."
     if reruns:
         names = " and ".join(lane.name for lane in reruns)
         words += (

@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from decoders.names import BASELINE
+from decoders.sweep.timing import Timing
 from decoders.trace import metrics, report
 from decoders.trace.baseline import baseline, speeds
 from decoders.trace.trace import Trace
@@ -77,17 +78,21 @@ def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
 
     ``base`` is the run of plain decoding that the speedup is formed with, where the two are alike (``baseline``);
     ``notes`` say why there is none. Of a run that was repeated, speed and speedup are medians; ``spread`` has the
-    lowest and the highest of each, ``runs`` how many there were, ``pace`` the median time over the recorded one's;
+    quartiles of each, ``runs`` how many there were, ``pace`` the median time over the recorded one's;
     ``whole`` says whether the run came to its own end.
     """
     lengths, plain = Counter(metrics.accepted_lengths(trace)), baseline(trace, base)
     values, run_speeds = metrics.compute(trace, plain.tokens_per_s), speeds(trace)
-    spread = {}
+    spread: dict[str, list[float]] = {}
     if run_speeds:
-        values["tokens_per_s"], spread["tokens_per_s"] = median(run_speeds), [min(run_speeds), max(run_speeds)]
+        timing = Timing.of(run_speeds)
+        values["tokens_per_s"] = timing.median
+        if timing.low is not None and timing.high is not None:
+            spread["tokens_per_s"] = [timing.low, timing.high]
     if run_speeds and plain.tokens_per_s:
         values["speedup"] = median(run_speeds) / plain.tokens_per_s
-        spread["speedup"] = [speed / plain.tokens_per_s for speed in spread["tokens_per_s"]]
+        if spread:
+            spread["speedup"] = [speed / plain.tokens_per_s for speed in spread["tokens_per_s"]]
     return {
         "whole": whole(trace),
         "runs": len(run_speeds),

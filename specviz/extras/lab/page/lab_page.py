@@ -302,7 +302,7 @@ class Lab(Service):
 
     @get("judged/{key}")
     def judgements(self, key: str, series: str = "") -> dict[str, Any]:
-        """All runs of one line of an experiment's results under every verifier, as the page "Runs" says it of chosen
+        """All runs of one line of an experiment's results under every verifier, as the page "Compare" says it of chosen
         ones, and the ``lines`` whose runs hold drafts; its ``faults`` say which runs could not be read or judged.
         Raises Missing; Refusal where no line has runs.
         """
