@@ -67,7 +67,8 @@ export function slideSvg({ title, number, sentence, notes, lanes }, theme) {
     const y = top + step * n;
     const color = lane.place === 1 ? colors.first : colors.bar;
     text(EDGE, y + 22, lane.place === null ? "‡" : String(lane.place), 22, colors.soft);
-    text(EDGE + 30, y + 22, shorten(lane.name, Math.floor((NAMES - 40) / (20 * 0.63))), 20, colors.ink, lane.place === 1 ? bold : "");
+    const said = shorten(lane.name, Math.floor((NAMES - 40) / (20 * 0.63)));
+    text(EDGE + 30, y + 22, said, 20, colors.ink, lane.place === 1 ? bold : "");
     box(from, y + 4, wide * lane.bar, 24, color);
     if (lane.low !== null && lane.high !== null) {
       box(from + wide * lane.low, y + 15, wide * (lane.high - lane.low), 2, colors.ink);
