@@ -328,6 +328,6 @@ function told(lanes, position) {
       return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
   return parts.length
-    ? `Token ${position.toLocaleString("en")} was reached in forwards: ${parts.join(", ")}.`
+    ? `Forwards to reach token ${position.toLocaleString("en")}: ${parts.join(", ")}.`
     : `Token ${position.toLocaleString("en")}: the outputs differ here.`;
 }
