@@ -632,7 +632,8 @@ def test_older_spellings_are_taken_and_not_shown(capsys, model):
 
 def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
     """Lanes, numbers and checks are those of the page's own functions; recorded runs give the same without a model."""
-    from specviz.pages.compare.outcome import lane_numbers, outcome
+    from specviz.pages.compare.claim import claim_of
+    from specviz.pages.compare.outcome import lane_numbers
 
     asked = ("--model", model, "--prompt", "the old lamp the old lamp the old", "--max-new-tokens", 12)
     methods = ("--methods", "pld", "recycling", "--set", "k=3")
@@ -645,8 +646,7 @@ def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
         numbers = json.loads(json.dumps(lane_numbers(trace, traces["plain"])))
         assert {key: lane[key] for key in numbers} == numbers and lane["output_ids"] == trace.output_ids
         assert trace.run["method"]["params"].get("k", 3) == 3, name
-    named = {lane["method"]: (lane["title"], lane) for lane in told["lanes"]}
-    assert told["outcome"] == outcome(named)
+    assert told["outcome"] == claim_of(traces)["time"]["sentence"]
     assert specviz("compare", *(tmp_path / "runs" / f"{name}.spectrace" for name in traces)) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert told["outcome"] in printed and printed.count("identical") >= 2
@@ -689,7 +689,7 @@ def test_an_output_that_must_not_differ_fails_the_comparison(capsys, model, tmp_
 )
 def test_the_sentence_names_the_winner_the_factor_and_the_reason(lanes, words):
     from decoders.trace.metrics import doubts
-    from specviz.pages.compare.outcome import outcome
+    from specviz.pages.compare.claim import Lane, claim
 
     def numbers(speedup, per_step, verify_ms, draft_ms):
         values = {
@@ -699,7 +699,8 @@ def test_the_sentence_names_the_winner_the_factor_and_the_reason(lanes, words):
         notes = {} if speedup else {"speedup": "no speedup: the engine differs"}
         return {"metrics": values, "doubts": doubts(values), "notes": notes}
 
-    assert words in outcome({key: (key.upper(), numbers(*lane)) for key, lane in lanes.items()})
+    rows = [Lane(key, key.upper(), numbers(*lane), key == "plain") for key, lane in lanes.items()]
+    assert words in claim(rows)["time"]["sentence"]
 
 
 def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model):

@@ -17,9 +17,10 @@ from decoders.study.judge.divergences import BUG, LOSSY
 from decoders.trace import metrics
 from decoders.trace.metrics import doubts
 from specviz.pages import pages
+from specviz.pages.compare.claim import Lane, claim, sort_by_speedup
 from specviz.pages.compare.compare_page import MAX_LANES, Compare, ComparisonRequest
-from specviz.pages.compare.outcome import TABLE, check_output, outcome, sort_by_speedup
-from specviz.pages.runs.difference import difference
+from specviz.pages.compare.difference import difference
+from specviz.pages.compare.outcome import TABLE, check_output
 from specviz.server.desk import Desk
 from specviz.server.forms import Refusal
 from specviz.server.loader import Loader
@@ -30,7 +31,7 @@ from . import recordings
 from .drafters_for_tests import WildTrees, credulous, method_of
 from .models import prompt_ids
 from .stubs import StubDesk, client_of, start_desk
-from .waiting import WAIT_S
+from .waiting import WAIT_S, until
 
 PROMPT = {"mode": "text", "text": "the old lamp at the station was sold to the city museum and the old lamp at the"}
 SETTINGS = {"max_new_tokens": 12}
@@ -301,22 +302,97 @@ def test_runs_of_two_prompts_have_no_difference(desk: Tiny) -> None:
     with pytest.raises(ValueError, match="different prompts: choose two runs of one prompt"):
         difference(*runs)
     with pytest.raises(Refusal, match="1 runs are given"):
-        desk.services["runs"].difference(["a"])
+        desk.services["compare"].difference(["a"])
 
 
-def _lane(speedup: float | None, per_step: float = 2.0) -> dict[str, Any]:
-    values = {"speedup": speedup, "tokens_per_step": per_step, "tokens_per_s": 10.0, "steps": 9, "verify_ms": 50.0}
-    return {"metrics": values, "doubts": doubts(values), "notes": {}}
+def _lane(name: str, speedup: float | None, per_step: float = 2.0, steps: int = 9, **numbers: Any) -> Lane:
+    values = {
+        "speedup": speedup, "tokens_per_step": per_step, "tokens_per_s": speedup and 10 * speedup, "steps": steps,
+        "verify_ms": 50.0, "tokens": 20,
+    }  # fmt: skip
+    return Lane(name, name, {"metrics": values, "doubts": doubts(values), "notes": {}, **numbers}, name == "plain")
 
 
 def test_the_headline_names_the_lanes_that_take_no_place() -> None:
     """A speedup above the tokens per step cannot be: it has no place in the order, and the sentence says so."""
-    lanes = {"a": ("PLD", _lane(7.0)), "b": ("PLD+", _lane(1.5)), "c": ("AdaPLD", _lane(1.9))}
-    assert sort_by_speedup({key: numbers for key, (_, numbers) in lanes.items()}) == ["c", "b"]
-    sentence = outcome(lanes)
+    lanes = [_lane("PLD", 7.0), _lane("PLD+", 1.5), _lane("AdaPLD", 1.9)]
+    assert [lane.name for lane in sort_by_speedup(lanes)] == ["AdaPLD", "PLD+"]
+    sentence = claim(lanes)["time"]["sentence"]
     assert sentence.startswith("AdaPLD wins: 1.90× plain decoding, 1.27× PLD+")
     assert "PLD takes no place (‡): its 7.00× is above the 2.00 tokens per step, which cannot be" in sentence
-    assert "takes no place" not in outcome({"b": lanes["b"], "c": lanes["c"]})
+    assert "takes no place" not in claim(lanes[1:])["time"]["sentence"]
+
+
+def test_sentence_order_places_and_stars_are_of_one_claim() -> None:
+    """The winner of the sentence is the first in the order, has place 1, the shortest bar and the star."""
+    lanes = [_lane("plain", 1.0, 1.0, 20), _lane("PLD", 7.0), _lane("PLD+", 1.5, 1.6, 12), _lane("AdaPLD", 1.9)]
+    said = claim(lanes)
+    rows = said["time"]["lanes"]
+    assert [(row["id"], row["place"]) for row in rows] == [("AdaPLD", 1), ("PLD+", 2), ("plain", 3), ("PLD", None)]
+    assert [row["bar"] for row in rows[:3]] == sorted(row["bar"] for row in rows[:3])
+    assert "cannot be" in rows[3]["reason"]
+    assert said["time"]["number"] == "1.90×" and said["stars"]["speedup"] == ["AdaPLD"]
+    assert said["stars"]["steps"] == ["PLD", "AdaPLD"]  # forwards are counted, whatever the clock did
+    by_forwards = said["step"]["lanes"]
+    assert [(row["id"], row["place"]) for row in by_forwards] == [("PLD", 1), ("AdaPLD", 1), ("PLD+", 3), ("plain", 4)]
+    assert said["step"]["sentence"].startswith("PLD and AdaPLD need the fewest forwards, 9 (2.00 tokens per step)")
+
+
+def test_lanes_whose_repeats_overlap_share_a_place() -> None:
+    def lane_of(name: str, low: float, middle: float, high: float, runs: int = 3) -> Lane:
+        spread = {"speedup": [low, high], "tokens_per_s": [10 * low, 10 * high]}
+        return _lane(name, middle, 3.0, runs=runs, spread=spread)
+
+    said = claim([_lane("plain", 1.0, 1.0), lane_of("A", 1.8, 2.0, 2.2), lane_of("B", 1.6, 1.85, 1.9, 5)])
+    assert [row["place"] for row in said["time"]["lanes"]] == [1, 1, 3]
+    assert "A and B are level at 2.00× and 1.85×" in said["time"]["sentence"]
+    assert said["stars"]["speedup"] == ["A", "B"]
+    first = said["time"]["lanes"][0]
+    assert first["low"] < first["bar"] < first["high"]
+    apart = claim([lane_of("A", 1.95, 2.0, 2.2), lane_of("B", 1.6, 1.85, 1.9)])
+    assert [row["place"] for row in apart["time"]["lanes"]] == [1, 2] and "A wins" in apart["time"]["sentence"]
+
+
+def test_repeats_that_overlap_plain_decodings_win_nothing() -> None:
+    def lane_of(name: str, low: float, middle: float, high: float) -> Lane:
+        spread = {"speedup": [low, high], "tokens_per_s": [10 * low, 10 * high]}
+        return _lane(name, middle, 4.0, runs=5, spread=spread)
+
+    said = claim([lane_of("plain", 0.5, 1.0, 2.5), lane_of("PLD", 2.0, 3.4, 4.0)])["time"]
+    assert said["number"] == "" and [row["place"] for row in said["lanes"]] == [1, 1]
+    assert said["sentence"].startswith("PLD comes first at 3.40× plain decoding, but their repeats overlap")
+
+
+def test_recorded_runs_are_repeated_in_alternation_and_doubted_ones_again(target: Any) -> None:
+    desk = Tiny(target)
+    prompt = Prompt.from_ids(prompt_ids(3, 40))
+    keys = [put(desk, record(target, prompt, m, max_new_tokens=16), m.replace("+", "-")) for m in ("plain", "pld")]
+    slow = desk.store.get("plain")  # as if something had disturbed it: PLD's speedup cannot be
+    slow.run["timings"]["decode_ms"] *= 1000
+    put(desk, slow, "plain")
+    compare = desk.services["compare"]
+    assert "cannot be" in compare.numbers(keys)["pld"]["doubts"]["speedup"]
+    order: list[str] = []
+    run_of = desk.run_of
+
+    def note_and_run(*given: Any, **more: Any) -> Any:
+        order.append(given[2])
+        return run_of(*given, **more)
+
+    desk.run_of = note_and_run  # type: ignore[method-assign]
+    assert compare.repeat(keys, "me")["of"] == 4
+    until(lambda: compare.rounds(keys)["over"], "the repeats are over")
+    assert compare.rounds(keys)["text"] == "" and order[:4] == ["plain", "pld", "pld", "plain"]
+    assert len(order) > 4  # what was in doubt was run again by itself
+    said, numbers = compare.claim(keys), compare.numbers(keys)
+    assert numbers["pld"]["runs"] == 1 + order.count("pld") and numbers["pld"]["metrics"]["speedup"] < 10
+    assert said["repeats"].startswith("Median of ") and len(said["time"]["lanes"]) == 2
+    assert desk.store.get("pld").run["timings"]["repeats_ms"]  # they stay with the run
+    foreign = desk.store.get("pld")
+    foreign.run["model"]["name"] = "another"
+    refused = compare.repeat(["plain", put(desk, foreign, "foreign")], "me")
+    assert refused["over"] and "made with another" in refused["text"]
+    desk.end()
 
 
 def test_an_output_of_no_token_is_identical_to_nothing(target: Any) -> None:

@@ -17,7 +17,6 @@ from gradio import routes
 import specviz.pages
 from specviz.pages import pages
 from specviz.shell.assets import head
-from specviz.shell.frame import tab_titles
 from specviz.views import web
 
 from .stubs import StubDesk, app_of
@@ -55,7 +54,7 @@ def test_a_folder_is_a_page(longest: None) -> None:
     desk = StubDesk(gallery=(recordings.plain(), recordings.chain()))
     with TestClient(app_of(desk)) as client:
         names = tabs(client)
-        assert names.index("Longest") == names.index("Runs") - 1
+        assert names.index("Longest") == len(names) - 1
         assert "sv-longest" in json.dumps(client.get("/config").json())
         runs = client.post("/api/longest/first", json={"count": 1}).json()["runs"]
         most = max(("gallery-0", "gallery-1"), key=lambda key: len(desk.store.get(key).output_ids))
@@ -110,19 +109,6 @@ def test_of_the_page_gradio_makes_one_application(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(routes.App, "__init__", count)
     mounted = [getattr(route, "app", None) for route in app_of(StubDesk()).routes if getattr(route, "path", None) == ""]
     assert mounted == applications
-
-
-def test_views_have_tabs_where_no_page_lists_them() -> None:
-    """The views stand in such a page's list instead; a browser's module draws them in either place."""
-    desk = StubDesk()
-    for service in desk.services.values():
-        service.lists_tools = False
-    with TestClient(app_of(desk)) as client:
-        names = tabs(client)
-        assert names.index("Trees") < names.index("Runs")
-        assert "specviz/trees/view.js" in json.dumps(client.get("/config").json())
-    desk.services["runs"].lists_tools = True
-    assert {*tab_titles(desk)}.isdisjoint({"doctor", "trees"}) and tab_titles(desk)["runs"] == "Runs"
 
 
 def test_old_addresses_are_changed_before_the_app_begins() -> None:

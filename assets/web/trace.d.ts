@@ -357,6 +357,7 @@ interface RunTimings {
   one_row_ms?: number | null;
   plain_tokens_per_s?: number | null;
   untimed_tokens?: number | null;
+  repeats_ms?: number[];
 }
 
 /** Bytes that the run took. */

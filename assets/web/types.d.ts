@@ -239,6 +239,10 @@ interface PageEvents {
   lanes: string[];
   /** Please run what the form has. */
   run: undefined;
+  /** Please show what chosen runs have to say, on "Compare"; raced: as its lanes. */
+  look: { ids: string[]; view: "race" | "acceptance" | "difference"; raced: boolean };
+  /** Please open the drawer of runs. */
+  library: { search?: string } | undefined;
   /** Please stop what runs. */
   stop: undefined;
   /** A run could not begin: the sentence. */

@@ -68,17 +68,10 @@ class Ledger:
         most ``MAX_RETRIES`` times with as many rounds as at first: turns, and the rows that are complete by each.
         ``options`` as of ``execute``.
         """
-        order = chain(alternate(contenders, prompts, repeats, warm=warm), self._retry(contenders, prompts, repeats))
+        rerun_order = retries(self.samples, contenders, prompts, repeats)
+        order = chain(alternate(contenders, prompts, repeats, warm=warm), rerun_order)
         for turn, outcome in execute(order, **options, tidy=True):
             yield turn, self.add(turn, outcome)
-
-    def _retry(self, contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int) -> Order:
-        timers = [contender for contender in contenders if contender.rounds is None]
-        for extra_round in range(1, MAX_RETRIES + 1):
-            for place, names in find_disturbed(self.samples).items():
-                retries = [contender for contender in timers if contender.name in _with_peers(names)]
-                for turn, prompt in alternate(retries, [prompts[place]], repeats, warm=True):
-                    yield replace(turn, prompt=place, round=turn.round + extra_round * repeats), prompt
 
     def add(self, turn: Turn, outcome: Outcome) -> list[Row]:
         """Enter a run; the rows that are complete by it."""
@@ -140,6 +133,18 @@ class Ledger:
                 if difference:
                     return {"same": 0.0, "differs_at": difference.position, "verdict": difference.verdict}
         return {"same": 1.0, "differs_at": None}
+
+
+def retries(
+    samples: Sequence[Sample], contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int
+) -> Order:
+    """Runs that repeat what was disturbed among ``samples``, which grow meanwhile, beside those it is compared with."""
+    timers = [contender for contender in contenders if contender.rounds is None]
+    for extra_round in range(1, MAX_RETRIES + 1):
+        for place, names in find_disturbed(samples).items():
+            retried = [contender for contender in timers if contender.name in _with_peers(names)]
+            for turn, prompt in alternate(retried, [prompts[place]], repeats, warm=True):
+                yield replace(turn, prompt=place, round=turn.round + extra_round * repeats), prompt
 
 
 def _with_peers(names: set[str]) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from decoders.names import BASELINE
@@ -30,18 +31,29 @@ class Baseline:
 
 
 def baseline(trace: Trace, plain: Trace | None = None) -> Baseline:
-    """That of a run: the speed of ``plain``, a run of plain decoding, or else of the plain decoding that the run itself
-    recorded behind its own.
+    """That of a run: the speed of ``plain``, a run of plain decoding (the median of its repeats), or else of the plain
+    decoding that the run itself recorded behind its own.
     """
     reason = unlike(trace, plain) if plain is not None else "plain decoding was not run"
     if plain is not None and not reason:
-        return Baseline(measure(plain)["tokens_per_s"].value)
+        plain_speeds = speeds(plain)
+        return Baseline(median(plain_speeds) if plain_speeds else None)
     plain_speed = trace.run.get("timings", {}).get("plain_tokens_per_s")
     if plain_speed is None:
         return Baseline(None, f"no speedup: {reason}")
     if not _greedy(trace.run) and not trace.run.get("plain_sampling"):
         return Baseline(None, "no speedup: this run drew tokens, and the plain decoding recorded with it was greedy")
     return Baseline(plain_speed)
+
+
+def speeds(trace: Trace) -> list[float]:
+    """Tokens per second of a run, then those of each of its repeats; empty where no time was measured."""
+    first = measure(trace)["tokens_per_s"]
+    tokens = first.parts.get("tokens")
+    if first.value is None or not tokens:
+        return []
+    repeats = trace.run.get("timings", {}).get("repeats_ms") or []
+    return [first.value, *(1000 * tokens / ms for ms in repeats if ms > 0)]
 
 
 def pair_with_plain(traces: Iterable[Trace]) -> None:

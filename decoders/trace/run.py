@@ -181,6 +181,7 @@ class RunTimings(TypedDict, total=False):
     one_row_ms: float | None
     plain_tokens_per_s: float | None
     untimed_tokens: float | None
+    repeats_ms: list[float]
 
 
 class RunMemory(TypedDict, total=False):

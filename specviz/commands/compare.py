@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders.study.judge.divergences import divergence
-    from specviz.pages.compare.outcome import check_output, is_plain, lane_numbers, lane_title, outcome, own_reference
+    from specviz.pages.compare.claim import claim_of
+    from specviz.pages.compare.outcome import check_output, is_plain, lane_numbers, lane_title, own_reference
     from specviz.pages.compare.stretches import stretches
 
     has_prompt = args.prompt is not None or args.prompt_file is not None
@@ -69,18 +70,17 @@ def run(args: argparse.Namespace) -> int:
             check = check_output(trace, reference, judge)
         lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **lane_numbers(trace, plain),
                       "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
-    lane_by_name = {BASELINE if key == base else key: (lane["title"], lane) for key, lane in lanes.items()}
-    words, stretch_rows = outcome(lane_by_name), stretches(traces, BASELINE)
+    by_time, stretch_rows = claim_of(traces)["time"], stretches(traces, BASELINE)
     if args.json:
         data = {
-            "outcome": words,
+            "outcome": by_time["sentence"],
             "lanes": list(lanes.values()),
             "stretches": _by_title(stretch_rows, lanes),
             "notes": notes,
         }
         common.print_json(data)
     else:
-        _show(lanes, words, notes)
+        _show([lanes[place["id"]] for place in by_time["lanes"]], by_time["sentence"], notes)
     return 1 if any(lane["output"].get("verdict") == "bug" for lane in lanes.values()) else 0
 
 
@@ -166,14 +166,10 @@ def _by_title(stretch_rows: list[dict[str, Any]], lanes: Mapping[str, Mapping[st
     ]  # fmt: skip
 
 
-def _show(lanes: Mapping[str, dict[str, Any]], words: str, notes: list[str]) -> None:
-    """The sentence, the lanes with the fastest first, and why a number is missing or marked."""
+def _show(order: Sequence[Mapping[str, Any]], words: str, notes: list[str]) -> None:
+    """The sentence, the lanes in their order, and why a number is missing or marked."""
     from decoders.trace.metrics import METRICS
-    from specviz.pages.compare.outcome import sort_by_speedup
 
-    first = [lanes[key] for key in sort_by_speedup(lanes)]
-    other_lanes = [lane for lane in lanes.values() if lane not in first]
-    order = [*first, *sorted(other_lanes, key=lambda lane: -(lane["metrics"]["tokens_per_s"] or 0.0))]
     by_key = {metric.key: metric for metric in METRICS}
     columns = {"method": [lane["title"] for lane in order]}
     columns["output"] = [

@@ -294,6 +294,18 @@ class Desk(Counter):
         Refusal with the place and the sentence.
         """
         target = target or self.target()
+        chosen_method, prompt, values, common = self.prepare(form, method, params, settings, target)
+        name = title or form.title
+        if self.uses_backends(target):
+            options = self._options(method, name, values, common)
+            return self.queue_away(chosen_method, prompt, options, owner=owner, session=session, seat=seat)
+        build = partial(self.run_of, target, prompt, method, name, params=values, settings=common)
+        return self.queue(build, title=name, owner=owner, session=session)
+
+    def prepare(
+        self, form: PromptForm, method: str, params: Mapping[str, Any], settings: Mapping[str, Any], target: Any
+    ) -> tuple[Any, Any, dict[str, Any], RunSettings]:
+        """A run's method, prompt, parameters and settings, checked. Raises Refusal with the place and the sentence."""
         chosen_method, method_params = self.params_of(method, params, target)
         common = checked_params(RunSettings, settings)
         self.check_size(form, common.max_new_tokens)
@@ -309,13 +321,7 @@ class Desk(Counter):
         may_shorten = chosen_method.prompt is not None  # by how much, only the run knows
         if len(prompt.tokens) >= target.context_length and not may_shorten:
             raise Refusal("prompt", too_long(len(prompt.tokens), target.context_length))
-
-        name, values = title or form.title, dataclasses.asdict(method_params)
-        if self.uses_backends(target):
-            options = self._options(method, name, values, common)
-            return self.queue_away(chosen_method, prompt, options, owner=owner, session=session, seat=seat)
-        build = partial(self.run_of, target, prompt, method, name, params=values, settings=common)
-        return self.queue(build, title=name, owner=owner, session=session)
+        return chosen_method, prompt, dataclasses.asdict(method_params), common
 
     def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:
         """Raises Refusal where a prompt, or as many new tokens, are more than this server takes."""

@@ -67,15 +67,15 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     expect(page.locator(".svd-groups section")).to_have_count(4)
     # from the library: by the keyboard alone, those that are selected
-    page.click("text=← All runs")
-    becomes(page, lambda: "acceptance=" in page.url, False)
+    page.evaluate("specviz.openRuns()")
+    page.wait_for_selector(".svp-grid")
     for number in (1, 2):
         page.focus(f".svp-grid tr[data-id] >> nth={number} >> .svr-check input")
         page.keyboard.press("Space")
     page.focus(".svr-bar button:has-text('Acceptance')")
     page.keyboard.press("Enter")
-    expect(page.locator(".svr-view h2")).to_have_text("Acceptance of 2 runs")
     expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
+    expect(page.locator(".svp-acceptance .svc-outcome")).to_contain_text("tokens per draft")
     page.reload()  # the address says which
     expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
     waiting: list[Any] = []
@@ -110,7 +110,7 @@ def test_a_given_answer_is_marked_in_the_library_and_left_out(visit: Visit) -> N
     page = visit(f"&runs=gallery-0,gallery-{len(RUNS)}")
     expect(page.locator(".svd-defined tbody tr")).to_have_count(1)
     expect(page.locator(".svd-lead").first).to_contain_text("1 run of a given answer left out")
-    page.click("text=← All runs")
+    page.evaluate("specviz.openRuns()")
     row = page.locator(f"tr[data-id=gallery-{len(RUNS)}]")
     expect(row.locator(".svr-method")).to_have_text("PLD (given answer)")  # and not (lossy)
     row.locator(".svr-check input").check()
@@ -163,22 +163,22 @@ def test_it_fits_a_phone(old_address: Visit, view: str) -> None:
 @pytest.mark.slow("the page opened again, with answers held back; each view has a test of its own")
 def test_a_late_answer_is_not_drawn_over_another_view(visit: Visit) -> None:
     page = visit()
-    page.click("text=← All runs")
+    page.evaluate("specviz.openRuns()")
     for number in (0, 2):
         page.check(f"tr[data-id=gallery-{number}] .svr-check input")
     held: list[Any] = []
-    page.route("**/api/runs/difference?*", lambda route: held.append(route))
+    page.route("**/api/compare/difference?*", lambda route: held.append(route))
     page.click(".svr-bar button:has-text('Difference')")
     becomes(page, lambda: len(held), 1)
     late = page.query_selector(".svr-difference")
-    page.click("text=← All runs")
+    page.evaluate("specviz.openRuns()")
     page.click(".svr-bar button:has-text('Acceptance')")
     expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
     held[0].continue_()
     becomes(page, lambda: late.get_attribute("data-ready"), "gallery-0,gallery-2")
     expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
-    expect(page.locator(".svr-view .svp-acceptance")).to_have_attribute("data-ready", "definitions")
-    expect(page.locator(".svr-gains")).to_have_count(0)
+    expect(page.locator(".ui-panel .svp-acceptance")).to_have_attribute("data-ready", "definitions")
+    expect(page.locator(".svr-gains >> visible=true")).to_have_count(0)
     page.unroute_all(behavior="wait")
 
 
@@ -201,11 +201,11 @@ def test_verdicts_are_asked_for_once_at_a_time_and_change_no_address_that_was_le
     expect(page.locator(".svd-body")).to_have_text("Judging: 1 of 9 steps. A run that is decoded comes first.")
     counts: list[Any] = []
     page.route("**/api/acceptance/runs", lambda route: counts.append(route))
-    page.click("text=← All runs")
+    page.evaluate("specviz.openRuns()")
     page.check("tr[data-id=gallery-0] .svr-check input")
     page.click(".svr-bar button:has-text('Acceptance')")
     becomes(page, lambda: len(counts), 1)
-    page.click("text=← All runs")
+    page.evaluate("specviz.openRuns()")
     counts[0].continue_()
     page.wait_for_selector(".svp-acceptance[data-ready]", state="attached")
     assert "acceptance=" not in page.url

@@ -67,7 +67,11 @@ def app_in_theme(request: pytest.FixtureRequest, user: Any, port: int, axe: str)
 
 def turn_to(page: Any, tab: str) -> None:
     """The tab is shown, and drawn in its last colours."""
-    page.evaluate("tab => specviz.goTo(tab)", tab)
+    if tab == "runs":  # the drawer, over whatever is open
+        page.evaluate("specviz.openRuns()")
+    else:
+        page.evaluate("document.querySelector('.svr-drawer')?.close()")
+        page.evaluate("tab => specviz.goTo(tab)", tab)
     page.locator(f"{PAGES[tab]} >> visible=true").first.wait_for()
     page.wait_for_function("document.getAnimations().every((one) => !(one instanceof CSSTransition))")
 

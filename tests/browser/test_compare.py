@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
+from urllib.parse import unquote
 
 import pytest
 
@@ -73,9 +74,10 @@ def over(page: Any) -> None:
 
 
 def count(page: Any) -> list[int]:
-    """Tokens of the lanes in the order of their letters, however they are sorted."""
-    lanes = page.evaluate(f"{STATE}.lanes.map((lane) => lane.parts.own.textContent)")
-    return [int(text.split()[0].replace(",", "")) for text in lanes if text]
+    """Tokens that the clock shows, in the order of the lanes' letters."""
+    written = f"{STATE}.live ? lane.steps : lane.done({STATE}.clock, {STATE}.at)"
+    lanes = page.evaluate(f"{STATE}.lanes.map(({{ lane }}) => lane && lane.start({written}))")
+    return [count for count in lanes if count is not None]
 
 
 def bars(page: Any) -> dict[str, float]:
@@ -160,28 +162,30 @@ def test_charts_are_whole_when_they_are_first_seen(visit: Visit) -> None:
     assert page.locator(".svc-charts .svp-plot").last.locator(".scatterlayer .trace").count() == 4
 
 
-def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit) -> None:
+def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit, desk: Lanes) -> None:
+    """It has no place in the race, no star in the table, and the sentence names it: all three by one claim."""
     page = visit()
-
-    def disturb(route: Any) -> None:
-        numbers = route.fetch().json()
-        doubt = {"speedup": "above the 2.00 tokens per step"}
-        for n, speedup, doubts in ((1, 91.0, {}), (2, 92.0, doubt), (3, 1.5, {})):
-            numbers[f"gallery-{n}"]["metrics"]["speedup"] = speedup
-            numbers[f"gallery-{n}"]["doubts"] = doubts
-        route.fulfill(json=numbers)
-
-    page.route("**/api/compare/numbers*", disturb)
-    try:
+    lanes = mock.patch.dict(desk.store._entries)  # the gallery as it was, afterwards
+    with lanes:
+        disturbed = desk.store.get("gallery-2")
+        disturbed.run["timings"]["decode_ms"] = 1.0
+        desk.store.put(disturbed, kind="gallery", owner="*")
         page.click(".svc-example")
         over(page)
         cells = page.locator(".svc-table tr:has(th:text-is('Speedup')) td")
-        expect(cells.nth(2)).to_have_text("92.00× ‡")
-        expect(cells.nth(1)).to_have_text("91.00× ★")
+        expect(cells.nth(2)).to_have_text(re.compile("× ‡$"))
         cells.nth(2).focus()
-        expect(page.locator(".svc .sv-tip")).to_contain_text("above the 2.00 tokens per step")
-    finally:
-        page.unroute("**/api/compare/numbers*")
+        expect(page.locator(".svc .sv-tip")).to_contain_text("tokens per step, which cannot be")
+        last = page.locator(".svc-lane").last
+        expect(last.locator(".svc-place")).to_have_text("‡")
+        expect(last.locator(".svc-name")).to_have_text("Method C")
+        first = page.locator(".svc-lane").first.locator(".svc-name").inner_text()
+        said = re.compile(rf"^{first} wins: .*Method C takes no place \(‡\)")
+        expect(page.locator(".svc-outcome")).to_have_text(said)
+        star = page.locator(".svc-table tr:has(th:text-is('Speedup')) td:has(.svc-star)")
+        assert star.evaluate("(cell) => cell.closest('table').rows[0].cells[cell.cellIndex].innerText").endswith(first)
+        last.locator(".svc-place").focus()
+        expect(page.locator(".svc .sv-tip")).to_contain_text("No place: above the")
 
 
 @pytest.mark.slow("waits for a clock")
@@ -197,9 +201,10 @@ def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
         const box = text.getBoundingClientRect();
         return !end || (end.bottom <= box.bottom + 1 && end.bottom > box.top);
     })"""
+    expect(page.locator(".svc-text").first).to_be_hidden()  # at rest all wrote the same
     for _ in range(4):
-        becomes(page, lambda: page.evaluate(seen), [True] * 5)
         page.keyboard.press("PageDown")
+        becomes(page, lambda: page.evaluate(seen), [True] * 5)
 
 
 def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
@@ -219,13 +224,28 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     took = {name: trace.tables["steps"]["elapsed_ms"][-1] for name, trace in runs.items()}
     expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(sorted(runs, key=took.__getitem__))
     becomes(page, lambda: count(page)[:4], [total] * 4)
-    expect(page.locator(".svc-lane").first.locator(".svc-numbers")).to_contain_text("1st")
+    expect(page.locator(".svc-lane .svc-place")).to_have_text(["1", "2", "3", "3", "5"])  # a run and its copy
+    expect(page.locator(".svc-lane").first.locator(".svc-value")).to_have_text(page.inner_text(".svc-number"))
+    expect(page.locator(".svc-same")).to_contain_text("All but Lossy method wrote the same")  # said once
     for name, share in bars(page).items():
         assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
     winner = runs[min(took, key=took.__getitem__)].run["method"]["title"]
     expect(page.locator(".svc-outcome")).to_contain_text(re.compile(rf"{winner} wins: \d\.\d+× plain decoding"))
 
-    page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
+    page.get_by_role("button", name="Copy as slide").press("Enter")  # the same claim, as a picture
+    slides = page.get_by_role("menuitem", name="Save")
+    expect(slides).to_have_count(2)
+    for entry in slides.all():
+        svg = unquote(str(entry.get_attribute("href")))
+        assert svg.startswith("data:image/svg+xml") and f">{page.inner_text('.svc-number')}<" in svg and winner in svg
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Repeat them").click()  # recorded elsewhere: that is said
+    expect(page.locator(".svc-repeats")).to_contain_text("This run was made with")
+
+    page.check(".svc-clocks input[value=step]", force=True)  # orders, and the same number of forwards for all
+    fewest = sorted(runs, key=lambda name: runs[name].rows("steps") / len(runs[name].output_ids))
+    expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(fewest)
+    expect(page.locator(".svc-outcome")).to_contain_text("the fewest forwards")
     page.focus(".svc-slider")
     page.keyboard.press("Home")
     becomes(page, lambda: count(page), [0] * 5)
@@ -292,7 +312,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page.keyboard.press("Home")
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-    page.locator(".svc-lane:has(.sv-lane-mark:text-is('B')) .svc-inspect").click()
+    page.locator(".svc-lane:has(.sv-lane-mark:text-is('B')) .svc-name").click()
     page.wait_for_function("() => specviz.app.shown === 'gallery-2'")
     becomes(page, lambda: page.evaluate("specviz.app.inspector.state().step"), 4)
 
@@ -402,7 +422,10 @@ def test_scrubbing_four_lanes_of_2000_tokens(visit: Visit) -> None:
     page.wait_for_function(f"() => {STATE}.stretches.length > 0")
     page.wait_for_selector("[data-chart=steps] .main-svg")
     for clock in ("position", "time", "step"):
-        page.check(f".svc-clocks input[value={clock}]", force=True)
+        if clock == "position":
+            page.locator(".sv-ruler-over").click(position={"x": 300, "y": 10})
+        else:
+            page.check(f".svc-clocks input[value={clock}]", force=True)
         scrub = """async (n) => {
             const slider = document.querySelector(".svc-slider");
             slider.value = ((37 * n) % 100) / 100 * slider.max;

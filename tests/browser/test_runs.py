@@ -65,6 +65,11 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     expect_list(page, *TITLES, "Refactor ratelimit.py", "Quoted answer")  # text is data, and one's own
     expect(page.locator(".svr-room")).to_have_text(re.compile("^4 runs of yours · room: 5 of 200 runs, 1 of 256 MiB"))
 
+    lines = page.locator(".svp-grid tr[data-id]").evaluate_all("rows => rows.map((row) => row.offsetHeight)")
+    assert set(lines) == {28}  # a line each, with the model's whole name in it
+    name = page.locator("td.svr-model").first
+    assert name.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
     # tags: in the row, on disk, in the search
     for title, tags in (("Rename a variable", "Good class-4"), ("Sum of two", "good")):
         page.click(f"{row(title)} [aria-label^='Add a tag']")
@@ -176,7 +181,7 @@ def test_what_was_deleted_is_in_no_list_any_more(
     page.evaluate("id => specviz.open(id)", ids[0])
     chooser = page.locator(".sva-runs")
     expect(chooser).to_have_value(ids[0])
-    page.get_by_role("tab", name="Runs").click()
+    page.evaluate("specviz.openRuns()")
     page.evaluate(NO_HURRY)
     page.click(f"{row('Gone at once')} [aria-label^='Delete']")
     page.wait_for_selector(".svr-gone button")
@@ -191,6 +196,7 @@ def test_what_was_deleted_is_in_no_list_any_more(
     until(lambda: ids[0] not in desk.store, "the run is deleted", rest=lambda s: page.wait_for_timeout(1000 * s))
     page.wait_for_function("specviz.app.shown === 'gallery-0'")  # the run that was open is gone
     assert ids[1] in desk.store
+    page.keyboard.press("Escape")
     page.get_by_role("tab", name="Attribution").click()
     expect(chooser).to_have_value("gallery-0")
     expect(chooser.locator("option")).to_have_count(len(page.evaluate("specviz.app.runs")))
@@ -225,9 +231,9 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         page.fill("[name=password]", "open sesame")
         page.keyboard.press("Enter")
         page.wait_for_selector(".svp-grid")
-        assert "tab=runs" in page.url and "trace=gallery-0" in page.url
+        assert "library=1" in page.url and "trace=gallery-0" in page.url
         page.wait_for_selector(".svp-user:has-text('ann')")
-        page.click("[role=tab]:has-text('Inspect')")
+        page.keyboard.press("Escape")
         page.click(".svp-go:visible")
         page.wait_for_function("() => specviz.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
         kinds = lambda: [run["kind"] for run in desk.services["runs"].listing("user:ann")]  # noqa: E731

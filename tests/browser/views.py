@@ -118,8 +118,9 @@ def open_of_two(name: str, selector: str) -> Callable[[Any], None]:
 
     def go(page: Any) -> None:
         open_app(page, "tab=runs", ".svp-grid")
-        for label in ("AdaPLD", "PLD: prompt lookup"):
-            page.locator(f".svp-grid tr:has-text('document a class'):has-text('{label}') input").first.check()
+        for label in ("AdaPLD", "PLD"):
+            row = f".svp-grid tr:has-text('document a class'):has(.svr-method:text-is('{label}'))"
+            page.locator(f"{row} input").first.check()
         page.locator(f".svr-bar button:has-text('{name}')").click()
         wait_drawn(page, selector)
 

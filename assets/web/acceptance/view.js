@@ -21,6 +21,7 @@ const views = () => [...VIEWS, ...app.runViews].sort((a, b) => a.order - b.order
 const viewOf = (name) => views().find((view) => view.name === name) ?? VIEWS[0];
 const tabs = h("div.svd-views.ui-seg", { role: "group", "aria-label": "What is shown of the runs" });
 const body = h("div.svd-body.ui-stack");
+const claim = h("p.svc-outcome", { role: "status" });
 const split = h("input", { type: "checkbox", onchange: splitSets });
 const file = h("input", { type: "file", multiple: true, "aria-label": "Servers' files", onchange: addFiles });
 const more = h("div.svd-more.ui-row.ui-soft",
@@ -30,7 +31,7 @@ let counting = false;
 
 /** Another view of the same runs. @param {string} view */
 function choose(view) {
-  if (app.tab === "runs") setAddress({ acceptance: view });
+  if (app.tab === "compare") setAddress({ acceptance: view });
   draw(view);
 }
 
@@ -62,7 +63,7 @@ function draw(view) {
   page.box.dataset.ready = view;
 }
 
-const NOTHING = "No run is chosen: select some in the library.";
+const NOTHING = "No run is chosen: select some in the list of runs.";
 const GIVEN = "Every chosen run wrote an answer that was given to it, so nothing says how much a method accepts.";
 
 /** Fills a place with the acceptance of runs. */
@@ -73,7 +74,7 @@ export async function drawAcceptance(box, ids, view) {
   Object.assign(page, { files: [], by: "" });
   split.checked = false;
   file.value = "";
-  box.replaceChildren(tabs, more, body);
+  box.replaceChildren(claim, tabs, more, body);
   await app.entries();
   tabs.replaceChildren(
     ...views().map(({ name, title }) => h("button", { "data-view": name, onclick: () => choose(name) }, title)),
@@ -87,6 +88,7 @@ async function count(ids, view) {
   const asked = ++page.asked;
   page.drawn++;
   counting = true;
+  claim.textContent = "";
   Object.assign(page, { sets: [], forced: 0, charted: [], ids });
   page.view = viewOf(view).name;
   const { files, by } = page;
@@ -98,6 +100,7 @@ async function count(ids, view) {
   if (asked === page.asked) counting = false;
   if (!answer) return;
   Object.assign(page, answer);
+  claim.textContent = answer.sentence ?? "";
   draw(page.view);
 }
 

@@ -9,7 +9,7 @@ import { fromAddress, link } from "specviz/shell/address.js";
 import { open, openEarly } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { stage } from "specviz/shell/stage.js";
-import { app } from "specviz/shell/state.js";
+import { app, params } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 import { paint } from "specviz/shell/theme.js";
 
@@ -19,6 +19,7 @@ expose({
   link,
   goTo,
   refreshRuns,
+  openRuns,
   get inspector() {
     return app.inspector;
   },
@@ -49,6 +50,12 @@ on("inspector", async (inspector) => {
   const { JudgesTab } = await import("specviz/judges/page.js");
   new JudgesTab(inspector);
 });
+/** The drawer of runs is fetched when it is opened for the first time. @param {{ search?: string }} [options] */
+async function openRuns(options) {
+  (await import("specviz/runs/drawer.js")).openRuns(options);
+}
+on("library", openRuns);
+if (params.has("library")) openRuns();
 on("models", async (opener) => (await import("specviz/models/page.js")).open(opener));
 on("tool", async ({ name, element }) => (await import(`specviz/${name}/view.js`)).mount({ element }));
 on("race", async () => (await import("specviz/opening/opening.js")).play());

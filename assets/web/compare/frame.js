@@ -2,17 +2,18 @@
 
 import { Tooltip, copyLink, h, must, readColors } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { precision } from "specviz/base/model.js";
-import { format } from "specviz/base/numbers.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import {
   drawLasts, drawRows, key, limit, paint, pause, seek, setClock, setLimit, toggle,
 } from "specviz/compare/race.js";
 import { Ruler } from "specviz/compare/ruler.js";
-import { MARKS, drawn, going, name, page, part } from "specviz/compare/state.js";
+import { slideItems } from "specviz/compare/slide_menu.js";
+import { MARKS, about, drawn, going, name, page, part } from "specviz/compare/state.js";
+import { html, render } from "specviz/ui/html.js";
+import { Menu } from "specviz/ui/menu.js";
 
-/** @type {Record<Clock, string>} */
-const CLOCKS = { time: "Time", step: "Forwards", position: "Output position" };
+/** @type {Record<"time" | "step", string>} */
+const CLOCKS = { time: "Time", step: "Forwards" };
 
 const TURNS =
   "The lanes run one after another, so that none slows another down. When all are there, the race plays on one clock.";
@@ -30,8 +31,8 @@ function card(name, title, help, ...inside) {
 
 /** The results' cards, empty. */
 export function frame() {
-  const clocks = /** @type {Clock[]} */ (Object.keys(CLOCKS)).map((clock) => {
-    const choice = { type: "radio", name: "svc-clock", value: clock, checked: clock === page.clock };
+  const clocks = /** @type {("time" | "step")[]} */ (Object.keys(CLOCKS)).map((clock) => {
+    const choice = { type: "radio", name: "svc-clock", value: clock, checked: clock === page.by };
     return h("label", h("input", { ...choice, onchange: () => setClock(clock) }), h("span", CLOCKS[clock]));
   });
   const lasts = h("select.svp-select.svc-lasts", {
@@ -49,6 +50,9 @@ export function frame() {
     if (page.clock !== "position") setClock("position", position);
     seek(position);
   }));
+  const slides = h("div");
+  render(html`<${Menu} label="Copy as slide" items=${slideItems} failed=${() => {}} />`, slides);
+  const again = h("button.svp-link.svc-again", { hidden: true });
   const playing = { onclick: toggle, "aria-label": "Play the race", title: "Space" };
   const root = h(
     "div.sv.svc",
@@ -59,15 +63,18 @@ export function frame() {
       h("span.svc-about"),
       h("button.svp-button.svc-stop", { hidden: true, onclick: () => page.host.stop() }, "■ Stop all lanes"),
       h("button.svp-button.svc-link", { onclick: () => copyLink(location.href, part("link")) }, "Copy link"),
+      slides,
       h("a.svp-button.svc-figure", { hidden: true, download: "", title: FIGURE }, "Figure"),
     ),
-    card(
-      "race", "Race", "A bar is as long as its lane took; the race plays them back on one clock.",
-      h("p.svc-outcome", { role: "status", hidden: true }),
+    h(
+      "section.svc-card",
+      { "aria-label": "Race" },
+      h("div.svc-claim", { hidden: true }, h("b.svc-number"), h("p.svc-outcome", { role: "status" })),
+      h("p.svc-once.ui-soft", h("span.svc-same"), " ", h("span.svc-repeats", { role: "status" }), " ", again),
       h(
         "div.svc-controls",
         h("button.svp-button.svc-play", playing, "▶ Race"),
-        h("fieldset.svc-clocks.ui-seg", h("legend.svp-unseen", "Clock"), clocks),
+        h("fieldset.svc-clocks.ui-seg", h("legend.svp-unseen", "Ordered by"), clocks),
         slider,
         h("output.svc-at"),
         lasts,
@@ -82,7 +89,7 @@ export function frame() {
         { "aria-label": "Legend" },
         h("li", h("i.svc-k-acc"), "accepted draft, in one forward"),
         h("li", h("i.svc-k-own"), "the target's own token"),
-        h("li", h("b", "12"), "the 12th forward"),
+        h("li", h("b", "12"), "the 12th forward of the model"),
         h("li", h("i.svc-k-off"), "writes something else"),
         h("li", h("i.svc-k-oracle"), "a forward of the oracle: a perfect ranking of the same candidates"),
       ),
@@ -143,12 +150,6 @@ function reference() {
   const longest = (some) => some.reduce((a, b) => (b.lane.length > a.lane.length ? b : a));
   if (plain && lossless.every((lane) => lane.lane.length <= plain.lane.length)) return plain;
   return lanes.length ? longest(lossless.length ? lossless : lanes) : null;
-}
-
-/** What ran, and when. @param {Run} run */
-function about({ model = {}, created }) {
-  const size = model.parameters && `${format(Number(model.parameters) / 1e6)}M parameters`;
-  return [model.name, size, precision(model), model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
 }
 
 /** The lanes grew: what is drawn of all of them, once per frame. */

@@ -26,6 +26,8 @@ export class Lane {
   times = [];
   /** Step → draft tokens that it accepted. @type {number[]} */
   accepted = [];
+  /** What its recorded times are multiplied by, so that the last is the median of its repeats. */
+  pace = 1;
 
   /** @param {Trace} trace */
   constructor({ run, pieces, tokens, steps }) {
@@ -50,7 +52,7 @@ export class Lane {
       }
       this.ends.push(this.output.length);
       this.accepted.push(steps.accepted?.[k] ?? 0);
-      this.times.push(Math.max(this.ms, steps.elapsed_ms?.[k] ?? 0));
+      this.times.push(Math.max(this.ms, (steps.elapsed_ms?.[k] ?? 0) * this.pace));
     });
   }
 
@@ -60,6 +62,12 @@ export class Lane {
 
   get steps() {
     return this.ends.length;
+  }
+
+  /** Times as long as ``pace`` says. @param {number} pace */
+  setPace(pace) {
+    this.times = this.times.map((ms) => (ms * pace) / this.pace);
+    this.pace = pace;
   }
 
   get ms() {

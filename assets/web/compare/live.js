@@ -2,11 +2,11 @@
 
 import { framed, h } from "specviz/base/dom.js";
 import { listen, poll, sentence, within } from "specviz/base/json.js";
-import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";
 import { Lane } from "specviz/compare/lane.js";
-import { limit, paint, pause, toggle } from "specviz/compare/race.js";
-import { drawLens, drawStretches, drawTable } from "specviz/compare/results.js";
+import { limit, pause, toggle } from "specviz/compare/race.js";
+import { ask, repeat } from "specviz/compare/repeat.js";
+import { drawLens, drawStretches } from "specviz/compare/results.js";
 import { drawn, going, page, part } from "specviz/compare/state.js";
 
 /** @param {CompareLane[]} lanes */
@@ -16,7 +16,8 @@ const unfinished = (lane) => ["waiting", "running"].includes(lane.state);
 const NEVER = { state: "stopped", error: "Stopped before it began." };
 /** What every comparison begins with. */
 const FRESH = {
-  numbers: {}, lens: {}, stretches: [], mark: null, at: 0, live: true, stopping: false, title: "", framed: false,
+  numbers: {}, lens: {}, stretches: [], claim: null, repeating: false, mark: null, at: 0, live: true, stopping: false,
+  title: "", framed: false,
 };
 /** A lane of which nothing is known yet. @type {CompareLane} */
 const UNKNOWN = {
@@ -36,6 +37,7 @@ export function begin(lanes) {
   page.host.begun(idsOf(page.lanes));
   if (!page.lanes.length) return page.host.changed();
   frame();
+  part("again").onclick = () => repeat();
   follow(ticket);
 }
 
@@ -195,16 +197,10 @@ function over(ticket) {
     page.stretches = stretches;
     drawStretches();
   });
-  asked("outcome", ticket, "outcome", ({ sentence: words }) => {
-    part("outcome").textContent = words;
-    part("outcome").hidden = false;
-  });
-  asked("numbers", ticket, "table", (answer) => {
-    page.numbers = answer;
-    paint();
-    changed();
-    drawTable();
-    drawCharts();
+  const mine = page.lanes.some((lane) => lane.mine) && page.lanes.every((lane) => lane.state === "done");
+  const wanted = () => ticket === page.ticket;
+  ask(wanted).then(() => {
+    if (mine && wanted()) repeat({ quiet: true });
   });
   lens(ticket);
 }

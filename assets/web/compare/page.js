@@ -1,6 +1,6 @@
 /* Page "Compare": methods side by side on one prompt; its layout, and what it loads. Text nodes only. */
 
-import { on } from "specviz/base/bus.js";
+import { emit, on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
 import { getJson, sentence, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
@@ -13,6 +13,8 @@ import { pause } from "specviz/compare/race.js";
 import { drawExample, drawRecorded, example, openForm, openRuns } from "specviz/compare/recorded.js";
 import { server } from "specviz/compare/server.js";
 import { going, page, part } from "specviz/compare/state.js";
+import { look, show, views } from "specviz/compare/views.js";
+import { setAddress } from "specviz/shell/address.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
@@ -24,7 +26,7 @@ const HOW =
   "forwards for which part of the output.";
 
 function layout() {
-  const show = { hidden: true, onclick: () => openRuns(example()?.map((one) => one.id) ?? []) };
+  const opener = { hidden: true, onclick: () => openRuns(example()?.map((one) => one.id) ?? []) };
   const asked = [
     h("div.svc-lane-forms.ui-stack"),
     h("div.svc-settings.svp-form.ui-stack"),
@@ -36,11 +38,12 @@ function layout() {
   ];
   const recorded = [
     h("h3", "Recorded runs"),
-    h("p.svc-help.ui-soft", "Of one prompt; no model is needed."),
+    h("p.svc-help.ui-soft", "Of one prompt; no model is needed. ",
+      h("button.svp-link", { onclick: () => emit("library") }, "Choose from all runs")),
     h("div.svc-recorded.ui-stack"),
   ];
   page.box.replaceChildren(
-    h("div.svc-empty.ui-row", h("p", WHAT), h("button.svl-run.svc-example", show)),
+    h("div.svc-empty.ui-row", h("p", WHAT), h("button.svl-run.svc-example", opener)),
     h(
       "details.svc-setup",
       { open: true },
@@ -53,9 +56,10 @@ function layout() {
       ),
       h("div.svc-foot.ui-row", go),
     ),
-    h("div.svc-results"),
+    views(),
     outputs(),
   );
+  show("race");
 }
 
 /** What a server wrote with drafting and without, pasted: judged by the model in use. */
@@ -69,6 +73,23 @@ function outputs() {
 
 /** The runs that an address names. @param {URLSearchParams} asked */
 const lanesOf = (asked) => (asked.get("lanes") ?? "").split(",").filter(Boolean);
+
+/** Shows what an address names. @type {(asked: URLSearchParams, lanes: string[], first?: boolean) => void} */
+function turnTo(asked, lanes, first = false) {
+  const runs = (asked.get("runs") ?? "").split(",").filter(Boolean);
+  const named = asked.get("view");
+  const view = named === "acceptance" || named === "difference" ? named : "race";
+  const same = `${lanes}` === `${page.lanes.map((lane) => lane.id).filter(Boolean)}`;
+  page.turning = true;
+  if (!same && lanes.length) openRuns(lanes.slice(0, page.data.most + 1));
+  else if (!same || (first && !lanes.length && view === "race")) openForm();
+  page.turning = false;
+  if (view !== "race" && !lanes.length) {
+    part("setup", HTMLDetailsElement).open = false;
+    part("empty").hidden = true;
+  }
+  look(runs, view, asked.get("acceptance") ?? undefined);
+}
 
 async function load() {
   page.box.replaceChildren(h("p.svp-empty", "Looking for methods …"));
@@ -95,21 +116,28 @@ async function load() {
       }),
   );
   on("lanes", openRuns);
+  on("look", ({ ids, view, raced }) => turnTo(new URLSearchParams(location.search), raced ? ids : [], view === "race"));
   on("address", (asked) => {
     const lanes = lanesOf(asked);
-    if (asked.get("tab") !== "compare" || `${lanes}` === `${page.lanes.map((lane) => lane.id).filter(Boolean)}`) return;
-    if (lanes.length) openRuns(lanes);
-    else openForm();
+    if (asked.get("tab") === "compare") turnTo(asked, lanes);
   });
-  const ids = lanesOf(new URLSearchParams(location.search)).slice(0, page.data.most + 1);
-  if (ids.length) openRuns(ids);
+  on("current", drawPrompt);
+  turnTo(new URLSearchParams(location.search), lanesOf(new URLSearchParams(location.search)), true);
   page.box.dataset.ready = "yes";
+}
+
+/** Another comparison begins: its race is shown, unless an address says otherwise. @param {string[]} ids */
+function begun(ids) {
+  if (page.turning) return;
+  setAddress({ lanes: ids.join(",") || null, view: null, runs: null, acceptance: null });
+  page.runs = [];
+  show("race");
 }
 
 /** @param {Part} part */
 export function mount({ element }) {
   app.pages.compare = page;
-  page.host = server;
+  page.host = { ...server, begun };
   page.box = place(element, "compare");
   let asked = false;
   let wide = 0;

@@ -2,47 +2,45 @@
 
 import { closest, h, must } from "specviz/base/dom.js";
 import { clamp, plural } from "specviz/base/numbers.js";
-import { tell, words } from "specviz/compare/oracle.js";
-import { doubt, drawn, going, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
+import { drawn, going, mark, name, page, part, placeOf, seconds, settings, tint } from "specviz/compare/state.js";
+import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
-const SHOWN_TEXT = 260; // characters of a lane's text
+const SHOWN_TEXT = 220; // characters of a lane's text
 /** @type {Record<string, string>} */
 const STATES = { waiting: "waiting", running: "running", failed: "failed", stopped: "stopped" };
 
 /** What a lane's row is made of. @param {DrawnLane | CompareLane} lane */
 export const laneParts = (lane) => ({
   row: h("li.svc-lane", { style: tint(lane.n) }),
-  name: h("b.svc-name"),
-  settings: h("span.ui-soft"),
+  place: h("span.svc-place"),
+  name: h("button.svp-bare.svc-name", { onclick: () => inspect(lane) }),
+  settings: h("span.ui-soft.ui-clip"),
   verdict: h("span.svc-verdict"),
-  oracle: words(lane),
+  track: h("div.svc-track", { "aria-hidden": "true" }),
   fill: h("i.svc-fill"),
+  whisker: h("i.svc-whisker", { hidden: true }),
+  value: h("b.svc-value"),
   own: h("span.svc-numbers.ui-soft"),
   text: h("code.svc-text"),
   state: h("span.svc-state.ui-soft", { role: "status" }),
   error: h("p.svc-error", { role: "alert" }),
-  inspect: h("button.svp-link.svc-inspect", { onclick: () => inspect(lane) }, "Inspect ↗"),
 });
 
-/** What a lane took until it was done, by the clock. @param {DrawnLane} one */
-const cost = ({ lane }) => (page.clock === "step" ? lane.steps : lane.ms);
+/** What a lane cost by the measure that orders them. @param {DrawnLane} one */
+const cost = ({ lane }) => (page.by === "step" ? lane.steps : lane.ms);
 
-/** Whether all lanes are over and the clock stands at its end: each bar is as long as its lane took. */
+/** Whether all lanes are over and the clock stands at its end: the claim is shown. */
 const atRest = () => !page.live && !page.playing && !going() && page.at >= limit();
 
-/** Whether a lane takes no place by time, as its speedup cannot be right. @param {CompareLane} one */
-const outOfPlace = (one) => page.clock === "time" && Boolean(doubt(one));
-
-/** At rest the first to finish stands on top; what did not finish stands last. */
+/** At rest the lanes stand as the claim orders them. */
 function sortRows() {
-  if (!atRest()) return;
-  /** @param {CompareLane} one */
-  const rank = (one) => (one.state === "done" && one.lane ? cost(/** @type {DrawnLane} */ (one)) : Infinity);
-  /** @type {(a: CompareLane, b: CompareLane) => number} */
-  const order = (a, b) => Number(outOfPlace(a)) - Number(outOfPlace(b)) || rank(a) - rank(b) || 0;
-  const rows = [...page.lanes].sort(order).map((one) => must(one.parts).row);
+  if (!page.claim || going()) return;
+  const order = page.claim[page.by].lanes.map(({ id }) => id);
+  /** @param {CompareLane} lane */
+  const rank = ({ id }) => (order.includes(id) ? order.indexOf(id) : order.length);
+  const rows = [...page.lanes].sort((a, b) => rank(a) - rank(b)).map((one) => must(one.parts).row);
   const list = part("lanes");
   if (rows.some((row, n) => list.children[n] !== row)) list.append(...rows);
 }
@@ -54,12 +52,13 @@ export function drawRows() {
     list.replaceChildren(
       ...page.lanes.map((lane) => {
         const p = (lane.parts = laneParts(lane));
-        p.row.append(
-          h("div.svc-who.ui-row", mark(lane), p.name, p.settings, p.state, p.verdict, p.oracle, p.inspect),
-          h("div.svc-track.ui-bar", { "aria-hidden": "true" }, p.fill),
-          p.own,
-          p.text,
-        );
+        p.track.append(p.fill, p.whisker);
+        page.tip?.add(p.place, () => {
+          const why = placeOf(lane)?.reason;
+          return why ? [h("div", `‡ No place: ${why}.`)] : [];
+        });
+        const who = h("div.svc-who", p.place, mark(lane), p.name, p.settings, p.state, p.verdict);
+        p.row.append(who, p.track, h("div.svc-what", p.value, p.own), p.text);
         return p.row;
       }),
     );
@@ -68,17 +67,18 @@ export function drawRows() {
     const p = must(lane.parts);
     p.name.textContent = name(lane);
     p.settings.textContent = [settings(lane), trained(lane.lane?.run.part?.training)].filter(Boolean).join(" · ");
-    tell(p.oracle, lane);
+    p.settings.title = p.settings.textContent;
     p.state.textContent =
       lane.state === "waiting" && lane.ahead > 0
         ? `waiting: ${plural(lane.ahead, "run")} before it`
         : STATES[lane.state] || "";
     p.state.dataset.state = lane.state;
-    p.inspect.hidden = !lane.lane;
-    p.inspect.setAttribute("aria-label", `Open ${name(lane)} on Inspect at this step`);
+    p.name.disabled = !lane.lane;
+    p.name.setAttribute("aria-label", `${name(lane)}: open it on Inspect at this step`);
+    p.name.title = "Open on Inspect at this step";
     if (lane.error && ["failed", "stopped"].includes(lane.state)) {
       p.error.textContent = lane.error;
-      if (!p.error.isConnected) p.text.after(p.error);
+      if (!p.error.isConnected) p.row.append(p.error);
     }
   }
 }
@@ -116,14 +116,21 @@ export function setClock(clock, position) {
   const lead = [...lanes].sort((a, b) => share(b) - share(a))[0];
   const k = lead ? lead.done(before, page.at) : 0;
   page.clock = clock;
+  if (clock !== "position") page.by = clock;
   page.at =
     position ??
     (end || !lead ? limit() : clock === "time" ? (k ? lead.times[k - 1] : 0) : clock === "step" ? k : lead.start(k));
   for (const radio of part("clocks").querySelectorAll("input")) radio.checked = radio.value === clock;
   setLimit();
   drawLasts();
+  redraw();
   paint();
 }
+
+/** Called where lanes are ordered otherwise. */
+let redraw = () => {};
+/** @param {() => void} draw */
+export const onOrder = (draw) => (redraw = draw);
 
 /** @param {number} value */
 export function seek(value) {
@@ -143,34 +150,42 @@ export function drawLasts() {
   select.value = String(page.lasts);
 }
 
+/** Ends what plays. */
+let stop = () => {};
+
 /** Plays or pauses. */
 export function toggle() {
   if (page.playing) return pause();
   if (page.at >= limit()) page.at = 0;
   page.live = false;
+  page.playing = true;
   let before = 0;
-  /** @param {number} now */
-  const tick = (now) => {
-    if (!page.playing) return;
+  stop = playing((ms) => {
     const rate = page.lasts === "real" ? 1 : limit() / (page.lasts * 1000);
-    if (before) page.at = Math.min(limit(), page.at + (now - before) * rate);
-    before = now;
-    paint();
-    if (page.at >= limit()) return pause();
-    page.playing = requestAnimationFrame(tick);
-  };
-  page.playing = requestAnimationFrame(tick);
-  part("play").textContent = "❚❚ Pause";
-  part("play").setAttribute("aria-label", "Pause the race");
+    page.at = Math.min(limit(), page.at + (ms - before) * rate);
+    before = ms;
+    const ended = page.at >= limit();
+    if (ended) pause();
+    else paint();
+    return ended;
+  });
+  sayPlay("❚❚ Pause", "Pause the race");
+  paint();
 }
 
 /** Stops the clock. */
 export function pause() {
   if (!page.playing) return;
-  cancelAnimationFrame(page.playing);
-  page.playing = 0;
-  part("play").textContent = "▶ Race";
-  part("play").setAttribute("aria-label", "Play the race");
+  stop();
+  page.playing = false;
+  sayPlay("▶ Race", "Play the race");
+  paint();
+}
+
+/** @type {(text: string, label: string) => void} */
+function sayPlay(text, label) {
+  part("play").textContent = text;
+  part("play").setAttribute("aria-label", label);
 }
 
 /** One step of the clock: the next (or the last) moment at which something happens. @param {number} by */
@@ -220,36 +235,37 @@ export function key(event) {
 export function paint() {
   const lanes = drawn();
   const done = lanes.map(({ lane }) => (page.live ? lane.steps : lane.done(page.clock, page.at)));
-  const written = lanes.map(({ lane }, n) => lane.start(done[n]));
-  const open = lanes.filter((one) => one.state === "running").map(({ lane }) => lane.run.max_new_tokens);
-  const most = Math.max(
-    1,
-    ...lanes.map(({ lane }) => lane.length),
-    ...(lanes.some((one) => one.state === "done") ? [] : open),
-  );
-  const order = lanes
-    .map((_, n) => n)
-    .filter((n) => done[n] === lanes[n].lane.steps && lanes[n].state === "done" && !outOfPlace(lanes[n]));
-  order.sort((a, b) => cost(lanes[a]) - cost(lanes[b]));
-  const rest = atRest() && page.clock !== "position";
-  const longest = Math.max(1, ...lanes.map(cost));
+  const texts = lanes.map(({ lane }, n) => lane.start(done[n]));
+  const rest = atRest();
+  const places = lanes.map((one) => (rest ? placeOf(one) : undefined));
+  // while the clock moves a bar is what is written, at rest what that cost
+  const bars = lanes.map((one, n) => (rest ? (places[n]?.bar ?? cost(one)) : texts[n]));
+  const whole = rest ? Math.max(...lanes.map((_, n) => places[n]?.high ?? bars[n])) : longest(lanes);
   sortRows();
+  part("lanes").classList.toggle("svc-moving", !rest && lanes.length > 0);
+  const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
   lanes.forEach((one, n) => {
     const { lane } = one;
     const parts = must(one.parts);
-    const ended = one.state === "done" && done[n] === lane.steps && !page.live;
-    parts.fill.style.transform = `scaleX(${rest ? cost(one) / longest : written[n] / most})`;
-    const standing = outOfPlace(one) ? "‡ no place" : ["1st", "2nd", "3rd", "4th", "5th"][order.indexOf(n)];
-    const place = ended && page.clock !== "position" ? ` · ${standing}` : "";
-    const numbers =
-      `${plural(written[n], "token")} · ${plural(done[n], "forward")} · ` +
-      `${seconds(done[n] ? lane.times[done[n] - 1] : 0)}${ended ? " ✓" : ""}${place}`;
-    if (parts.own.textContent !== numbers) parts.own.textContent = numbers;
+    const place = placeOf(one);
+    const ended = one.state === "done" && done[n] === lane.steps && !page.live && Boolean(place);
+    parts.fill.style.transform = `scaleX(${whole ? bars[n] / whole : 0})`;
+    const { low, high } = places[n] ?? {};
+    parts.whisker.hidden = !low || !high || !whole;
+    if (low && high && whole) {
+      const [left, right] = [(100 * low) / whole, (100 * (whole - high)) / whole];
+      parts.whisker.style.inset = `0 ${right}% 0 ${left}%`;
+    }
+    put(parts.place, ended ? (place?.place ? String(place.place) : "‡") : "");
+    parts.row.classList.toggle("svc-first", ended && place?.place === 1);
+    put(parts.value, rest ? value(one) : `${texts[n].toLocaleString("en")}`);
+    put(parts.own, rest ? cells(one, equal) : moving(one, done[n], texts[n]));
+    parts.place.tabIndex = ended && place?.reason ? 0 : -1;
     const shown = `${done[n]} of ${lane.steps}`;
-    if (one.shown !== shown) parts.text.replaceChildren(h("span.svc-tail", latest(lane, done[n])));
+    if (one.shown !== shown) parts.text.replaceChildren(h("span.svc-tail", written(lane, done[n], SHOWN_TEXT)));
     one.shown = shown;
   });
-  const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...written);
+  const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...texts);
   const said = told(lanes, position);
   if (lanes.length) page.ruler?.draw(position, done, page.mark, said);
   part("reached").textContent = said;
@@ -262,6 +278,40 @@ export function paint() {
   if (part("at").textContent !== at) part("at").textContent = at;
   slider.setAttribute("aria-valuetext", at);
 }
+
+/** @type {(element: HTMLElement, text: string) => void} */
+const put = (element, text) => {
+  if (element.textContent !== text) element.textContent = text;
+};
+
+/** Tokens of the longest output, as far as it is known. @param {DrawnLane[]} lanes */
+const longest = (lanes) => {
+  const open = lanes.filter((one) => one.state === "running").map(({ lane }) => lane.run.max_new_tokens);
+  const known = lanes.some((one) => one.state === "done") ? [] : open;
+  return Math.max(1, ...lanes.map(({ lane }) => lane.length), ...known);
+};
+
+/** A lane's number by the measure that orders them. @param {DrawnLane} one */
+function value(one) {
+  const { metrics } = page.numbers[one.id] ?? {};
+  if (page.by === "step") return one.lane.steps.toLocaleString("en");
+  return typeof metrics?.speedup === "number" ? `${metrics.speedup.toFixed(2)}×` : seconds(one.lane.ms);
+}
+
+/** What stands beside that number. @type {(one: DrawnLane, equal: boolean) => string} */
+function cells({ id, lane }, equal) {
+  const tokens = equal ? "" : ` · ${plural(lane.length, "token")}`;
+  const perStep = page.numbers[id]?.metrics.tokens_per_step;
+  if (page.by === "step") {
+    const each = typeof perStep === "number" ? ` · ${perStep.toFixed(2)} tokens each` : "";
+    return `${lane.steps === 1 ? "forward" : "forwards"}${each}${tokens}`;
+  }
+  return `${seconds(lane.ms)} · ${plural(lane.steps, "forward")}${tokens}`;
+}
+
+/** While the clock moves. @type {(one: DrawnLane, steps: number, texts: number) => string} */
+const moving = ({ lane }, steps, texts) =>
+  `${texts === 1 ? "token" : "tokens"} · ${plural(steps, "forward")} · ${seconds(steps ? lane.times[steps - 1] : 0)}`;
 
 /** At the position that is furthest: how many forwards each method needed, and who has it inside one draft. */
 /** @type {(lanes: DrawnLane[], position: number) => string} */
@@ -278,25 +328,6 @@ function told(lanes, position) {
       return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
   return parts.length
-    ? `Token ${position.toLocaleString("en")} was reached in forwards: ${parts.join(", ")}.`
+    ? `Forwards to reach token ${position.toLocaleString("en")}: ${parts.join(", ")}.`
     : `Token ${position.toLocaleString("en")}: the outputs differ here.`;
-}
-
-/** The end of what a lane has written: accepted tokens and the target's own apart. */
-/** @type {(lane: import("specviz/compare/lane.js").Lane, done: number) => (HTMLElement | string)[]} */
-function latest(lane, done) {
-  const stop = lane.start(done);
-  let from = stop,
-    size = 0;
-  for (let k = done - 1; k >= 0 && size < SHOWN_TEXT; k--) {
-    from = lane.start(k);
-    size = 0;
-    for (let p = from; p < stop && size < SHOWN_TEXT; p++) size += lane.pieces.get(lane.output[p]).text.length;
-    if (stop - from > 80) break;
-  }
-  const written = lane.stretches(from, stop).filter(({ text }) => text);
-  const spans = written.map(({ step, accepted, text }) =>
-    h(accepted ? "span.svc-acc" : "span.svc-own", { class: step === done - 1 && "svc-new" }, text),
-  );
-  return from > 0 ? ["… ", ...spans] : spans;
 }

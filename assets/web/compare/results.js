@@ -6,11 +6,9 @@ import { precision } from "specviz/base/model.js";
 import { format, percent, percentage, plural, probability } from "specviz/base/numbers.js";
 import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
-import { doubt, drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
+import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
 import { DiffView } from "specviz/inspect/diff.js";
 
-/** 1: more is better, -1: less is. @type {Record<string, number>} */
-const BETTER = { tokens_per_step: 1, speedup: 1, tokens_per_s: 1, draft_efficiency: 1, steps: -1 };
 /** @type {Record<string, [sign: string, words: string]>} */
 const VERDICTS = {
   identical: ["✓", "identical to plain decoding"],
@@ -23,6 +21,8 @@ const VERDICTS = {
   waiting: ["…", "not over yet"],
 };
 
+/** Said once of all lanes, not under each. */
+const FINE = ["identical", "waiting", "checking"];
 const ROUNDING = "What rounding may do in this dtype: within it, both tokens are right";
 
 /** Where one needs fewer forwards than all others. */
@@ -90,7 +90,7 @@ export function drawLens() {
     const [sign, words] = VERDICTS[state] || VERDICTS.unknown;
     const baseline = lane.method === BASELINE && state === "identical";
     const { verdict } = must(lane.parts);
-    verdict.textContent = baseline ? "" : `${sign} ${words}`;
+    verdict.textContent = FINE.includes(state) ? "" : `${sign} ${words}`;
     verdict.dataset.verdict = state;
     /** @type {Child} */
     let more = null;
@@ -108,6 +108,7 @@ export function drawLens() {
     );
     return check?.state === "differs" ? [row, diff(lane, check)] : [row];
   });
+  part("same").textContent = same();
   part("lens-rows").replaceChildren(
     ...rows.flat(),
     h(
@@ -116,6 +117,19 @@ export function drawLens() {
         "best logit. A bug: a lossless method wrote what the target would not have.",
     ),
   );
+}
+
+/** What all lanes have in common: what they wrote, and that it is plain decoding's. */
+function same() {
+  const lanes = drawn();
+  const checks = lanes.map(({ id }) => page.lens[id]);
+  const counts = new Set(lanes.map(({ lane }) => lane.length));
+  if (checks.some((one) => !one || one.state === "checking")) return "";
+  const tokens = ` same ${counts.size === 1 ? plural([...counts][0], "token") : "text"}`;
+  if (checks.every((one) => one.state === "identical"))
+    return `✓ All ${lanes.length} wrote the${tokens} as plain decoding.`;
+  const others = lanes.filter((_, n) => checks[n].state !== "identical").map(name);
+  return others.length < lanes.length ? `✓ All but ${others.join(" and ")} wrote the same as plain decoding.` : "";
 }
 
 /** What both wrote where they part, and how close the target's choice was. */
@@ -196,16 +210,13 @@ export function drawTable() {
     const values = lanes.map((lane) => page.numbers[lane.id].metrics[metric.key]);
     const notes = lanes.map((lane) => page.numbers[lane.id].notes[metric.key]);
     if (values.every((value, n) => (value === null || value === undefined) && !notes[n])) return [];
-    const sign = BETTER[metric.key] || 0;
-    const doubts = lanes.map((lane) => doubt(lane, metric.key));
-    const scores = lanes.map((lane, n) => (lane.method === BASELINE || doubts[n] ? NaN : sign * (values[n] ?? NaN)));
-    const compared = scores.filter((score) => !Number.isNaN(score));
-    const best = sign && compared.length > 1 ? Math.max(...compared) : null;
     const cells = values.map((value, n) => {
-      const wins = scores[n] === best;
+      const { id } = lanes[n];
+      const wins = page.claim?.stars[metric.key]?.includes(id);
       const mark = wins && h("span.svc-star", star, " ★");
       const cell = h("td.svp-num", { class: wins && "svc-best" }, written(metric, value), mark);
-      if (doubts[n]) return doubted(cell, doubts[n]);
+      const doubt = page.numbers[id].doubts[metric.key];
+      if (doubt) return doubted(cell, doubt);
       return notes[n] && typeof value !== "number" ? doubted(cell, notes[n], "ⓘ") : cell;
     });
     return [h("tr", rowHead(metric), cells)];

@@ -3,7 +3,6 @@
 import { h, must } from "specviz/base/dom.js";
 import { dragged, set, sheet } from "specviz/base/drawing.js";
 import { clamp, upTo } from "specviz/base/numbers.js";
-import { drawForwards } from "specviz/compare/oracle.js";
 
 const ROW = 30; // a lane's height in the ruler
 const TEXT = 24; // the output's text above the lanes
@@ -11,6 +10,7 @@ const TICKS = 16;
 const STRIP = 9; // a lane's height in the overview
 const GLYPH = 7.25; // width of a character at 12px
 const LABEL = 24; // characters of a token at most
+const FORWARD = 2.5; // a forward of the oracle
 
 /** The ruler: all of the output above, a window of it below in which every forward of every lane is a block. */
 export class Ruler {
@@ -259,5 +259,16 @@ export class Ruler {
     pen.fillRect(x + 3, top + 3, wide + 8, high - 6);
     pen.fillStyle = this.colors.rejected;
     pen.fillText(words, x + 7, top + high / 2 + 0.5);
+  }
+}
+
+/** The oracle's forwards as blocks at the foot of a lane; ``place``: output position → x. */
+/** @type {(pen: Pen, oracle: OracleReport | undefined, place: (at: number) => number, y: number) => void} */
+function drawForwards(pen, oracle, place, y) {
+  if (!oracle || "why" in oracle) return;
+  let from = 0;
+  for (const end of oracle.ends) {
+    pen.fillRect(place(from) + 1, y, Math.max(1, place(end) - place(from) - 2), FORWARD);
+    from = end;
   }
 }

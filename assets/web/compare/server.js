@@ -3,7 +3,6 @@
 import { getJson, traceUrl } from "specviz/base/json.js";
 import { drawGo, stop } from "specviz/compare/ask.js";
 import { post } from "specviz/compare/state.js";
-import { setAddress } from "specviz/shell/address.js";
 import { onInspect } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
@@ -16,7 +15,7 @@ export const server = {
   trace: (id) => getJson(traceUrl(id)),
   ask: (what, ids) => getJson(`api/compare/${what}?runs=${listed(ids)}`),
   inspect: (id, step) => onInspect(id, { step }),
-  begun: (ids) => setAddress({ lanes: ids.join(",") }),
+  begun: () => {},
   changed: drawGo,
   over: () => {
     drawGo();
@@ -24,5 +23,6 @@ export const server = {
   },
   adopt: async (ids) => (await post("adopt", { ids, session: await app.session() })).done,
   stop,
+  repeat: (ids) => post("repeat", { ids }),
   figure: (ids) => app.figureOfRuns(ids),
 };

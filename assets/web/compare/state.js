@@ -2,7 +2,8 @@
 
 import { find, h, later } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
-import { setting, short } from "specviz/base/numbers.js";
+import { precision } from "specviz/base/model.js";
+import { format, setting, short } from "specviz/base/numbers.js";
 import { cardOf } from "specviz/shell/verifiers.js";
 
 export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
@@ -28,20 +29,28 @@ export class ComparePage {
   group = "";
   /** @type {CompareLane[]} */
   lanes = [];
+  /** The runs whose acceptance or difference is looked at, where they are not the lanes. @type {string[]} */
+  runs = [];
+  /** The tab. @type {"race" | "acceptance" | "difference"} */
+  view = "race";
   title = "";
   /** Of the comparison shown: an answer to an older one is dropped. */
   ticket = 0;
+  /** Whether an address is being followed: nothing is written into it. */
+  turning = false;
   stopping = false;
   framed = false;
   /** @type {Clock} */
   clock = "time";
+  /** What lanes are ordered by. @type {"time" | "step"} */
+  by = "time";
   /** Where the clock stands. */
   at = 0;
   /** Whether the newest is shown, whatever the clock says. */
   live = false;
   /** Seconds of a race. @type {number | "real"} */
   lasts = 10;
-  playing = 0;
+  playing = false;
   /** The stretch marked in the ruler. @type {TokenRange | null} */
   mark = null;
   /** @type {import("specviz/compare/ruler.js").Ruler | null} */
@@ -58,6 +67,10 @@ export class ComparePage {
   lens = {};
   /** @type {Advantage[]} */
   stretches = [];
+  /** Who won, once all are over. @type {Claim | null} */
+  claim = null;
+  /** Whether the lanes are being repeated. */
+  repeating = false;
 }
 
 export const page = new ComparePage();
@@ -86,13 +99,8 @@ export const going = () => page.lanes.some((lane) => ["waiting", "running"].incl
 const hasWritten = (lane) => Boolean(lane.lane?.steps);
 /** The lanes that have written something. */
 export const drawn = () => page.lanes.filter(hasWritten);
-const CLOCKED = ["speedup", "tokens_per_s"];
-/** Why a lane's number cannot be right: it takes no place and no star, nor does a speed whose speedup cannot be. */
-/** @param {CompareLane} lane @param {string} [key] */
-export const doubt = (lane, key = "speedup") => {
-  const { doubts } = page.numbers[lane.id] ?? {};
-  return doubts?.[key] ?? (CLOCKED.includes(key) ? doubts?.speedup : undefined);
-};
+/** A lane's place by the measure that orders them. @type {(lane: CompareLane) => LanePlace | undefined} */
+export const placeOf = (lane) => page.claim?.[page.by].lanes.find(({ id }) => id === lane.id);
 /** @param {CompareLane} lane */
 export const name = (lane) =>
   short(
@@ -111,4 +119,10 @@ export function settings(lane) {
       : typeof value === "number",
   );
   return entries.slice(0, 3).map(([key, value]) => `${labels.get(key) || key} ${setting(value)}`).join(" · ");
+}
+
+/** What ran, and when. @param {Run} run */
+export function about({ model = {}, created }) {
+  const size = model.parameters && `${format(Number(model.parameters) / 1e6)}M parameters`;
+  return [model.name, size, precision(model), model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
 }

@@ -11,8 +11,21 @@ interface CompareOffer { most: number; metrics: RunMetric[]; plotly: string }
 /** ``api/compare/start``: a lane per method; one that cannot run says why. */
 interface StartedLanes { lanes: { method: string; id?: string; error?: string; place?: string }[] }
 
+/** A lane in a claim's order (specviz/pages/compare/claim.py); ``place``: null where it takes none, for a ``reason``. */
+interface LanePlace {
+  id: string; place: number | null; bar: number | null; low: number | null; high: number | null; reason: string;
+}
+/** By one measure: the number above the sentence, and every lane, the first on top. */
+interface Claimed { sentence: string; number: string; lanes: LanePlace[] }
+/** ``api/compare/claim``; ``stars``: by metric the lanes that are best of the methods. */
+interface Claim { time: Claimed; step: Claimed; stars: Record<string, string[]>; repeats: string }
+/** ``api/compare/repeats``: how far the repeats of these lanes are. */
+interface RepeatsState { over: boolean; count: number; of: number; run: string; text: string }
+
 /** ``api/compare/numbers``, of one run. */
 interface LaneNumbers {
+  /** Times that it was run, and the median time over the recorded one's. */
+  runs: number; pace: number;
   metrics: Metrics;
   /** Why one of them cannot be right. */
   doubts: Record<string, string>;
@@ -67,7 +80,7 @@ type DrawnLane = CompareLane & { lane: import("specviz/compare/lane.js").Lane };
 /** What a comparison stands in: the app's page (server.js), or one of a static site. */
 interface CompareHost {
   trace: (id: string) => Promise<Trace | WaitingTrace>;
-  /** What was counted of runs that are over: "numbers", "stretches", "outcome", "lens". */
+  /** What was counted of runs that are over: "numbers", "stretches", "claim", "lens", "repeats". */
   ask: (what: string, ids: string[]) => Promise<any>;
   /** Opens a run at a step on Inspect. */
   inspect: (id: string, step: number) => void;
@@ -80,6 +93,8 @@ interface CompareHost {
   /** Whether runs that go on end with this page from now on. */
   adopt: (ids: string[]) => Promise<boolean>;
   stop: () => void;
+  /** Has runs that are over repeated for their times; null where nothing can run. */
+  repeat: ((ids: string[]) => Promise<RepeatsState>) | null;
   /** The address of the runs' figure; none: "". */
   figure: (ids: string[]) => string;
 }
@@ -94,3 +109,10 @@ type LaneColors = Colors & { ink: string; raised: string; on: string };
 
 /** A method asked for: its parameters as they are typed, and whether one of them is out of range. */
 interface WantedLane { method: string; open: boolean; read: () => Record<string, Setting>; wrong: () => boolean }
+
+/** Of ``api/compare/difference``: a step in which one run accepted what the other did not; steps and tokens count from 0. */
+interface RunGain {
+  step: number; start: number; stop: number; text: string; missed: number; other_step: number; other_steps: number;
+  drafted: number; other_accepted: number; offered: string[]; wrote: string; reason: string;
+}
+interface RunDifference { agreed: number; tokens: [number, number]; gains: [RunGain[], RunGain[]]; sentence: string }

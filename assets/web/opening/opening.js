@@ -9,11 +9,13 @@ import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { LASTS_MS, cold, done, firstMiss, lanes } from "specviz/opening/race.js";
 import { why } from "specviz/opening/why.js";
+import { playing, written } from "specviz/compare/writing.js";
 import { early, FIRST } from "specviz/shell/early.js";
 import { app, params } from "specviz/shell/state.js";
 
 const SEEN = "opening";
 const LESSON = "1-drafting";
+const MOST_TEXT = 4000; // characters of a lane's text
 
 /** @typedef {ReturnType<typeof lanes>} Race */
 /** @typedef {import("specviz/compare/lane.js").Lane} Lane */
@@ -88,7 +90,8 @@ class Opening {
     this.race = race;
     this.inspector = /** @type {Inspector} */ (app.inspector);
     this.trace = app.shown;
-    this.frame = 0;
+    this.halt = () => {};
+    this.rest = 0;
     this.lanes = [this.lane(race.plain, "Plain decoding"), this.lane(race.run, short(this.title))];
     this.words = h("p.svo-words", { role: "status" });
     this.buttons = h("div.svo-buttons.ui-row");
@@ -134,35 +137,28 @@ class Opening {
     const count = h("b", "0");
     const facts = h("span.svo-facts");
     const head = h("header.ui-row", h("h3", name), h("span.svo-count", count, " tokens"), facts);
-    const element = h("div.svo-lane", head, text);
-    return { element, text, count, facts, lane, parts: lane.stretches(), next: 0, steps: -1 };
+    return { element: h("div.svo-lane", head, text), text, count, facts, lane, steps: -1 };
   }
 
   /** Five seconds, then the question. */
   run() {
     this.element.classList.add("svo-racing");
     this.words.textContent = "Any key or click skips this.";
-    const begun = performance.now();
-    const tick = () => {
-      const share = Math.min(1, (performance.now() - begun) / LASTS_MS);
+    this.halt = playing((ms) => {
+      const share = Math.min(1, ms / LASTS_MS);
       for (const one of this.lanes) this.draw(one, done(this.race, one.lane, share));
-      this.frame = share < 1 ? requestAnimationFrame(tick) : window.setTimeout(() => this.ask(true), 700);
-    };
-    tick();
+      if (share === 1) this.rest = window.setTimeout(() => this.ask(true), 700);
+      return share === 1;
+    });
   }
 
   /** A lane after so many of its steps. @type {(one: OpeningLane, steps: number) => void} */
   draw(one, steps) {
     if (steps === one.steps) return;
     one.steps = steps;
-    const fresh = [];
-    while (one.next < one.parts.length && one.parts[one.next].step < steps) {
-      const { accepted, text } = one.parts[one.next++];
-      fresh.push(h(accepted ? "span.svo-accepted" : "span.svo-own", text));
-    }
-    one.text.append(...fresh);
-    one.text.scrollTop = one.text.scrollHeight;
     const { lane } = one;
+    one.text.replaceChildren(...written(lane, steps, MOST_TEXT));
+    one.text.scrollTop = one.text.scrollHeight;
     one.count.textContent = lane.start(steps).toLocaleString("en");
     const time = this.race.timed && steps ? ` · ${seconds(lane.times[steps - 1])}` : "";
     one.facts.textContent = `${plural(steps, "forward")}${time}`;
@@ -251,8 +247,8 @@ class Opening {
   }
 
   stop() {
-    cancelAnimationFrame(this.frame);
-    clearTimeout(this.frame);
+    this.halt();
+    clearTimeout(this.rest);
   }
 
   close() {

@@ -3,20 +3,20 @@
 import { on } from "specviz/base/bus.js";
 import { h, replace, table } from "specviz/base/dom.js";
 import { postJson, sentence } from "specviz/base/json.js";
-import { plural, when } from "specviz/base/numbers.js";
+import { plural, short, when } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
 import { FIRST } from "specviz/shell/early.js";
-import { onInspect, open } from "specviz/shell/open.js";
+import { open } from "specviz/shell/open.js";
 import { KINDS, isGone, leave, refreshRuns, variant } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
-/** What is made of selected runs. @typedef {"compare" | "acceptance" | "difference"} Look */
+/** What is made of selected runs. @typedef {"race" | "acceptance" | "difference"} Look */
 /** @typedef {{ids: string[], title?: string, add?: string[], drop?: string[], keep?: boolean}} RunChange */
 
 const PAGE = 200; // rows drawn at a time
 const UNDO_MS = 10000; // within which what was deleted can be taken back
 const JSON_TYPE = { type: "application/json" };
-const NO_RUNS = "There is no recorded run yet: run a method on the Inspect page.";
+const NO_RUNS = "There is no recorded run yet: write a prompt and press Run.";
 
 const MOST_LANES = 5; // that Compare shows
 const PROMPT = "Select runs of one prompt";
@@ -27,8 +27,10 @@ const size = (bytes) =>
   bytes < MIB ? `${Math.max(1, Math.round(bytes / 1024))} KiB` : `${(bytes / MIB).toFixed(1)} MiB`;
 /** @type {(value: number | null | undefined, text: (value: number) => string) => string} */
 const told = (value, text) => (value === null || value === undefined ? "" : text(value));
+/** How a run ended, in words. @type {Record<string, string>} */
+const ENDS = { eos: "by itself", "max tokens": "at its limit", cancelled: "stopped", error: "failed" };
 /** @param {RunRecord} run */
-const ended = (run) => (run.kind === "live" ? run.state : run.stop) || "";
+const ended = (run) => (run.kind === "live" ? run.state : ENDS[run.stop ?? ""] ?? run.stop) || "";
 /** @param {number} count */
 const whole = (count) => count.toFixed(0);
 
@@ -48,14 +50,14 @@ const numbers = (key, head, by, text) => ({
 /** @type {Column[]} */
 const COLUMNS = [
   words("title", "Run", (run) => safe(run.title)),
-  words("method", "Method", (run) => (run.method || "") + variant(run)),
+  words("method", "Method", (run) => short(run.method || "") + variant(run)),
   words("model", "Model", (run) => run.model || ""),
   numbers("tokens", "Tokens", (run) => run.tokens, whole),
   numbers("steps", "Steps", (run) => run.steps, whole),
   numbers("per", "Tokens/step", (run) => run.tokens_per_step, (value) => value.toFixed(2)),
   words("ended", "Ended", ended),
   numbers("size", "Size", (run) => run.bytes, size),
-  { ...words("when", "When", (run) => when(run.created)), by: (run) => +new Date(run.created) || 0 },
+  { ...words("when", "When", (run) => when(run.created, "short")), by: (run) => +new Date(run.created) || 0 },
 ];
 
 /** What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word. */
@@ -78,9 +80,14 @@ function wanted(text) {
   return (run) => tests.every((test) => test(run));
 }
 
-/** Fills a place with the library; ``look`` shows what selected runs have to say. */
-/** @type {(box: HTMLElement, look: (what: Look, ids: string[]) => void) => void} */
-export function drawLibrary(box, look) {
+/**
+ * Fills a place with the library; ``look`` shows what selected runs have to say (``raced``: as lanes of one prompt),
+ * ``show`` a run.
+ *
+ * @type {(box: HTMLElement, acts: { look: (what: Look, ids: string[], raced: boolean) => void,
+ *   show: (id: string) => void }) => void}
+ */
+export function drawLibrary(box, { look, show }) {
   const search = h("input.svp-input.svp-search", {
     type: "search",
     placeholder: "Search: words, method:pld, model:demo, tag:good, lossy, kept",
@@ -201,7 +208,7 @@ export function drawLibrary(box, look) {
   /** @param {RunRecord} run */
   function row(run) {
     const { id, title, keep } = run;
-    const go = () => onInspect(id);
+    const go = () => show(id);
     const check = h("input", {
       type: "checkbox",
       "aria-label": `Select ${title}`,
@@ -214,7 +221,7 @@ export function drawLibrary(box, look) {
       },
     });
     const chips = h("span.svr-chips.ui-row", (run.tags || []).map((tag) => tagOf(run, tag)));
-    const name = h("td.svr-title", h("button.svp-link", title), chips);
+    const name = h("td.svr-title", h("span.svr-name", h("button.svp-link", { title }, title), chips));
     /** @type {(mark: string, label: string, fn: () => void, more?: object) => HTMLElement} */
     const button = (mark, label, fn, more) => {
       const told = { title: label, "aria-label": `${label}: ${title}`, ...more };
@@ -238,7 +245,7 @@ export function drawLibrary(box, look) {
       { class: id === app.current && "svp-now", "data-id": id, onclick: go },
       h("td.svr-check", { onclick: quiet(() => {}) }, check),
       name,
-      COLUMNS.slice(1).map(({ kind, text }) => h("td", { class: kind }, text(run))),
+      COLUMNS.slice(1).map(({ kind, text }) => h("td", { class: kind, title: text(run) }, text(run))),
       h("td.svr-acts", acts),
     );
   }
@@ -299,18 +306,18 @@ export function drawLibrary(box, look) {
     const mine = runs.filter((run) => run.mine).map((run) => run.id);
     const kept = runs.length > 0 && runs.every((run) => run.keep || !run.mine);
     const one = new Set(runs.map((run) => run.prompt)).size === 1;
+    const few = (/** @type {number} */ most) => ids.length < 2 || ids.length > most;
     /** What can be looked at, or why it cannot. */
     /** @type {(what: Look, text: string, why: string | false) => HTMLElement} */
     const looking = (what, text, why) => {
-      const button = barButton(text, () => look(what, ids));
+      const button = barButton(text, () => look(what, ids, one && !few(MOST_LANES)));
       button.disabled = Boolean(why);
       button.title = why || "";
       return button;
     };
-    const few = (/** @type {number} */ most) => ids.length < 2 || ids.length > most;
     replace(bar, [
       h("span", `${plural(ids.length, "run")} selected`),
-      looking("compare", "Compare", few(MOST_LANES) ? `Select 2 to ${MOST_LANES} runs` : !one && PROMPT),
+      looking("race", "Compare", few(MOST_LANES) ? `Select 2 to ${MOST_LANES} runs` : !one && PROMPT),
       looking("acceptance", "Acceptance", runs.every((run) => run.forced) && "Nothing is decided over a given answer"),
       looking("difference", "Difference", few(2) ? "Select two runs" : !one && PROMPT),
       mine.length > 0 && [

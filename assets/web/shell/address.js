@@ -10,9 +10,8 @@ import { app, params } from "specviz/shell/state.js";
 const VIEWS = {
   inspect: ["trace"],
   attribution: ["trace"],
-  compare: ["lanes"],
+  compare: ["lanes", "view", "runs", "acceptance"],
   lessons: ["lesson", "at"],
-  runs: ["acceptance", "difference", "runs"],
 };
 /** Where one of these is missing, the page says which it has opened: that is no other view. */
 const FILLED = ["trace", "at"];
@@ -20,14 +19,13 @@ const FILLED = ["trace", "at"];
 /** An annex's page says which parameter names its view. @param {string} tab @param {string} parameter */
 export function addView(tab, parameter) {
   VIEWS[tab] = [parameter];
-  FILLED.push(parameter);
 }
 
 /** Whether two addresses show different views. @type {(before: URLSearchParams, after: URLSearchParams) => boolean} */
 export function otherView(before, after) {
   const tab = after.get("tab") || "inspect";
   if (tab !== (before.get("tab") || "inspect")) return true;
-  return (VIEWS[tab] ?? []).some((key) => {
+  return ["library", ...(VIEWS[tab] ?? [])].some((key) => {
     const [old, now] = [before.get(key) || "", after.get(key) || ""];
     return old !== now && !(FILLED.includes(key) && (!old || !now));
   });

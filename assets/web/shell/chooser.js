@@ -59,6 +59,8 @@ function RunBar({ runs }) {
   const { editing } = request;
   return html`
     <${Held} class="svp-run" of=${runs} />
+    <${Hint} is="button" type="button" class="ui-button ui-square svp-library" aria-label="All runs"
+      tip="All runs: search, tags, several to compare" onClick=${() => emit("library")}>☰</${Hint}>
     <${Hint} is="button" type="button" class="ui-button svp-edit" aria-controls="sv-panel" tip=${ABOUT}
       aria-expanded=${String(editing.value)} onClick=${() => (editing.value = !editing.value)}>
       ✎ <span>Prompt</span></${Hint}>

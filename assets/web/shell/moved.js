@@ -9,7 +9,12 @@ const MOVED = {
   acceptance: (old) => {
     const view = old.get("acceptance");
     if (view === "outputs") return { tab: "compare", acceptance: null, outputs: "1" };
-    return { tab: "runs", acceptance: view ?? "definitions" };
+    return { tab: "compare", view: "acceptance", acceptance: view ?? "definitions" };
+  },
+  runs: (old) => {
+    if (old.has("acceptance")) return { tab: "compare", view: "acceptance" };
+    if (old.has("difference")) return { tab: "compare", view: "difference", difference: null };
+    return { tab: null, library: "1" };
   },
 };
 

@@ -15,7 +15,7 @@ EXTRA = Extra(
             ".lab_command", "measure", "run an experiment of a paper, or your own sweep", predecessor="bench"
         ),
     },
-    pages=(".page.lab_page",),
+    pages=(".page.lab_page", ".page.trees_page"),
     recipes="recipes",
     web="web",
 )  # fmt: skip

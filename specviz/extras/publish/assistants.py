@@ -129,20 +129,21 @@ class Tools:
         """Run methods and plain decoding on one prompt, one after the other: who wins, by how much and why, and whether
         every output is plain decoding's. One run of each is timed.
         """
-        from specviz.pages.compare.outcome import BASELINE, check_output, lane_numbers, outcome
+        from specviz.pages.compare.claim import claim_of
+        from specviz.pages.compare.outcome import BASELINE, check_output, numbers_of
 
         traces: dict[str, Trace] = {}
         for name in dict.fromkeys([BASELINE, *methods]):
             traces[name] = await self._decode(ctx, prompt, name, None, {"max_new_tokens": max_new_tokens}, chat)
         plain = traces[BASELINE]
-        lanes = {name: (about(trace)["method"], lane_numbers(trace, plain)) for name, trace in traces.items()}
+        numbers = numbers_of(traces)
         checks = {name: check_output(trace, plain.output_ids)["state"] for name, trace in traces.items()}
         return {
-            "outcome": outcome(lanes),
+            "outcome": claim_of(traces)["time"]["sentence"],
             "runs": [
                 {
                     **about(trace), "output": "the reference" if name == BASELINE else checks[name],
-                    "speedup": lanes[name][1]["metrics"].get("speedup"),
+                    "speedup": numbers[name]["metrics"].get("speedup"),
                 }
                 for name, trace in traces.items()
             ],

@@ -22,6 +22,7 @@ from specviz.views.prompts import short_name
 from specviz.words import sentence
 
 from . import judging
+from .claim import claim
 from .judging import Judging, RunJudgement, pool_runs, steps_document
 from .sets import SetCounts, counts_of_log, pooled_by_method
 
@@ -61,7 +62,7 @@ class Outputs(Body):
 
 
 class AcceptancePage(Service):
-    """Acceptance of chosen runs, on the page "Runs"; expected speedups; two outputs for Compare."""
+    """Acceptance of chosen runs, on the page "Compare"; expected speedups; two outputs for Compare."""
 
     name, order = "acceptance", 55
     cannot = "Acceptance cannot"
@@ -88,7 +89,7 @@ class AcceptancePage(Service):
     @post("runs")
     def runs(self, request: Counting) -> dict[str, Any]:
         """Of runs that are over, and of servers' files, a set per method: acceptance by every definition, and each
-        confidence's reliability.
+        confidence's reliability; ``sentence`` says who accepts more, where and why.
 
         Runs of given answers are left out: ``forced`` is how many. Raises Refusal where neither is chosen, or a file
         has nothing to count; UnknownTrace for a run that is not there.
@@ -96,7 +97,8 @@ class AcceptancePage(Service):
         ids = request.ids if request.files else require_runs(request.ids, "pool them by method")
         run_counts = [self._count(key, request.by) for key in dict.fromkeys(ids)]
         run_counts += [run for file in request.files for run in _counts_of_file(file, request.by)]
-        return {"sets": pooled_by_method(run_counts), "forced": sum(run.forced for run in run_counts)}
+        sets = pooled_by_method(run_counts)
+        return {"sets": sets, "sentence": claim(sets), "forced": sum(run.forced for run in run_counts)}
 
     @post("judge")
     def judge(self, ids: Ids) -> dict[str, Any]:

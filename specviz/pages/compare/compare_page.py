@@ -26,7 +26,10 @@ from specviz.shell.assets import plotly
 from specviz.views.prompts import check_tokens
 from specviz.words import sentence
 
-from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, outcome_of, own_reference, plain_key
+from .claim import claim_of
+from .difference import difference
+from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, own_reference, plain_key
+from .repeats import Repeats
 from .stretches import stretches
 
 log = logging.getLogger(__name__)
@@ -93,10 +96,12 @@ class Compare(Service):
         self._change = threading.Lock()
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="check against plain decoding")
         self._closing = threading.Event()
+        self.repeats = Repeats(desk)
 
     def close(self) -> None:
-        """Check no more."""
+        """Check and repeat no more."""
         self._closing.set()
+        self.repeats.close()
         self._checker.shutdown(wait=False, cancel_futures=True)
 
     @get()
@@ -158,7 +163,8 @@ class Compare(Service):
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
-        """End those of the runs that are ``owner``'s; how many there were."""
+        """End those of the runs that are ``owner``'s, and the repeats of all; how many runs there were."""
+        self.repeats.stop(ids)
         jobs = self._own_jobs(ids, owner)
         for job in jobs:
             self.desk.runner.cancel(job)
@@ -184,15 +190,32 @@ class Compare(Service):
         """
         return numbers_of(self.ended_runs(runs))
 
-    @get("outcome")
-    def outcome(self, runs: Runs) -> dict[str, str]:
-        """``{"sentence"}``: of the runs that are over, who won, by how much and why (``outcome_of``)."""
-        return {"sentence": outcome_of(self.ended_runs(runs))}
+    @get("claim")
+    def claim(self, runs: Runs) -> dict[str, Any]:
+        """Of the runs that are over, who won, by how much and why, by time and by forwards (``claim.claim``)."""
+        return claim_of(self.ended_runs(runs))
+
+    @post("repeat")
+    def repeat(self, ids: Ids, owner: Owner) -> dict[str, Any]:
+        """Run recorded runs again in alternation, for their times; how far that is."""
+        return self.repeats.start(self.ended_runs(_runs(ids))).state
+
+    @get("repeats")
+    def rounds(self, runs: Runs) -> dict[str, Any]:
+        """Progress of the repeats of these runs: {"over", "count", "of", "run", "text"}."""
+        return self.repeats.state(tuple(self.ended_runs(runs)))
 
     @get("stretches")
     def stretches(self, runs: Runs) -> dict[str, Any]:
         """``{"stretches"}``: where one of the runs that are over needs fewer forwards than all others."""
         return {"stretches": stretches(self.ended_runs(runs), BASELINE)}
+
+    @get("difference")
+    def difference(self, runs: Listed) -> dict[str, Any]:
+        """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, UserError."""
+        if len(runs) != 2:
+            raise Refusal("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
+        return difference(*(self.desk.trace(key) for key in runs))
 
     @get("lens")
     def lens(self, runs: Runs) -> dict[str, Any]:
@@ -299,7 +322,7 @@ class Compare(Service):
                     error = problem
                     continue
                 if trace.run.get("prompt_length") and "method" in trace.run:
-                    traces[key] = trace
+                    traces[key] = self.repeats.with_repeats(key, trace)
         if error is not None and not traces:
             raise error
         return traces

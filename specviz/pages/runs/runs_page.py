@@ -8,14 +8,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from decoders.errors import reason_of
-from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, Texts, needs
+from specviz.server.bodies import Body, Ids, PageSession, Params, Texts, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.forms import Refusal, TypedPrompt
 from specviz.server.http import Owner
 from specviz.server.job import Job
 from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, UnknownTrace, checked_tag
-
-from .difference import difference
 
 
 class Change(Body):
@@ -41,7 +39,7 @@ class RunRequest(Body):
 class Runs(Service):
     """The stored runs, as a user may see and change them."""
 
-    name, title, order = "runs", "Runs", 70
+    name, order = "runs", 70
     cannot = "The library cannot"
 
     @get()
@@ -128,13 +126,6 @@ class Runs(Service):
                     library.describe(key, **about, **({"owner": owner} if owner else {}))
             changed_ids.append(key)
         return changed_ids
-
-    @get("difference")
-    def difference(self, runs: Listed) -> dict[str, Any]:
-        """Places where one of two runs of a prompt accepted drafted tokens alone. Raises UnknownTrace, UserError."""
-        if len(runs) != 2:
-            raise Refusal("runs", f"{len(runs)} runs are given: two are compared step by step, choose two.")
-        return difference(*(self.desk.trace(key) for key in runs))
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> list[str]:

@@ -57,6 +57,7 @@ from .display import (
     recipe_card,
     recorded_cards,
 )
+from .pictures import pictures
 from .requests import ExperimentRequest, cases_of, experiment_of, worker_kinds, workers_of
 from .storage import LATEST, OWNER, SavedResults, find_run, place_of, trim
 
@@ -131,7 +132,7 @@ class Lab(Service):
             "sets": SETS, "samples": list(SAMPLES),
             "tasks": {name: NAMES.get(name, name) for name in TASKS},
             "results": self.listing(owner),
-            "recorded": recorded_cards(self.shipped),
+            "recorded": recorded_cards(self.shipped), "pictures": pictures(self.shipped),
             "plotly": plotly(),
             "workers": worker_kinds(self.desk.rules),
             "tools": [{"name": page.name, "title": page.tool, "about": page.about}
@@ -301,7 +302,7 @@ class Lab(Service):
 
     @get("judged/{key}")
     def judgements(self, key: str, series: str = "") -> dict[str, Any]:
-        """All runs of one line of an experiment's results under every verifier, as the page "Runs" says it of chosen
+        """All runs of one line of an experiment's results under every verifier, as the page "Compare" says it of chosen
         ones, and the ``lines`` whose runs hold drafts; its ``faults`` say which runs could not be read or judged.
         Raises Missing; Refusal where no line has runs.
         """

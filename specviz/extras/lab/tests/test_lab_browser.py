@@ -34,7 +34,7 @@ def desk(module_home: Path) -> StubDesk:
 def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
     def go(query: str = "?tab=lab&lab=own") -> Any:
         page.goto(f"http://127.0.0.1:{port}/{query}")
-        page.wait_for_selector("#svl-run:not([disabled])")
+        page.wait_for_selector(".svl-card, #svl-run:not([disabled])", state="attached")
         return page
 
     yield go
@@ -55,7 +55,19 @@ def sweep(page: Any, values: str = "2, 4", count: str = "2") -> None:
 
 
 def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
+    """A picture per experiment; it opens what was recorded, with its settings behind one button."""
     page = visit("?tab=lab")
+    recipes = page.evaluate("specviz.app.pages.lab.catalog.recipes.map((one) => one.name)")
+    assert page.locator(".svl-card:has(svg)").count() == len(recipes) > 80
+    shapes = ".svl-card svg:has(polyline, rect, .svl-level)"
+    expect(page.locator(shapes)).to_have_count(len(recipes))
+    page.locator(".svl-card[data-name=pldplus-fig4]").press("Enter")
+    expect(page.locator(".svl-results[data-state=complete] .svp-chart").first).to_be_visible()
+    expect(page.locator("#svl-run")).to_be_hidden()
+    page.click(".svl-settings > summary")
+    expect(page.locator("#svl-run")).to_be_visible()
+    page.go_back()
+    page.click(".svl-card[data-result=draft-length]")
     expect(page.locator(".svl-results[data-state=complete] .svp-chart")).to_have_count(1)
     expect(page.locator(".svl-shipped")).to_be_visible()
     expect(page.locator(".svl-bar button:has-text('Delete')")).to_have_count(0)
@@ -147,7 +159,8 @@ def test_the_keyboard_alone_leads_from_the_list_to_a_run(visit: Visit) -> None:
     page.keyboard.press("End")
     last = page.locator(".svl-item").last.get_attribute("data-name")
     expect(page.locator(":focus")).to_have_attribute("data-name", last)
-    page.keyboard.press("Home")
+    page.keyboard.press("Home")  # leads back to all of them
+    page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(page.locator("[aria-current]:focus")).to_have_attribute("data-name", "own")  # it is not lost
     page.keyboard.press("Tab")
@@ -192,6 +205,7 @@ def test_a_recipe_is_explained_and_drawn_beside_the_paper(visit: Visit) -> None:
     page = visit("?tab=lab&lab=own")
     page.click("[data-name='adapld-table4']")
     expect(page.locator(".svp-asked .ui-soft")).to_contain_text("AdaPLD, table 4")
+    page.click(".svl-settings > summary")
     expect(page.locator(".svl-estimate")).to_contain_text("adapld")  # the stub has no such method
     expect(page.locator("#svl-run")).to_be_disabled()
     page.click("[data-name='pldplus-table8']")

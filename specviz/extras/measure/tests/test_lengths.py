@@ -1,4 +1,4 @@
-"""Draft lengths of chosen runs, as the page Runs asks for them."""
+"""Draft lengths of chosen runs, as the page Compare asks for them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def desk(module_home: Path) -> StubDesk:
 
 def test_policies_of_servers_stand_among_the_views_of_acceptance(page: Any, port: int) -> None:
     page.goto(f"http://127.0.0.1:{port}/?tab=runs&acceptance=lengths")
-    expect(page.locator(".svp-acceptance")).to_have_attribute("data-ready", "lengths")
+    expect(page.locator(".ui-panel .svp-acceptance")).to_have_attribute("data-ready", "lengths")
     views = page.locator(".svd-views button")
     expect(views).to_have_text(["Definitions", "Calibration", "Draft lengths", "Other judges"])
     expect(views.nth(2)).to_have_attribute("aria-pressed", "true")

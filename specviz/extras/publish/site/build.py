@@ -151,7 +151,7 @@ def write_site(out: Path, title: str, entries: Iterable[SiteEntry], *, with_less
         for prompt, members in _groups(entries_by_key, lambda entry: entry.prompt).items():
             if len(members) > 1:
                 document = comparison({key: entry.trace for key, entry in members.items()})
-                outcomes[prompt] = document["sets"][0]["outcome"]
+                outcomes[prompt] = document["sets"][0]["claim"]["time"]["sentence"]
                 _write(new / "prompts", prompt, document)
         if outcomes:
             write_bytes(new / "plotly.js", get_plotlyjs().encode())

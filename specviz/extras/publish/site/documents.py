@@ -11,8 +11,9 @@ from decoders.names import BASELINE
 from decoders.trace.trace import Trace
 from specviz.pages.acceptance.judging import judge_steps, new_judgement, steps_document
 from specviz.pages.attribution.document import document, known_quotes
+from specviz.pages.compare.claim import claim_of
 from specviz.pages.compare.compare_page import MAX_LANES
-from specviz.pages.compare.outcome import METRICS, check_output, numbers_of, outcome_of, reference_among
+from specviz.pages.compare.outcome import METRICS, check_output, numbers_of, reference_among
 from specviz.pages.compare.stretches import stretches
 from specviz.pages.lessons.lessons_page import LESSONS, files_in, lesson_key, load
 from specviz.pages.lessons.values import LessonRuns
@@ -34,7 +35,7 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
         "metrics": METRICS,
         "runs": {key: {"numbers": numbers[key], "lens": _check(traces[key], traces.values())} for key in numbers},
         "sets": [
-            {"runs": [*group], "stretches": stretches(group, BASELINE), "outcome": outcome_of(group)} for group in sets
+            {"runs": [*group], "stretches": stretches(group, BASELINE), "claim": claim_of(group)} for group in sets
         ],
     }
 

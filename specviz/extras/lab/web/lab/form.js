@@ -229,9 +229,9 @@ function ownFields() {
 const SWEEP =
   "Choose methods, up to two parameters to vary, the prompts and what to measure. Two parameters make a heat map.";
 
-/** What is asked, in words: by the paper, or by oneself. @param {LabRecipe | null} r */
+/** What is asked, in words, and its facts: by the paper, or by oneself. @param {LabRecipe | null} r */
 function head(r) {
-  if (!r) return titled("Your own sweep", SWEEP);
+  if (!r) return { title: titled("Your own sweep", SWEEP), facts: null };
   const metrics = r.metrics.map((key) => [...catalog().metrics, ...r.own].find((m) => m.key === key)?.label || key);
   /** @param {LabAxis} axis */
   const values = (axis) => h("span.svl-values", axis.values.map((value) => h("span", typed(value))));
@@ -244,13 +244,13 @@ function head(r) {
     ["Trains", r.parts && trains],
     ["Measures", metrics.join(" · ")],
     ["Temperature", r.temperature > 0 && String(r.temperature)],
-    ["The paper found", r.finding],
     ["Its numbers", papers],
     ["Note", r.note],
   ];
   const cite = h("p.ui-soft", { title: catalog().papers[r.paper]?.title }, `${shortPaper(r.paper)}, ${r.figure}`);
   const list = h("dl.svl-facts", facts.map(([name, value]) => value && [h("dt", name), h("dd", value)]));
-  return titled(r.title, r.question, cite, list);
+  const found = r.finding && h("p.svl-found", h("b", "The paper found: "), r.finding);
+  return { title: titled(r.title, r.question, cite, found), facts: list };
 }
 
 /** Draws what is chosen and its form. */
@@ -263,15 +263,26 @@ export function drawMain() {
     : many
       ? [batch.fields({ check, redraw: drawMain }), ...promptFields(catalog().batch), temperatureField()]
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];
-  parts.setup.replaceChildren(
-    many ? batch.head() : head(r),
+  // what comes with results keeps its settings behind one button
+  const { title, facts } = many ? { title: batch.head(), facts: null } : head(r);
+  const open = lab.unfolded.get(lab.choice) ?? (!r || !lab.id);
+  const settings = h(
+    "details.svl-settings.ui-fold",
+    { open },
+    h("summary", r ? "What is measured, and run it here" : "Settings"),
+    facts,
     h("div.svl-form.ui-row", form, r?.promptless ? null : lengthField(), workerFields()),
     h("div.svl-go.ui-row", parts.run, parts.estimate),
     parts.note,
   );
+  settings.addEventListener("toggle", () => {
+    lab.unfolded.set(lab.choice, settings.open);
+    if (settings.open) check();
+  });
+  parts.setup.replaceChildren(title, settings);
   note("");
   if (had?.startsWith("svl-")) document.getElementById(had)?.focus();
-  check();
+  if (open) check();
 }
 
 /** The estimate, or why it cannot be run, a moment after the last change. */

@@ -7,9 +7,10 @@ import { when } from "specviz/base/numbers.js";
 import * as batch from "specviz/lab/batch.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { drawMain } from "specviz/lab/form.js";
+import { drawGallery } from "specviz/lab/gallery.js";
 import { drawResults, show } from "specviz/lab/results.js";
 import {
-  BATCH, OWN, SPEEDUP, address, catalog, isTool, lab, note, parts, recipe, refresh, restore, shortPaper, tools,
+  BATCH, OWN, SPEEDUP, address, catalog, isTool, lab, parts, recipe, refresh, restore, shortPaper, tools,
 } from "specviz/lab/state.js";
 import { speedupView } from "specviz/lab/speedup.js";
 import { app } from "specviz/shell/state.js";
@@ -59,6 +60,7 @@ function items() {
   const count = `Results (${earlier.length})`;
   return [
     h("h2.svp-unseen", "Experiments"),
+    item("", "", "← All experiments", "The small pictures of all"),
     item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
     item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
     ...tools().map(({ name, title, about }) => item(name, "", title, about)),
@@ -111,6 +113,7 @@ function fold() {
 
 /** @param {string} name */
 function choose(name) {
+  if (!name) return home();
   lab.choice = name;
   clearTimeout(lab.check); // an estimate of what was chosen before
   if (isTool(name)) {
@@ -156,7 +159,24 @@ function drawTool(name) {
   return element;
 }
 
+/** All experiments, small. */
+function home() {
+  lab.choice = "";
+  clearTimeout(lab.check);
+  show("");
+  drawGallery(choose, reopen);
+  draw();
+  scrollTo({ top: 0 });
+}
+
 function draw() {
+  const first = !lab.choice && !lab.id;
+  lab.box.classList.toggle("svl-first", first);
+  side.hidden = parts.main.hidden = first;
+  parts.gallery.hidden = !first;
+  if (first) parts.list.replaceChildren();
+  else parts.gallery.replaceChildren();
+  if (first) return address();
   drawSide();
   const name = lab.choice;
   const tool = isTool(name);
@@ -173,16 +193,13 @@ function draw() {
 /** What the address names: an experiment or results. @param {URLSearchParams} asked */
 async function begin(asked) {
   const name = asked.get("recipe") || asked.get("lab") || "";
-  const first = catalog().recipes[0].name;
-  const { results, recorded } = catalog();
-  if (!name && !results.length && recorded.length) return reopen(recorded[0]); // nothing was run yet: one that was
-  if (!name) return choose(first);
+  if (!name) return home();
   if ([OWN, BATCH, ...tools().map((tool) => tool.name)].includes(name) || recipe(name)) return choose(name);
   try {
     reopen((await resultsOf(name)).about);
   } catch (problem) {
-    choose(first);
-    note(sentence(problem), true);
+    home();
+    parts.gallery.prepend(h("p.svp-note.svp-error", { role: "alert" }, sentence(problem)));
   }
 }
 
@@ -195,16 +212,19 @@ export async function mount({ element }) {
   await within(box, refresh);
   if (!lab.catalog) return;
   side.open = innerWidth >= 900;
-  box.replaceChildren(side, h("section.ui-stack", parts.setup, parts.results, parts.tool), parts.dialog);
+  lab.box = box;
+  parts.main.replaceChildren(parts.setup, parts.results, parts.tool);
+  box.replaceChildren(parts.gallery, side, parts.main, parts.dialog);
   await begin(new URLSearchParams(location.search));
   parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
   on("address", (asked) => {
-    if (asked.get("tab") === "lab" && asked.get("lab") !== (lab.id || lab.choice)) begin(asked);
+    if (asked.get("tab") === "lab" && (asked.get("lab") ?? "") !== (lab.id || lab.choice)) begin(asked);
   });
-  on("lab", drawSide); // what there is has changed
+  on("lab", () => lab.choice && drawSide()); // what there is has changed
   on("model", async () => {
     await refresh();
-    draw();
+    if (lab.choice || lab.id) draw();
+    else home();
   });
   onTheme(() => lab.shown?.charts && drawResults());
 }

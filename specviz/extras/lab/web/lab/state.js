@@ -41,12 +41,16 @@ export const lab = {
   check: 0,
   /** @type {{name: string, text: string} | null} */
   file: null,
+  /** Experiments whose settings are unfolded, or folded. @type {Map<string, boolean>} */
+  unfolded: new Map(),
   /** Methods whose verifiers are unfolded. @type {Set<string>} */
   rules: new Set(),
 };
 
 /** The parts that are filled as another experiment is chosen. */
 export const parts = {
+  gallery: h("div.svl-gallery"),
+  main: h("section.ui-stack"),
   list: h("nav.svl-list", { "aria-label": "Experiments" }),
   chosen: h("summary"),
   setup: h("div.svl-setup"),
@@ -74,7 +78,7 @@ export const typed = (value) =>
 export function address() {
   const shown = lab.id || lab.choice;
   // "recipe" is how other pages name what is to be chosen
-  setAddress({ recipe: null, ...(!shown || app.tab === "lab" ? { lab: shown } : null) });
+  setAddress({ recipe: null, ...(!shown || app.tab === "lab" ? { lab: shown || null } : null) });
 }
 
 /** The form of one's own sweep, as the results shown were asked for. @param {LabAbout} about */

@@ -36,11 +36,14 @@ type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "e
 /** Results in the list of results. */
 type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "created" | "state">;
 
+/** What was recorded of an experiment, small: per line its values as shares of the largest. */
+interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][] }
 interface LabCatalog {
   papers: Record<string, { title: string; short: string; order: number }>; recipes: LabRecipe[]; methods: MethodCard[]; verifiers: VerifierCard[];
   reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
-  sets: Record<string, string>; samples: string[]; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
+  sets: Record<string, string>; samples: string[]; tasks: Record<string, string>; results: LabListed[];
+  pictures: Record<string, LabPicture>; recorded: LabListed[]; plotly: string;
   /** Kinds of workers that can be chosen, in words; none on a shared server. */
   workers: Record<string, string>;
   /** Views of other pages that stand in the list. */

@@ -12,21 +12,39 @@ const cell = (value, form) => h("td.svp-num", value === null ? "–" : form(valu
 /** @param {number} value */
 const times = (value) => `${value.toFixed(2)}×`;
 
-/** @param {LengthSet} set */
-function policies({ policies: rows }) {
-  const lines = rows.map((one) =>
-    h(
-      "tr",
-      h("th", { scope: "row", title: one.source }, one.policy, one.why && h("small", one.why)),
-      cell(one.steps, format),
-      cell(one.mean_length, (value) => value.toFixed(2)),
-      cell(one.ms, (value) => format(Math.round(value))),
-      cell(one.speedup, times),
-      cell(one.regret, percentage),
-    ),
-  );
-  const titles = heads(["policy"], ["steps", "mean length", "ms", "× one-row forwards", "regret"]);
-  return scrolled("Policies", table({ class: "svd-table" }, titles, lines));
+/** The numbers of a policy: its head, and the cell of a set's row. @typedef {LengthSet["policies"][number]} Policy */
+/** @type {[head: string, form: (row: Policy) => HTMLElement][]} */
+const NUMBERS = [
+  ["steps", (row) => cell(row.steps, format)],
+  ["mean length", (row) => cell(row.mean_length, (value) => value.toFixed(2))],
+  ["ms", (row) => cell(row.ms, (value) => format(Math.round(value)))],
+  ["× one-row forwards", (row) => cell(row.speedup, times)],
+  ["regret", (row) => cell(row.regret, percentage)],
+];
+
+/** A policy without its number, by which it is paired: "best fixed, 20" of one method, and 19 of another. */
+/** @param {Policy} row */
+const kind = ({ policy }) => policy.replace(/(, \d+)$/, "");
+
+/** A row per policy, and beside one another what it comes to with each method. @param {LengthSet[]} sets */
+function policies(sets) {
+  const names = [...new Set(sets.flatMap((set) => set.policies.map(kind)))];
+  const lines = names.map((name) => {
+    const rows = sets.map((set) => set.policies.find((row) => kind(row) === name));
+    const [first] = rows.filter((row) => row !== undefined);
+    const whys = [...new Set(rows.map((row) => row?.why ?? ""))];
+    const each = sets.flatMap(({ title }, n) => (rows[n]?.why ? `${title}: ${rows[n].why}` : []));
+    const why = whys.length === 1 ? whys[0] : each.join("; ");
+    const said = [...new Set(rows.flatMap((row) => row?.policy ?? []))].map((policy) => policy.slice(name.length + 2));
+    const numbers = said.some(Boolean) && `: ${said.join(" and ")}`;
+    const cells = rows.map((row) => NUMBERS.map(([, form]) => (row ? form(row) : h("td.svp-num", "–"))));
+    return h("tr", h("th", { scope: "row", title: first?.source }, name, numbers, why && h("small", why)), cells);
+  });
+  const groups = sets.map((set) =>
+    h("th", { scope: "colgroup", colspan: NUMBERS.length }, set.title, h("small", plural(set.runs, "run"))));
+  const columns = sets.flatMap(() => NUMBERS.map(([head]) => h("th.svp-num", { scope: "col" }, head)));
+  const head = [h("tr", h("th", { scope: "col", rowspan: 2 }, "policy"), groups), h("tr", columns)];
+  return scrolled("Policies", h("table.svp-grid.svd-table", h("thead", head), h("tbody", lines)));
 }
 
 /** @param {LengthSet} set */
@@ -123,6 +141,7 @@ export async function drawLengths(place) {
   /** @type {LengthsAnswer | undefined} */
   const answer = await within(place, () => postJson("api/lengths/runs", { ids }), wanted);
   if (!answer) return;
+  const replayed = answer.sets.filter((set) => !set.why);
   place.replaceChildren(
     h(
       "p.svd-lead",
@@ -134,17 +153,21 @@ export async function drawLengths(place) {
       " = the time of a one-row forward for each token ÷ its milliseconds, both the model's alone: not the speedup " +
         "over plain decoding that ran, which Inspect and Compare show.",
     ),
-    h("div.svd-groups.ui-tiles", answer.sets.map((set) =>
+    replayed.length > 0 ? policies(replayed) : "",
+    h("div.svd-groups.ui-tiles", answer.sets.filter(more).map((set) =>
       h(
         "section.ui-stack",
         h("h3", `${set.title}, ${plural(set.runs, "run")}`),
-        set.why ? h("p.ui-soft", set.why) : policies(set),
+        set.why && h("p.ui-soft", set.why),
         set.batches.length ? [h("p.ui-soft", BATCHES), batches(set)] : null,
         bestLengths(set),
       ))),
     answer.measured ? "" : h("p.ui-soft", UNMEASURED),
   );
 }
+
+/** Whether a set has more to show than its policies. @param {LengthSet} set */
+const more = ({ why, batches: rows, tiers }) => Boolean(why || rows.length || tiers);
 
 const BEYOND = "beyond what was measured";
 const BATCHES =

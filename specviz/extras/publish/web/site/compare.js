@@ -18,9 +18,9 @@ const runs = site.runs.filter((run) => run.prompt === key);
 function host(all, number) {
   /** What the server answers in the app. @type {(what: string) => unknown} */
   const answers = (what) => {
-    const { stretches, outcome } = all.sets[number];
+    const { stretches, claim } = all.sets[number];
     if (what === "stretches") return { stretches };
-    if (what === "outcome") return { sentence: outcome };
+    if (what === "claim") return claim;
     const name = /** @type {"numbers" | "lens"} */ (what);
     return Object.fromEntries(Object.entries(all.runs).map(([run, one]) => [run, one[name]]));
   };
@@ -34,6 +34,7 @@ function host(all, number) {
     over: nothing,
     adopt: async () => false,
     stop: nothing,
+    repeat: null,
     figure: () => "",
   };
 }

@@ -27,5 +27,5 @@ interface SiteRuns {
 interface SiteComparison {
   metrics: RunMetric[];
   runs: { [key: string]: { numbers: LaneNumbers; lens: LaneCheck } };
-  sets: { runs: string[]; stretches: Advantage[]; outcome: string }[];
+  sets: { runs: string[]; stretches: Advantage[]; claim: Claim }[];
 }

@@ -13,8 +13,9 @@ from decoders.prompt_tokens.latency import save_latency
 from tests import recordings
 from tests.browser.pace import cost
 from tests.stubs import StubDesk, serving, visiting
-from tests.test_trees_page import Tiny, latency_of
 from tests.waiting import WAIT_S, expect, fits
+
+from .test_trees_page import Tiny, latency_of
 
 Visit = Callable[..., Any]
 

@@ -15,7 +15,7 @@ import { Coded, batch, html, render, signal } from "specviz/ui/html.js";
 
 const POLL_MS = 700;
 const SIZES = "candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
-const box = h("div.svp-trees");
+const box = h("div.svp-trees.svp-tool");
 const wrong = signal("");
 let newest = 0;
 

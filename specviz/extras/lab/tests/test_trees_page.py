@@ -16,11 +16,12 @@ from decoders.parts import own_place
 from decoders.prompt_tokens.design import compare_sizes, design, trees_for
 from decoders.prompt_tokens.latency import Latency, Setup, save_latency
 from decoders.prompt_tokens.trees import FILE, save_trees
-
-from .drafts import save_tiny_part
-from .models import tiny_target
-from .stubs import StubDesk, app_of, at_work, start_desk
-from .waiting import WAIT_S, until
+from specviz.shell.frame import tab_titles
+from tests.drafts import save_tiny_part
+from tests.models import tiny_target
+from tests.stubs import StubDesk, app_of, at_work, start_desk
+from tests.test_pages import tabs
+from tests.waiting import WAIT_S, until
 
 TABLE = ((0.6, 0.15, 0.05), (0.4, 0.1, 0.05), (0.2, 0.1, 0.05))
 ROWS = (1, 8, 32, 64)
@@ -219,3 +220,16 @@ def test_nothing_is_measured_unasked(tiny: Tiny, monkeypatch: pytest.MonkeyPatch
         assert asked.wait(WAIT_S)
     finally:
         desk.end()
+
+
+def test_views_have_tabs_where_no_page_lists_them() -> None:
+    """The views stand in such a page's list instead; a browser's module draws them in either place."""
+    desk = StubDesk()
+    for service in desk.services.values():
+        service.lists_tools = False
+    with TestClient(app_of(desk)) as client:
+        names = tabs(client)
+        assert names.index("Trees") > names.index("Compare")
+        assert "specviz/trees/view.js" in json.dumps(client.get("/config").json())
+    desk.services["compare"].lists_tools = True
+    assert {*tab_titles(desk)}.isdisjoint({"doctor", "trees"}) and tab_titles(desk)["compare"] == "Compare"

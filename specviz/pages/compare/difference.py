@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ from decoders.trace.baseline import asked_prompt
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 from specviz.views.step_words import rows_of
+from specviz.words import plural
+
+from .outcome import lane_title
 
 LONGEST_TEXT, MOST_OFFERS = 120, 3  # characters of an accepted stretch, rejected tokens named beside it
 
@@ -42,19 +45,43 @@ class Gain:
 
 
 def difference(a: Trace, b: Trace) -> dict[str, Any]:
-    """``{"agreed", "tokens", "gains"}``: output tokens that both runs share from the start on, how many each wrote, and
-    for each run the steps (``Gain``) in which it accepted what the other did not.
+    """``{"agreed", "tokens", "gains", "sentence"}``: output tokens that both runs share from the start on, how many
+    each wrote, for each run the steps (``Gain``) in which it accepted what the other did not, and who accepts more.
 
     Raises UserError for runs of different prompts.
     """
     if asked_prompt(a) != asked_prompt(b):
         raise UserError("these runs are of different prompts: choose two runs of one prompt")
     agreement = first_difference(a.output_ids, b.output_ids)
+    gains = [[*_gains(*pair, agreement)] for pair in ((a, b), (b, a))]
     return {
         "agreed": agreement,
         "tokens": [len(a.output_ids), len(b.output_ids)],
-        "gains": [[asdict(gain) for gain in _gains(*pair, agreement)] for pair in ((a, b), (b, a))],
+        "gains": [[asdict(gain) for gain in run_gains] for run_gains in gains],
+        "sentence": _sentence([lane_title(a), lane_title(b)], gains),
     }
+
+
+def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
+    """The run that accepts more, the step where most of it happens, and what the other run did there."""
+    if names[0] == names[1]:
+        names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
+    counts = [sum(gain.missed for gain in run_gains) for run_gains in gains]
+    first = 0 if counts[0] >= counts[1] else 1
+    name, other_name = names[first], names[1 - first]
+    if not counts[first]:
+        return f"{names[0]} and {names[1]} accepted the same drafted tokens."
+    best = max(gains[first], key=lambda gain: gain.missed)
+    reason = f": {best.reason}" if best.reason else ""
+    if not best.drafted:
+        clause = f"drafted nothing{reason}"
+    else:
+        clause = f"had {best.other_accepted} of {best.drafted} drafted tokens accepted"
+    other_side = f", {other_name} {counts[1 - first]} the other way round" if counts[1 - first] else ""
+    return (
+        f"{name} accepts more: {plural(counts[first], 'token')} that {other_name} wrote without a draft{other_side}; "
+        f"most at step {best.step + 1}, where {other_name} {clause}."
+    )
 
 
 def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:

@@ -59,7 +59,8 @@ export async function drawDifference(box, ids) {
   box.replaceChildren(h("p.svp-empty", "Comparing step by step …"));
   await within(box, async () => {
     /** @type {RunDifference} */
-    const { agreed, tokens, gains } = await getJson(`api/runs/difference?runs=${ids.map(encodeURIComponent)}`);
+    const answer = await getJson(`api/compare/difference?runs=${ids.map(encodeURIComponent)}`);
+    const { agreed, tokens, gains, sentence } = answer;
     const methods = ids.map((id) => short(app.runs.find((run) => run.id === id)?.method || "run"));
     const names = methods[0] === methods[1] ? methods.map((name, n) => `${name} (${n + 1})`) : methods;
     const whole = agreed === Math.max(...tokens);
@@ -67,7 +68,8 @@ export async function drawDifference(box, ids) {
       ? `Both wrote the same ${plural(agreed, "token")}.`
       : `They write the same up to token ${agreed} (of ${tokens.join(" and ")}); beyond it nothing is compared.`;
     replace(box, [
-      h("p.svr-shared", shared, " Below: the steps in which one accepted drafted tokens that the other wrote itself."),
+      h("p.svc-outcome", sentence),
+      h("p.svr-shared", shared, " Below: every such step."),
       gained(gains[0], names, ids),
       gained(gains[1], [...names].reverse(), [...ids].reverse()),
     ]);

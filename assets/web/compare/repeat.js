@@ -1,0 +1,70 @@
+/* Page "Compare": who won, drawn once all lanes are over; and the lanes repeated for their times. */
+
+import { poll, sentence, within } from "specviz/base/json.js";
+import { plural } from "specviz/base/numbers.js";
+import { drawCharts } from "specviz/compare/charts.js";
+import { changed } from "specviz/compare/frame.js";
+import { limit, onOrder } from "specviz/compare/race.js";
+import { drawTable } from "specviz/compare/results.js";
+import { drawn, name, page, part } from "specviz/compare/state.js";
+
+const EVERY_MS = 500;
+const ids = () => drawn().map(({ id }) => id);
+
+/** The sentence, the number above it, and how often each lane was run. */
+export function drawClaim() {
+  if (!page.claim) return;
+  const { sentence: words, number } = page.claim[page.by];
+  part("claim").hidden = false;
+  part("outcome").textContent = words;
+  part("number").textContent = number;
+  part("number").hidden = !number;
+  if (!page.repeating) part("repeats").textContent = page.claim.repeats;
+  const again = part("again");
+  again.hidden = !page.host.repeat || drawn().length < 2;
+  again.textContent = page.repeating ? "Stop" : "Repeat them";
+}
+
+onOrder(drawClaim);
+
+/** Asks who won, and for every number; draws them. @param {() => boolean} wanted */
+export async function ask(wanted) {
+  await within(part("table"), async () => {
+    const [numbers, claim] = await Promise.all(["numbers", "claim"].map((what) => page.host.ask(what, ids())));
+    if (!wanted()) return;
+    const end = page.at >= limit();
+    Object.assign(page, { numbers, claim });
+    for (const { id, lane } of drawn()) lane.setPace(numbers[id]?.pace ?? 1);
+    if (end) page.at = limit();
+    drawClaim();
+    changed();
+    drawTable();
+    drawCharts();
+  }, wanted);
+}
+
+/** Repeats the lanes, or stops that. @param {{ quiet?: boolean }} [how] quiet: where it cannot be, nothing is said */
+export async function repeat({ quiet = false } = {}) {
+  const { ticket, host } = page;
+  if (page.repeating) return host.stop();
+  const wanted = () => ticket === page.ticket;
+  const tell = (/** @type {string} */ text) => (part("repeats").textContent = text);
+  page.repeating = true;
+  try {
+    const begun = await host.repeat?.(ids());
+    if (begun?.over) throw new Error(begun.text);
+    drawClaim();
+    await poll(() => host.ask("repeats", ids()), EVERY_MS, wanted, ({ over, count, of, run, text }) => {
+      const lane = page.lanes.find(({ id }) => id === run);
+      tell(`Repeating in alternation: ${plural(count, "run")} of ${of} done${lane ? `, now ${name(lane)}` : ""}.`);
+      if (over && text) tell(text);
+      return !over;
+    });
+    page.repeating = false;
+    if (wanted()) await ask(wanted);
+  } catch (problem) {
+    page.repeating = false;
+    if (wanted()) drawClaim();
+    if (wanted() && !quiet) tell(sentence(problem));
+  }
+}

@@ -1,0 +1,52 @@
+/* Page "Compare", the menu of slides: the claim that is shown, to paste or to keep. */
+
+import { slideSvg } from "specviz/compare/slide.js";
+import { about, drawn, name, page, seconds } from "specviz/compare/state.js";
+
+/** @typedef {import("specviz/compare/slide.js").Slide} Slide */
+
+/** What the page shows. @returns {Slide | null} */
+function shown() {
+  const lanes = drawn();
+  if (!page.claim || !lanes.length) return null;
+  const claim = page.claim[page.by];
+  const longest = Math.max(...claim.lanes.map(({ high, bar }) => high ?? bar ?? 0)) || 1;
+  const rows = claim.lanes.flatMap((place) => {
+    const lane = lanes.find(({ id }) => id === place.id);
+    if (!lane) return [];
+    const { speedup } = page.numbers[lane.id]?.metrics ?? {};
+    const time = page.by === "time";
+    return [{
+      name: name(lane), place: place.place, bar: (place.bar ?? 0) / longest,
+      low: place.low && place.low / longest, high: place.high && place.high / longest,
+      value: time && typeof speedup === "number" ? `${speedup.toFixed(2)}×` : String(lane.lane.steps),
+      more: time ? seconds(lane.lane.ms) : "forwards",
+    }];
+  });
+  const repeats = page.by === "time" ? [page.claim.repeats] : [];
+  const notes = [...repeats, `${about(lanes[0].lane.run)} · specviz`];
+  return { title: page.title, number: claim.number, sentence: claim.sentence, notes, lanes: rows };
+}
+
+/** @type {(svg: string) => Promise<void>} */
+async function copy(svg) {
+  const type = "image/svg+xml";
+  const blob = (/** @type {string} */ kind) => new Blob([svg], { type: kind });
+  const asPicture = typeof ClipboardItem !== "undefined" && ClipboardItem.supports?.(type);
+  if (!asPicture) return navigator.clipboard.writeText(svg);
+  await navigator.clipboard.write([new ClipboardItem({ [type]: blob(type), "text/plain": blob("text/plain") })]);
+}
+
+/** The entries of the menu: copied or saved, light or dark. @returns {import("specviz/ui/menu.js").Item[]} */
+export function slideItems() {
+  const slide = shown();
+  if (!slide) return [{ label: "There is a slide once all lanes are over" }];
+  return (/** @type {const} */ (["light", "dark"])).flatMap((theme) => {
+    const svg = slideSvg(slide, theme);
+    const href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+    return [
+      { label: `Copy, ${theme}`, about: theme === "light" ? "an SVG of 1280 × 720" : undefined, act: () => copy(svg) },
+      { label: `Save, ${theme}`, href },
+    ];
+  });
+}

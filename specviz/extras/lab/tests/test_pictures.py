@@ -1,0 +1,24 @@
+"""Small pictures of recorded experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specviz.extras.lab.experiments.recipe_files import recipes
+from specviz.extras.lab.experiments.shipped import SHIPPED
+from specviz.extras.lab.page.pictures import picture, pictures
+
+
+def test_every_recorded_experiment_has_a_picture() -> None:
+    drawn = pictures(SHIPPED)
+    assert drawn.keys() == {path.stem for path in SHIPPED.glob("*.zip")} <= recipes().keys()
+    for name, entry in drawn.items():
+        values = [value for line in entry["lines"] for value in line if value is not None]
+        assert values and min(values) >= 0 and max(values) == 1, name
+        assert entry["kind"] in ("bar", "line", "heat") and all(len(line) <= 24 for line in entry["lines"])
+    assert drawn["pldplus-fig4"]["kind"] == "line" and drawn["pldplus-table3"]["kind"] == "bar"
+
+
+def test_what_cannot_be_read_has_none(tmp_path: Path) -> None:
+    (tmp_path / "broken.zip").write_bytes(b"no results")
+    assert picture(tmp_path / "broken.zip") is None and pictures(tmp_path) == {}

@@ -1,0 +1,335 @@
+"""Claim of a comparison: by time and by forwards its sentence, the order and places of its lanes, and the best numbers.
+
+All of it comes from one function (``claim``), so that a headline, a race and a table cannot contradict one another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from decoders.names import BASELINE
+from decoders.trace.trace import Trace
+from specviz.words import plural
+
+from .outcome import is_plain, lane_title, numbers_of
+
+LEVEL = 0.03  # speeds that lie no further apart cannot be told apart, nor can lanes whose repeats overlap
+BETTER = {"tokens_per_step": 1, "speedup": 1, "tokens_per_s": 1, "draft_efficiency": 1, "steps": -1}  # -1: fewer is
+CLOCK_METRICS = ("speedup", "tokens_per_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane of a comparison: its key, its method's name as it is shown, and its ``lane_numbers``."""
+
+    key: str
+    name: str
+    numbers: Mapping[str, Any]
+    is_plain: bool = False
+
+    def metric(self, key: str) -> float | None:
+        return self.numbers["metrics"].get(key)
+
+    @property
+    def doubt(self) -> str:
+        """The reason why its speedup cannot be right."""
+        return self.numbers["doubts"].get("speedup", "")
+
+    @property
+    def runs(self) -> int:
+        """The times that it was run."""
+        return self.numbers.get("runs", 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """True for a run that came to its own end: one that was cut short takes no place."""
+        return self.numbers.get("whole", True)
+
+    @property
+    def step_ms(self) -> float | None:
+        """Drafting and verifying of a step, in ms."""
+        draft, verify = self.metric("draft_ms"), self.metric("verify_ms")
+        return None if verify is None else verify + (draft or 0.0)
+
+    def spread(self, key: str) -> tuple[float, float] | None:
+        """The quartiles of several runs."""
+        bounds = self.numbers.get("spread", {}).get(key)
+        return (bounds[0], bounds[1]) if bounds and self.runs > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A lane in an order. ``place`` is its place, shared by lanes that cannot be told apart, None where it takes none
+    (``reason``); ``bar`` is what it cost (ms or forwards; per token where the lanes wrote different numbers of them),
+    ``low`` and ``high`` the quartiles of its repeats.
+    """
+
+    id: str
+    place: int | None
+    bar: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+def claim_of(traces: Mapping[str, Trace]) -> dict[str, Any]:
+    """``claim`` of runs of one prompt; those of one method have the letters that the page "Compare" gives them."""
+    titles = {key: lane_title(trace) for key, trace in traces.items()}
+    letters = iter("ABCDE")
+    marks = {key: "" if trace.run["method"]["name"] == BASELINE else next(letters) for key, trace in traces.items()}
+    several = Counter(titles.values())
+    plain_key = next((key for key, trace in traces.items() if is_plain(trace)), "")
+    return claim([
+        Lane(
+            key,
+            titles[key] if several[titles[key]] == 1 else f"{titles[key]} {marks[key]}".rstrip(),
+            numbers,
+            key == plain_key,
+        )
+        for key, numbers in numbers_of(traces).items()
+    ])  # fmt: skip
+
+
+def claim(lanes: Sequence[Lane]) -> dict[str, Any]:
+    """``{"time", "step", "stars", "repeats"}``: by time and by forwards ``{"sentence", "number", "lanes"}``
+    (``number`` stands above the sentence, ``lanes`` has a ``Place`` per lane, the first on top), per metric the lanes
+    that are best of the methods, and a sentence on how often each was run.
+
+    >>> def lane(name, speedup, per_step, why=""):
+    ...     values = {"speedup": speedup, "tokens_per_step": per_step, "steps": 40, "draft_ms": 1.0, "verify_ms": 50.0}
+    ...     return Lane(name, name, {"metrics": values, "doubts": {}, "notes": {"speedup": why} if why else {}})
+    >>> claim([lane("PLD", 2.0, 2.5), lane("PLD+ (h)", 3.0, 3.5)])["time"]["sentence"]
+    'PLD+ (h) wins: 3.00× plain decoding, 1.50× PLD; it writes more tokens per step (3.50 against 2.50).'
+    >>> claim([lane("PLD", 0.8, 1.1)])["time"]["sentence"]
+    'No method is faster than plain decoding: PLD comes nearest at 0.80×; its 1.10 tokens per step do not pay for its \
+steps of 51.0 ms.'
+    """
+    order = sort_by_speedup(lanes)
+    by_time = {
+        "sentence": _time_sentence(lanes, order),
+        "number": _times(_winning_speedup(lanes, order)),
+        "lanes": [asdict(place) for place in _places_by_time(lanes, order)],
+    }
+    by_forwards = {"sentence": _forwards_sentence(lanes), "number": "", "lanes": [
+        asdict(place) for place in _places_by_forwards(lanes)
+    ]}  # fmt: skip
+    best = max((lane for lane in lanes if lane.is_whole), key=_per_step, default=None)
+    if best is not None and _per_step(best):
+        by_forwards["number"] = f"{_per_step(best):.2f} tokens per forward"
+    return {
+        "time": by_time, "step": by_forwards, "stars": _stars(lanes, by_time["lanes"]), "repeats": _repeats(lanes)
+    }  # fmt: skip
+
+
+def sort_by_speedup(lanes: Iterable[Lane]) -> list[Lane]:
+    """Lanes by speedup, the highest first; without those that have none, one that cannot be right, or no end."""
+    fit = [lane for lane in lanes if lane.metric("speedup") and not lane.doubt and lane.is_whole]
+    return sorted(fit, key=lambda lane: -(lane.metric("speedup") or 0.0))
+
+
+def _per_step(lane: Lane) -> float:
+    return lane.metric("tokens_per_step") or 0.0
+
+
+def _winning_speedup(lanes: Sequence[Lane], order: Sequence[Lane]) -> float | None:
+    """The speedup of the first method; None where it is not clearly faster than plain decoding."""
+    first = next((lane for lane in order if not lane.is_plain), None)
+    plain = next((lane for lane in lanes if lane.is_plain), None)
+    speedup = None if first is None else first.metric("speedup")
+    if first is None or speedup is None or speedup <= 1 + LEVEL or _overlap(first, plain):
+        return None
+    return speedup
+
+
+def _overlap(lane: Lane, rival: Lane | None) -> bool:
+    """True where the repeats of two lanes, the faster in front, overlap."""
+    bounds, rival_bounds = (one.spread("speedup") if one is not None else None for one in (lane, rival))
+    return bounds is not None and rival_bounds is not None and bounds[0] <= rival_bounds[1]
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}×"
+
+
+def _is_level(first: Lane, second: Lane) -> bool:
+    """True where two lanes, the faster in front, cannot be told apart by their speed."""
+    faster, slower = (lane.metric("speedup") or 0.0 for lane in (first, second))
+    if faster - slower <= LEVEL * slower:
+        return True
+    return _overlap(first, second)
+
+
+# --- order and places ---
+
+
+def _places_by_time(lanes: Sequence[Lane], order: Sequence[Lane]) -> list[Place]:
+    counts = {lane.metric("tokens") for lane in lanes}
+    tokens = next(iter(counts)) if len(counts) == 1 else None
+    has_plain = any(lane.is_plain for lane in lanes) or not order
+    key = "tokens_per_s" if has_plain else "speedup"  # against plain runs of their own, times say nothing
+
+    def cost(speed: float | None) -> float | None:
+        return 1000 * ((tokens or 1) if has_plain else 1) / speed if speed else None
+
+    places: list[Place] = []
+    head, number = None, 0
+    for count, lane in enumerate(order, 1):
+        if head is None or not _is_level(head, lane):
+            head, number = lane, count
+        low, high = lane.spread(key) or (None, None)
+        places.append(Place(lane.key, number, cost(lane.metric(key)), cost(high), cost(low)))
+    for lane in lanes:
+        if lane not in order:
+            low, high = lane.spread(key) or (None, None)
+            places.append(Place(lane.key, None, cost(lane.metric(key)), cost(high), cost(low), _no_place(lane)))
+    return places
+
+
+def _no_place(lane: Lane) -> str:
+    if not lane.is_whole:
+        return "it did not come to its end"
+    return lane.doubt or lane.numbers["notes"].get("speedup") or "no speedup was formed"
+
+
+def _places_by_forwards(lanes: Sequence[Lane]) -> list[Place]:
+    same_length = len({lane.metric("tokens") for lane in lanes}) == 1
+
+    def cost(lane: Lane) -> float | None:
+        steps, per_step = lane.metric("steps"), _per_step(lane)
+        return steps if same_length else 1 / per_step if per_step else None
+
+    fit = sorted((lane for lane in lanes if lane.is_whole and cost(lane)), key=lambda lane: cost(lane) or 0.0)
+    places = [
+        Place(lane.key, next(n for n, rival in enumerate(fit, 1) if cost(rival) == cost(lane)), cost(lane))
+        for lane in fit
+    ]
+    return [*places, *(Place(lane.key, None, cost(lane), reason=_no_place(lane)) for lane in lanes if lane not in fit)]
+
+
+def _stars(lanes: Sequence[Lane], by_time: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Per metric the best of the methods; of two that cannot be told apart both are. A single method has no star."""
+    methods = [lane for lane in lanes if not lane.is_plain]
+    stars = {}
+    for key, sign in BETTER.items():
+        is_timed = key in CLOCK_METRICS
+        rivals = [lane for lane in methods if lane.metric(key) is not None and not (is_timed and lane.doubt)]
+        if len(rivals) < 2:
+            continue
+        place_by_key = {place["id"]: place["place"] for place in by_time if place["place"] is not None}
+        if is_timed and any(lane.key in place_by_key for lane in rivals):
+            rivals = [lane for lane in rivals if lane.key in place_by_key]
+            best = min(place_by_key[lane.key] for lane in rivals)
+            stars[key] = [lane.key for lane in rivals if place_by_key[lane.key] == best]
+        else:
+            values = {lane.key: sign * (lane.metric(key) or 0.0) for lane in rivals}
+            stars[key] = [name for name, value in values.items() if value == max(values.values())]
+    return stars
+
+
+# --- sentences ---
+
+
+def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
+    """The winner, the factor and the reason; lanes whose speedup cannot be right take no part, and are named."""
+    methods = [lane for lane in order if not lane.is_plain]
+    if not methods:
+        return _no_winner([lane for lane in lanes if not lane.is_plain])
+    plain = next((lane for lane in lanes if lane.is_plain), None)
+    left_out = (
+        f"{lane.name} takes no place (‡): its {_times(lane.metric('speedup'))} is {lane.doubt.rstrip('.')}."
+        for lane in lanes
+        if lane.doubt
+    )
+    return " ".join([_by_speed(methods, plain), *left_out])
+
+
+def _by_speed(order: Sequence[Lane], plain: Lane | None) -> str:
+    first, best = order[0], order[0].metric("speedup") or 0.0
+    per_step, step_ms = _per_step(first), first.step_ms
+    if best > 1 + LEVEL and _overlap(first, plain):
+        return (
+            f"{first.name} comes first at {best:.2f}× plain decoding, but their repeats overlap: times differ too much "
+            f"here to tell them apart."
+        )
+    if best <= 1 + LEVEL:
+        costs = "" if step_ms is None else f" of {step_ms:.1f} ms"
+        words = f"; its {per_step:.2f} tokens per step do not pay for its steps{costs}" if per_step else ""
+        clearly = "faster" if best <= 1 else "clearly faster"
+        return f"No method is {clearly} than plain decoding: {first.name} comes nearest at {best:.2f}×{words}."
+    if len(order) == 1:
+        return f"{first.name} is {best:.2f}× as fast as plain decoding{_because(first, plain)}."
+    second, speed = order[1], order[1].metric("speedup") or 0.0
+    if _is_level(first, second):
+        reason = "their repeats overlap" if first.spread("speedup") else "one run of each cannot tell them apart"
+        return f"{first.name} and {second.name} are level at {best:.2f}× and {speed:.2f}× plain decoding: {reason}."
+    return f"{first.name} wins: {best:.2f}× plain decoding, {best / speed:.2f}× {second.name}{_because(first, second)}."
+
+
+def _because(lane: Lane, rival: Lane | None) -> str:
+    """The two factors of a speed, tokens per step and time per step, against another lane's: first the one in favour,
+    then the other; "" where none is in favour, or they are not known. What differs by ``LEVEL`` at most is no reason.
+    """
+    if rival is None:
+        return ""
+    good, bad = [], []
+    value, rival_value = _per_step(lane), _per_step(rival)
+    if value and rival_value and abs(value / rival_value - 1) > LEVEL:
+        is_higher = value > rival_value
+        words = f"it writes {'more' if is_higher else 'fewer'} tokens per step ({value:.2f} against {rival_value:.2f})"
+        (good if is_higher else bad).append(words)
+    step_ms, rival_ms = lane.step_ms, rival.step_ms
+    if step_ms and rival_ms and abs(step_ms / rival_ms - 1) > LEVEL:
+        is_shorter = step_ms < rival_ms
+        words = f"its steps take {'less' if is_shorter else 'more'} time ({step_ms:.1f} against {rival_ms:.1f} ms)"
+        (good if is_shorter else bad).append(words)
+    return f"; {' and '.join(good)}{f', though {bad[0]}' if bad else ''}" if good else ""
+
+
+def _no_winner(methods: Sequence[Lane]) -> str:
+    """The sentence where no speedup can be formed: forwards, and why there is nothing to say by time."""
+    finished_lanes = [lane for lane in methods if lane.metric("steps")]
+    if not finished_lanes:
+        return "No run is over that could be compared."
+    first = min(finished_lanes, key=lambda lane: lane.metric("steps") or 0.0)
+    reason = _no_place(first)
+    return f"{_fewest(finished_lanes)}; by time nobody can be said to win: {reason.rstrip('.')}."
+
+
+def _fewest(lanes: Sequence[Lane]) -> str:
+    """The lanes with the fewest forwards, as a clause."""
+    fewest = min(lane.metric("steps") or 0.0 for lane in lanes)
+    level = [lane for lane in lanes if lane.metric("steps") == fewest]
+    rate = f" ({_per_step(level[0]):.2f} tokens per step)" if _per_step(level[0]) else ""
+    subject = f"{' and '.join(lane.name for lane in level)} need" if len(level) > 1 else f"{level[0].name} needs"
+    return f"{subject} the fewest forwards, {int(fewest):,}{rate}"
+
+
+def _forwards_sentence(lanes: Sequence[Lane]) -> str:
+    finished_lanes = [lane for lane in lanes if not lane.is_plain and lane.is_whole and lane.metric("steps")]
+    if not finished_lanes:
+        return "No run is over that could be compared."
+    plain = next((lane for lane in lanes if lane.is_plain), None)
+    rival = f"; plain decoding needs {int(plain.metric('steps') or 0):,}" if plain is not None else ""
+    return f"{_fewest(finished_lanes)}{rival}."
+
+
+def _repeats(lanes: Sequence[Lane]) -> str:
+    """A sentence on the number of runs; it names lanes that were run again because their times were in doubt."""
+    timed_lanes = [lane for lane in lanes if lane.runs]
+    if not timed_lanes:
+        return ""
+    usual = min(lane.runs for lane in timed_lanes)
+    reruns = [lane for lane in timed_lanes if lane.runs > usual and not lane.is_plain]
+    if usual == 1 and not reruns:
+        return "One run of each: nothing is known of the spread."
+    words = f"Median of {plural(usual, 'run')} of each, in alternation; a whisker spans the middle half."
+    if reruns:
+        names = " and ".join(lane.name for lane in reruns)
+        words += (
+            f" {names} {'was' if len(reruns) == 1 else 'were'} run again beside plain decoding, "
+            f"{plural(max(lane.runs for lane in reruns), 'time')} in all: the first times did not agree."
+        )
+    return words

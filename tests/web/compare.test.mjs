@@ -1,0 +1,47 @@
+/* The claim of a comparison as a slide, and a lane whose times are those of its repeats. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Lane } from "specviz/compare/lane.js";
+import { slideSvg } from "specviz/compare/slide.js";
+
+import { frozen } from "./traces.mjs";
+
+const lane = (name, place, bar, more = {}) =>
+  ({ name, place, bar, low: null, high: null, value: "2.00×", more: "0.4 s", ...more });
+const slide = {
+  title: "A <prompt> & more", number: "2.00×", sentence: "PLD wins: 2.00× plain decoding.", notes: ["Median of 3 runs."],
+  lanes: [lane("PLD", 1, 0.5, { low: 0.45, high: 0.55 }), lane("Plain decoding", 2, 1), lane("AdaPLD", null, 0.1)],
+};
+
+test("a slide has the claim, text stays text, and a bar is as long as its lane took", () => {
+  const svg = slideSvg(slide, "light");
+  assert.match(svg, /^<svg xmlns="http:\/\/www.w3.org\/2000\/svg" viewBox="0 0 1280 720"/);
+  for (const text of ["A &lt;prompt&gt; &amp; more", "PLD wins: 2.00× plain decoding.", "Median of 3 runs.", "‡"])
+    assert.ok(svg.includes(text), text);
+  assert.ok(!svg.includes("<prompt>"));
+  const bars = [...svg.matchAll(/width="([\d.]+)" height="24"/g)].map(([, wide]) => Number(wide));
+  assert.equal(bars.length, 3);
+  assert.ok(Math.abs(bars[0] / bars[1] - 0.5) < 0.001 && Math.abs(bars[2] / bars[1] - 0.1) < 0.001);
+  assert.equal([...svg.matchAll(/height="14"/g)].length, 2); // the ends of the one whisker
+});
+
+test("light and dark differ by their colours alone; a long sentence stays on the slide", () => {
+  const colors = /#[0-9a-f]{6}/g;
+  assert.equal(slideSvg(slide, "light").replace(colors, ""), slideSvg(slide, "dark").replace(colors, ""));
+  const long = slideSvg({ ...slide, sentence: "many words and more of them ".repeat(60) }, "dark");
+  const places = [...long.matchAll(/ y="([\d.]+)"/g)].map(([, y]) => Number(y));
+  assert.ok(Math.max(...places) < 720);
+});
+
+test("a lane's times are as long as the median of its repeats", () => {
+  const trace = frozen();
+  const paced = new Lane(trace);
+  const times = [...paced.times];
+  paced.setPace(2);
+  assert.deepEqual(paced.times, times.map((ms) => 2 * ms));
+  paced.setPace(0.5); // from what was recorded, not from the last one
+  paced.times.forEach((ms, k) => assert.ok(Math.abs(ms - times[k] / 2) < 1e-9));
+  assert.equal(paced.done("time", paced.ms), paced.steps);
+});
