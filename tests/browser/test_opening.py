@@ -77,16 +77,18 @@ def first_miss(desk: StubDesk, key: str) -> int:
     return next(k for k, (n, a) in enumerate(zip(steps["drafted"], steps["accepted"], strict=True)) if n and not a)
 
 
-def test_a_newcomer_sees_a_race_then_the_first_miss_and_learns_why(visit: Visit, desk: StubDesk) -> None:
+def test_a_newcomer_sees_a_race_its_best_step_a_miss_and_is_given_the_turn(visit: Visit, desk: StubDesk) -> None:
     page = visit(new=True)
     assert page.evaluate("specviz.app.drawn") > 0  # as without it
     page.wait_for_function(RACES)
     card = page.locator(".svo:not(.svo-racing)")
-    miss = first_miss(desk, "gallery-0")
-    expect(card).to_contain_text(f"Step {miss + 1} drafted")
-    expect(card).to_contain_text("Why?")
+    accepted = desk.store.get("gallery-0").tables["steps"]["accepted"]
+    best = accepted.index(max(accepted))
+    expect(card).to_contain_text(f"Step {best + 1}, its best: {max(accepted)} drafted tokens accepted.")
     expect(card).to_contain_text(f"{len(desk.store.get('gallery-0').output_ids)} tokens in")
-    becomes(page, lambda: step(page), miss)
+    becomes(page, lambda: step(page), best)
+    expect(page.locator(".sv-arc .sv-arc-line")).to_have_count(1)  # from where it was copied
+    expect(page.locator(".sv-sentence")).to_contain_text("copied from line")
     run, box = page.locator("#sv-run").bounding_box(), card.bounding_box()
     assert box["y"] + box["height"] <= run["y"] or box["y"] >= run["y"] + run["height"], "the card covers Run"
     assert run["x"] + run["width"] <= page.viewport_size["width"], "Run lies outside the window"
@@ -96,14 +98,16 @@ def test_a_newcomer_sees_a_race_then_the_first_miss_and_learns_why(visit: Visit,
     expect(card).to_be_visible()
     assert page.evaluate("document.activeElement.closest('.svo')") is None
     controls = page.evaluate(CONTROLS)
-    assert {"Run", "Show everything", "Why?"} <= set(controls) and len(controls) <= FEW, controls
-    page.click(".svo button:has-text('Why?')")  # one click: the candidates
-    expect(page.locator(".sv-card[aria-label='Candidates']")).to_be_in_viewport()
-    expect(card).to_contain_text(f"Step {miss + 1}.")
+    assert {"Run", "Show everything", "Next: a miss"} <= set(controls) and len(controls) <= FEW, controls
+    miss = first_miss(desk, "gallery-0")
+    page.click(".svo button:has-text('Next: a miss')")
+    becomes(page, lambda: step(page), miss)
+    expect(card).to_contain_text(f"Step {miss + 1} drafted")
     expect(card).to_contain_text("would have had" if _lose(desk, miss) else "No ranking could have helped")
-    page.click(".svo button:has-text('Lesson 1')")
-    page.wait_for_selector(".svp-lessons[data-ready='1-drafting']")
+    expect(page.locator(".sv-sentence")).to_contain_text("kept none")
+    page.click(".svo button:has-text('Your turn')")
     expect(page.locator(".svo")).to_have_count(0)
+    expect(page.locator("#sv-panel textarea >> visible=true").first).to_be_focused()
 
 
 def _lose(desk: StubDesk, miss: int) -> bool:
@@ -143,8 +147,9 @@ def test_who_wants_less_motion_gets_the_end_at_once(visit: Visit, page: Any, des
     page.emulate_media(reduced_motion="reduce")
     page = visit(new=True)
     card = page.locator(".svo:not(.svo-racing)")
-    expect(card).to_contain_text("and none was accepted. Why?")
-    becomes(page, lambda: step(page), first_miss(desk, "gallery-0"))
+    expect(card).to_contain_text(", its best: ")
+    accepted = desk.store.get("gallery-0").tables["steps"]["accepted"]
+    becomes(page, lambda: step(page), accepted.index(max(accepted)))
     page.evaluate("specviz.app.inspector.setStep(99)")  # what it wrote is in sight with the texts
     page.click(".svo-everything")
     expect(page.locator(".sv-output .sv-t").last).to_be_in_viewport()

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cold, done, firstMiss, lanes, whole } from "specviz/opening/race.js";
+import { bestStep, cold, done, firstMiss, lanes, whole } from "specviz/opening/race.js";
 
 import { frozen } from "./traces.mjs";
 
@@ -73,4 +73,8 @@ test("it starts by itself for who is new and asked for nothing", () => {
   for (const asked of ["trace=a", "run=a", "step=3", "tab=lab", "present=1", "lanes=a,b"])
     assert.equal(cold(asked, "", null), false, asked);
   assert.equal(cold("", "#step=3", null), false);
+});
+
+test("the best step is the first of those with most accepted; of nothing there is none", () => {
+  assert.deepEqual([[0, 3, 1, 3], [0, 0], []].map((accepted) => bestStep({ accepted })), [1, -1, -1]);
 });

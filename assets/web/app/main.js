@@ -54,7 +54,7 @@ on("inspector", async (inspector) => {
 async function openRuns(options) {
   (await import("specviz/runs/drawer.js")).openRuns(options);
 }
-on("library", openRuns);
+on("library", (asked) => openRuns(asked ?? {}));
 if (params.has("library")) openRuns();
 on("models", async (opener) => (await import("specviz/models/page.js")).open(opener));
 on("tool", async ({ name, element }) => (await import(`specviz/${name}/view.js`)).mount({ element }));

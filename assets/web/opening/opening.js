@@ -1,4 +1,4 @@
-/* The opening: plain decoding against a run for five seconds, then the first miss, and the question why. */
+/* The opening: plain decoding against a run for five seconds, its best step, a miss and why, then your turn. */
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
@@ -7,10 +7,11 @@ import { BASELINE } from "specviz/base/methods.js";
 import { format, plural, short } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/shell/made_with.js";
-import { LASTS_MS, cold, done, firstMiss, lanes } from "specviz/opening/race.js";
+import { LASTS_MS, bestStep, cold, done, firstMiss, lanes } from "specviz/opening/race.js";
 import { why } from "specviz/opening/why.js";
 import { playing, written } from "specviz/compare/writing.js";
 import { early, FIRST } from "specviz/shell/early.js";
+import { editing } from "specviz/shell/request.js";
 import { app, params } from "specviz/shell/state.js";
 
 const SEEN = "opening";
@@ -176,24 +177,37 @@ class Opening {
     return app.tab !== "inspect" || app.current !== this.trace;
   }
 
-  /** The race is over: who needed what, and (``goes``: at the first miss) the question. @param {boolean} goes */
+  /** The race is over: who needed what, and (``goes``: at it) the best step. @param {boolean} goes */
   ask(goes) {
     this.stop();
     this.element.classList.remove("svo-racing");
-    const miss = firstMiss(this.inspector.model.steps);
-    if (goes && miss >= 0) this.inspector.setStep(miss);
-    const drafted = this.inspector.model.steps.drafted[miss];
+    const best = bestStep(this.inspector.model.steps);
+    if (goes && best >= 0) this.inspector.setStep(best);
+    const kept = plural(this.inspector.model.steps.accepted[best] ?? 0, "drafted token");
     this.words.replaceChildren(
       this.result,
-      miss < 0
-        ? " No draft of this run was rejected as a whole."
-        : h("b.svo-question", `Step ${miss + 1} drafted ${plural(drafted, "token")}, and none was accepted. Why?`),
+      h("b.svo-question", best < 0 ? "No draft of it was accepted." : `Step ${best + 1}, its best: ${kept} accepted.`),
     );
     const simple = document.body.classList.contains("sv-simple"); // few things to press: ▶ Race comes with all else
-    const buttons = simple ? [] : [h("button.svp-button", { onclick: play }, "↻ Race again")];
-    if (miss >= 0) buttons.unshift(h("button.svp-button.svp-call", { onclick: () => this.answer(miss) }, "Why?"));
-    else buttons.unshift(this.lesson());
-    this.buttons.replaceChildren(...buttons);
+    const again = simple ? [] : [h("button.svp-button", { onclick: play }, "↻ Race again")];
+    this.buttons.replaceChildren(this.next, ...again);
+  }
+
+  /** To the first miss, else to the reader's own prompt. */
+  get next() {
+    const miss = firstMiss(this.inspector.model.steps);
+    if (miss < 0) return this.turn;
+    return h("button.svp-button.svp-call", { onclick: () => this.answer(miss) }, "Next: a miss");
+  }
+
+  /** To a prompt of one's own. */
+  get turn() {
+    const go = () => {
+      simplify(false);
+      this.close();
+      editing.value = true;
+    };
+    return h("button.svp-button.svp-call", { onclick: go }, "Your turn");
   }
 
   /** Who needed what. */
@@ -210,27 +224,23 @@ class Opening {
     );
   }
 
-  /** Leads to what was ranked at a step (without a ranking: what was drafted), and says what it shows. */
-  /** @param {number} step */
+  /** A step of which nothing was accepted: what came of it, and why. @param {number} step */
   answer(step) {
     const { inspector } = this;
-    simplify(false);
     inspector.setStep(step);
     const view = inspector.model.step(step);
-    if (view.candidates.length) inspector.tabs.open("candidates");
-    else inspector.tabs.open("tree");
-    const panel = view.candidates.length ? inspector.candidates : inspector.tree;
-    panel.element.classList.add("svo-lit");
-    setTimeout(() => panel.element.classList.remove("svo-lit"), 2500);
-    this.words.replaceChildren(h("b", `Step ${step + 1}. `), why(inspector, view));
-    const whatIf = h("button.svp-button.svp-call", { onclick: () => this.whatIf() }, "What if …");
+    const missed = `Step ${step + 1} drafted ${plural(view.drafted, "token")}, and none was accepted. `;
+    this.words.replaceChildren(h("b", missed), why(inspector, view));
+    const whatIf = h("button.svp-button", { onclick: () => this.whatIf() }, "What if …");
     whatIf.title = "Draft this step again with another method";
-    this.buttons.replaceChildren(whatIf, this.lesson());
-    whatIf.focus({ preventScroll: true });
+    const { turn } = this;
+    this.buttons.replaceChildren(turn, whatIf, this.lesson());
+    turn.focus({ preventScroll: true });
   }
 
   /** Opens What if; where this run cannot be drafted again, says why, and offers the model that made it. */
   whatIf() {
+    simplify(false);
     if (app.whatif && !app.whatif.reason) return app.whatif.toggle(true);
     const made = h("p", { hidden: true });
     this.words.replaceChildren(app.whatif?.reason || "What if is still being opened: try again.", made);

@@ -43,6 +43,13 @@ export const done = (race, lane, share) => lane.done(race.timed ? "time" : "step
 /** @param {Pick<Trace["steps"], "drafted" | "accepted">} steps */
 export const firstMiss = ({ drafted, accepted }) => drafted.findIndex((n, step) => n > 0 && accepted[step] === 0);
 
+/** The step of which most was accepted, the first of them, from 0; -1 where nothing was. */
+/** @param {Pick<Trace["steps"], "accepted">} steps */
+export const bestStep = ({ accepted }) => {
+  const most = Math.max(0, ...accepted);
+  return most ? accepted.indexOf(most) : -1;
+};
+
 /** Whether somebody came here for the first time, and for nothing in particular. */
 /** @type {(search: string, hash: string, seen: string | null) => boolean} */
 export const cold = (search, hash, seen) =>
