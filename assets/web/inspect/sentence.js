@@ -111,7 +111,7 @@ function verdict(owner, view) {
   const told = owner.model.run.forced || owner.model.run.imported;
   const read = told ? "" : `read ${chain ? "them" : "all of it"} in one go and `;
   /** @type {(words: string) => HTMLElement} */
-  const yes = (words) => terms.term(owner, "step_accepted", h("b.sv-yes", words));
+  const yes = (words) => terms.term(owner, "step_accepted", h("b.sv-stood", words));
   const also = refused.length > 1 ? ` or ${plural(refused.length - 1, "other")}` : "";
   const [first] = refused;
   const unknown = first?.token === NOT_RECORDED;
@@ -119,7 +119,7 @@ function verdict(owner, view) {
   const drawn = view.route === "drawn" && !view.nodes.some(({ reason }) => reason === "match" || reason === "mismatch");
   const wrote = drawn && lost.length ? "drew" : "wrote";
   if (!n) {
-    const none = [`${who} ${read}`, h("b.sv-no", kept === "kept" ? "kept none" : "agreed with none")];
+    const none = [`${who} ${read}`, h("b.sv-fell", kept === "kept" ? "kept none" : "agreed with none")];
     if (ended(view)) return [...none, ". Here the answer ends. "];
     const instead = lost.length ? [", not ", ...lost] : [];
     const rest = drawn ? " from what was left" : "";
