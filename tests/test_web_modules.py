@@ -283,7 +283,7 @@ def test_the_first_view_waits_for_no_page_but_its_own() -> None:
 
 
 def test_all_modules_come_in_one_script_that_names_them() -> None:
-    sources = json.JSONDecoder().raw_decode(web.bundle().split("Object.entries(", 1)[1])[0]
+    sources = json.JSONDecoder().raw_decode(web.bundle(ENTRY).split("Object.entries(", 1)[1])[0]
     assert list(sources) == list(web.modules())
     assert all(text == f"{web.modules()[name]}\n//# sourceURL={name}" for name, text in sources.items())
 

@@ -25,7 +25,7 @@ FIRST, ENTRY = "specviz/shell/early.js", "specviz/app/main.js"
 @cache
 def assets() -> dict[str, Asset]:
     """File name → content: the script that brings every module, and the style sheet."""
-    contents = {"specviz.js": web.bundle(), "specviz.css": web.styles()}
+    contents = {"specviz.js": web.bundle(ENTRY), "specviz.css": web.styles()}
     return dict(web.name_by_content(name, text.encode()) for name, text in contents.items())
 
 
