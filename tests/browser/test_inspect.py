@@ -290,6 +290,22 @@ def test_a_draft_outlives_a_reload_and_goes_with_another_run(visit: Visit) -> No
     becomes(page, lambda: page.evaluate(written), texts)
 
 
+def test_a_prompt_is_typed_and_run_by_the_keyboard_alone(visit: Visit, desk: StubDesk) -> None:
+    page = visit("?trace=gallery-0")
+    page.locator(".svp-edit").press("Enter")
+    expect(page.locator("#sv-panel textarea").first).to_be_focused()
+    page.locator("#sv-mode input:checked").press("ArrowRight")
+    expect(page.locator("#sv-text textarea")).to_have_count(1)
+    page.locator("#sv-panel textarea").first.focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("one two three one two")
+    count = len(desk.asked)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#sv-panel")).to_be_hidden()
+    becomes(page, lambda: len(desk.asked), count + 1)
+    assert "one two three one two" in "".join(map(chr, desk.asked[-1].tokens))
+
+
 def test_one_click_on_run_is_two_requests_and_a_stream(visit: Visit, desk: StubDesk) -> None:
     """Until its first step is drawn: the run, its events, what there is of it when it begins."""
     page = visit("?trace=gallery-0")
