@@ -57,7 +57,7 @@ def main() -> None:
                 picture(page, f"http://127.0.0.1:{port}/")
                 path = options.out / f"{picture.__name__}.png"
                 page.screenshot(path=path)
-                Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+                Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
                 print(f"{path}: {path.stat().st_size // 1000} kB")
             page.close()
         browser.close()

@@ -20,7 +20,7 @@ from tests.tiers import matrix
 
 PAGES = {  # and what is there when one is drawn
     "inspect": "#sv-run:not([disabled])",
-    "compare": ".svp-compare[data-ready]",
+    "compare": ".svp-compare[data-ready] .sve-prompt:not(.sve-waits)",
     "attribution": ".svp-attribution[data-ready]",
     "lessons": ".svp-lessons[data-ready]",
     "runs": ".svp-grid",

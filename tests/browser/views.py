@@ -83,7 +83,7 @@ def press_key(view: Callable[[Any], Any], key: str, selector: str) -> Callable[[
 
 
 def panel(trace: str, name: str, selector: str, step: int = 2) -> Callable[[Any], None]:
-    """A panel below the tree."""
+    """A panel beside the text."""
 
     def go(page: Any) -> None:
         open_app(page, f"trace={trace}&step={step}", ".sv-lower [role=tab]")
@@ -101,7 +101,7 @@ def first_visit(page: Any) -> None:
 
 
 def pin_node(page: Any) -> None:
-    open_app(page, "step=8", ".sv-tree [role=button]")
+    panel(OPENED, "Tree", ".sv-tree [role=button]", 8)(page)
     page.locator(".sv-tree [role=button]").nth(1).click()
     wait_drawn(page, ".sv-token-tab, .sv-lower [role=tabpanel]")
 
@@ -185,7 +185,7 @@ def choose_model(selector: str) -> Callable[[Any], None]:
 
 
 inspect = at("", ".sv-timeline")
-compare = at("tab=compare", ".svp-compare[data-ready]")
+compare = at("tab=compare", ".svp-compare[data-ready] .sve-prompt:not(.sve-waits)")
 attribution = at("tab=attribution", ".svp-attribution[data-ready]")
 lesson = at("tab=lessons&lesson=3-ranking&at=2", ".sv-lesson .sv-row")
 
@@ -217,11 +217,13 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, candidates": panel(OPENED, "Candidates", ".sv-candidates"),
     "inspect, what if": panel("own-pld", "What if", ".svw-words"),
     "inspect, lens": panel("own-pld", "Lens", "section.sv-lens tbody"),
-    "inspect, lattice": panel("toy-docstring-dflash", "Lattice", ".sv-lattice"),
-    "inspect, drafter": panel("toy-docstring-eagle2", "Drafter", ".sv-drafter"),
-    "inspect, attention": panel("6-class-docstring-glide", "Drafter", ".sv-drafter"),
-    "inspect, heads": panel("toy-docstring-medusa", "Drafter", ".sv-drafter"),
-    "inspect, prompt tokens": panel("9-class-docstring-ppd", "Prompt tokens", ".sv-prompts"),
+    "inspect, lattice": click_through(
+        panel("toy-docstring-dflash", "Tree", ".sv-forms"), ".sv-forms button:has-text('Lattice')", ".sv-lattice"
+    ),
+    "inspect, drafter": panel("toy-docstring-eagle2", "Candidates", ".sv-drafter"),
+    "inspect, attention": panel("6-class-docstring-glide", "Candidates", ".sv-drafter"),
+    "inspect, heads": panel("toy-docstring-medusa", "Candidates", ".sv-drafter"),
+    "inspect, prompt tokens": panel("9-class-docstring-ppd", "Candidates", ".sv-prompts"),
     "inspect, lossy": at("trace=10-account-check-casd", ".sv-diff"),
     "compare": compare,
     "compare, race": race,

@@ -1,6 +1,6 @@
 /* A step's draft in the text: refused tokens struck at the caret, branches below them, an arc from what was copied. */
 
-import { button, framed, h, later, must, s, write } from "specviz/base/dom.js";
+import { framed, h, later, must, s, write } from "specviz/base/dom.js";
 import { NOT_RECORDED, OPEN, POOL } from "specviz/base/model.js";
 import { clamp } from "specviz/base/numbers.js";
 import { copyOf } from "specviz/inspect/sentence.js";
@@ -39,8 +39,7 @@ export class DraftInText {
     text.code.replaceWith(this.paper);
     this.paper.append(text.code, this.svg, this.under);
     this.peek = h("button.sv-peek", { type: "button", hidden: true, onclick: () => owner.reveal(this.source, true) });
-    const back = { class: "sv-back", hidden: true, onclick: () => this.owner.scroll(this.view, true) };
-    this.back = button("Back to the step", back);
+    this.back = h("button.sv-button.sv-back", { hidden: true, onclick: () => this.owner.scroll(this.view, true) });
     must(text.body.parentElement).append(this.peek, this.back);
     /** What was put between the tokens. @type {HTMLElement[]} */
     this.ghosts = [];

@@ -72,6 +72,7 @@ def test_eagle_shows_how_near_its_states_came_and_what_it_left_out(
     shown = panel.locator("p", has_text="cosine").locator("b").inner_text()
     assert float(shown) == pytest.approx(near[step], abs=0.006)
     out = steps["term:scored"][step] - steps["drafted"][step]
+    page.locator(".sv-lower").get_by_role("tab", name="Candidates").click()
     left = panel.locator(".sv-left-out summary")
     expect(left).to_contain_text(f"Left out of the tree: {out:,.0f} tokens")
     items = panel.locator(".sv-left-out li")

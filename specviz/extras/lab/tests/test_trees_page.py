@@ -136,7 +136,7 @@ def test_the_routes_answer_without_a_model() -> None:
         assert shown["reason"] == "Opened for viewing only." and shown["budgets"]["3"]["points"]
         assert shown["plotly"].startswith("web/plotly.")
         answer = client.post("/api/trees/measure", json={})
-        assert (answer.status_code, answer.json()) == (422, {"error": "Opened for viewing only."})
+        assert (answer.status_code, answer.json()) == (422, {"error": "Opened for viewing only.", "place": "model"})
         assert client.post("/api/trees/measure", content="{}").status_code == 422  # another site's form
         assert client.get("/api/trees/latency").json() == {"latency": None, "measuring": None, "failed": ""}
 
