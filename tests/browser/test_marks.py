@@ -98,9 +98,11 @@ def test_a_mark_leaves_every_letter_whole(sharp: tuple[Any, int]) -> None:
 
 
 # what a lane of Compare and a box of the tree write, with the lines that they draw below it
-LANE = """<div class="svp svp-compare"><div class="sv svc svc-moving"><li class="svc-lane" style="--sv-lane: var(--svc-lane-1)">
-    <code class="svc-text"><span class="svc-tail"><span class="svc-acc">mean_positive(gy)</span>
-    <span class="svc-own">first_q</span></span></code></li></div></div>"""
+LANE = (
+    '<div class="svp svp-compare"><div class="sv svc svc-moving"><li class="svc-lane"'
+    ' style="--sv-lane: var(--svc-lane-1)"><code class="svc-text"><span><span class="svc-acc">mean_positive(gy)</span> '
+    '<span class="svc-own">first_q</span></span></code></li></div></div>'
+)
 NODE = """<div class="sv"><svg width="200" height="44"><g class="sv-node sv-node-accepted" transform="translate(100)">
     <text class="sv-label" y="17">_positive_gy</text></g></svg>
     <code class="sv-state-accepted">_gy</code> <code class="sv-state-own">_q</code></div>"""

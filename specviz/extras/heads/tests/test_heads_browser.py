@@ -54,6 +54,7 @@ def test_heads_show_their_first_guesses_as_a_chain(page: Any, port: int, desk: S
     expect(panel.locator(".sv-place-of")).to_have_count(medusa.tables["steps"]["depth"][step])
     ending = {1: "2nd", 2: "3rd"}.get(rank, f"{rank + 1}th")
     expect(panel.locator(".sv-place-of b").first).to_have_text(ending)
+    page.locator(".sv-lower").get_by_role("tab", name="Candidates").click()
     panel.locator(".sv-place-of").first.click()
     expect(panel.locator(".sv-verdict")).to_contain_text(f"Here the {ending} guess was accepted")
     nothing_wrong(page, port)
