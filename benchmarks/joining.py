@@ -108,7 +108,8 @@ def steps_table(replays: Sequence[tuple[PlaceReplay, dict[str, Any]]]) -> Table:
     return table
 
 
-def main(args: argparse.Namespace) -> int:
+def main() -> int:
+    args = arguments()
     torch.set_num_threads(args.threads)
     target = load_target(args.model)
     names, replays = args.drafters.split(","), list[tuple[PlaceReplay, dict[str, Any]]]()
@@ -147,4 +148,4 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(arguments()))
+    raise SystemExit(main())

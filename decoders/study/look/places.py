@@ -181,7 +181,7 @@ def shortest_path(reach: Mapping[str, Sequence[int]]) -> tuple[list[int], list[s
     """The places where the fewest steps begin, and the drafter that is taken at each: the first of the best.
 
     >>> shortest_path({"a": [0, 2, 0, 0], "b": [1, 0, 0, 0]})
-    ([0, 2, 3], ['b', 'a', 'a'])
+    ([0, 1], ['a', 'a'])
     """
     count = len(next(iter(reach.values())))
     steps_left, best = [0] * (count + 1), [""] * count
