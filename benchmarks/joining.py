@@ -48,7 +48,7 @@ class SimulatedAsking(Asking):
     def pays(self, gain: Gain, cost: float) -> bool:
         return self.always or super().pays(gain, cost)
 
-    def stage_ms(self, draft: Draft, number: int, depth: int) -> float:  # type: ignore[override]
+    def stage_ms(self, draft: Draft, number: int, depth: int) -> float:
         return self.level_steps * depth
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -20,7 +21,7 @@ from decoders.model.target_model.target import Target
 from decoders.parts import Part, own_place, save_part
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
-from .models import save_model, session_behind
+from .models import save_model, session_behind, tiny_target
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -108,6 +109,14 @@ def save_tiny_part(target: Target, kind: str, folder: Path | None = None, **opti
     model = tiny_part(target, kind, **options)
     part = Part(kind, target.key, target.name, model.config, {"steps": 0})
     return save_part(part, model.state_dict(), folder or own_place(kind, target.key), dtype=torch.float32)
+
+
+def target_with_parts(kinds: Iterable[str], family: str = "llama", **options: Any) -> Target:
+    """A tiny target with a random part of each kind, where methods find them (set SPECVIZ_HOME first)."""
+    target = tiny_target(family, **options)
+    for kind in kinds:
+        save_tiny_part(target, kind)
+    return target
 
 
 def saved_drafters(places: Any) -> dict[str, str]:

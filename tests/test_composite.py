@@ -30,8 +30,8 @@ from decoders.study.look.whatif import ReadRun
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Sampling
 
-from .drafts import save_tiny_part
-from .models import prompt_ids, tiny_target
+from .drafts import target_with_parts
+from .models import prompt_ids
 
 NEW = 28
 PAIRS = (
@@ -42,10 +42,7 @@ PAIRS = (
 
 @pytest.fixture(scope="module")
 def target(module_home: Any) -> Any:
-    target = tiny_target("qwen3")
-    for kind in ("glide", "drafter", "ppd"):
-        save_tiny_part(target, kind)
-    return target
+    return target_with_parts(("glide", "drafter", "ppd"), "qwen3")
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from decoders.trace.check import check
 from decoders.verifiers.sampling import Sampling
 from specviz.cli import main
 
-from .drafts import save_tiny_part
-from .models import network, prompt_ids, save_model, tiny_target, tiny_tokenizer
+from .drafts import target_with_parts
+from .models import network, prompt_ids, save_model, tiny_tokenizer
 
 llguidance = pytest.importorskip("llguidance")
 NEW, STOP = 48, 1
@@ -41,10 +41,7 @@ METHODS = ("pld", "adapld", "recycling", "lookahead", "suffix", "sps", "glide", 
 
 @pytest.fixture(scope="module")
 def target(module_home: Any) -> Any:
-    target = tiny_target()
-    for kind in ("glide", "drafter", "ppd"):
-        save_tiny_part(target, kind)
-    return target
+    return target_with_parts(("glide", "drafter", "ppd"))
 
 
 def prompt_of(seed: int, grammar: Grammar) -> Prompt:

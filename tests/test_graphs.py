@@ -31,7 +31,7 @@ from decoders.model.state.two_parts import StoredRows, TwoParts, _over_text, att
 from decoders.model.target_model.target import Target
 from decoders.prompt.prompt import Segment
 
-from .drafts import save_tiny_part
+from .drafts import target_with_parts
 from .models import GROUPED, network, prompt_ids, tiny_target, tiny_tokenizer
 from .tape import Tape, TapeForward
 from .test_static import score, session_of, tree_of
@@ -176,12 +176,9 @@ def test_flash_attention_is_asked_for_the_committed_keys(heads, kv_heads, rows, 
 
 
 @pytest.fixture(scope="module")
-def target_with_parts(module_home) -> Target:
+def target_with_all(module_home) -> Target:
     """A target with a random part of every kind, whose weights lie as they do on a GPU."""
-    target = tiny_target("qwen3", packed=False)
-    for kind in kinds():
-        save_tiny_part(target, kind)
-    return target
+    return target_with_parts(kinds(), "qwen3", packed=False)
 
 
 def usable(target: Target) -> list[str]:
@@ -202,19 +199,19 @@ def nearly(drafted: list[int], expected: list[int]) -> bool:
 @pytest.mark.parametrize("split, sampling", [
     (False, None), (True, DRAWN), *matrix([(True, None), (False, DRAWN)], 0, "the other pairs"),
 ])  # fmt: skip
-def test_every_method_writes_and_accepts_the_same(target_with_parts, split, sampling, monkeypatch):
+def test_every_method_writes_and_accepts_the_same(target_with_all, split, sampling, monkeypatch):
     """Twice in one process: drafts, what is accepted and the output are those of stock code, and the second run
     captures nothing. A value that was baked into a graph shows in what is accepted.
     """
     monkeypatch.setattr(Tape, "spoils", True)
-    wrong, static = dict[str, str](), use_graphs(target_with_parts, split=split)
-    for method in usable(target_with_parts):
-        with eagerly(target_with_parts):
-            expected = outcome(target_with_parts, method, sampling=sampling)
+    wrong, static = dict[str, str](), use_graphs(target_with_all, split=split)
+    for method in usable(target_with_all):
+        with eagerly(target_with_all):
+            expected = outcome(target_with_all, method, sampling=sampling)
         for run in ("first", "second"):
             gc.collect()
             before = static.captures
-            found = outcome(target_with_parts, method, sampling=sampling)
+            found = outcome(target_with_all, method, sampling=sampling)
             count = static.captures - before
             if found[:2] != expected[:2]:
                 wrong[f"{method}, {run} run"] = "accepts otherwise" if found[0] == expected[0] else "writes otherwise"
@@ -231,14 +228,14 @@ GRAPHED = ("glide", "sps", "eagle", "eagle2", "eagle3", "medusa", "hydra")
 
 
 @pytest.mark.parametrize("method", [name for name in GRAPHED if name in methods()])
-def test_a_whole_draft_is_one_graph(target_with_parts, method, monkeypatch):
+def test_a_whole_draft_is_one_graph(target_with_all, method, monkeypatch):
     """From the second run on, a draft calls no network."""
-    use_graphs(target_with_parts)
-    outcome(target_with_parts, method)
+    use_graphs(target_with_all)
+    outcome(target_with_all, method)
     calls, forward = list[str](), torch.nn.Module.__call__
     monkeypatch.setattr(torch.nn.Module, "__call__", lambda self, *args, **more: calls.append(type(self).__name__)
                         or forward(self, *args, **more))  # fmt: skip
-    run = Decoding.of(target_with_parts, PROMPT, method, max_new_tokens=NEW, stop_ids=())
+    run = Decoding.of(target_with_all, PROMPT, method, max_new_tokens=NEW, stop_ids=())
     run.prefill()
     calls.clear()
     assert sum(1 for _ in run) > 2 and not calls
@@ -294,18 +291,18 @@ def test_a_value_that_is_read_cannot_be_captured(method, caplog, monkeypatch):
     assert len(said) == len(set(said))
 
 
-def test_a_draft_that_cannot_be_captured_is_made_eagerly(target_with_parts, caplog, monkeypatch):
+def test_a_draft_that_cannot_be_captured_is_made_eagerly(target_with_all, caplog, monkeypatch):
     monkeypatch.setattr(engines, "_messages", set())
-    use_graphs(target_with_parts)
+    use_graphs(target_with_all)
 
     def full(self, *args):
         raise CaptureError("CUDA out of memory")
 
     monkeypatch.setattr(GraphForward, "function", full)
     for method in (name for name in GRAPHED if name in methods()):
-        with eagerly(target_with_parts):
-            expected = outcome(target_with_parts, method)
-        found = outcome(target_with_parts, method)
+        with eagerly(target_with_all):
+            expected = outcome(target_with_all, method)
+        found = outcome(target_with_all, method)
         assert found[:2] == expected[:2] and nearly(found[2], expected[2])
     assert {line.message.rpartition(": ")[2] for line in caplog.records} == {"CUDA out of memory"}
 

@@ -23,8 +23,8 @@ from decoders.verifiers.sampling import Sampling, drawn_token
 from specviz.cli import main
 from specviz.pages.compare.outcome import plain_key
 
-from .drafts import save_tiny_part
-from .models import network, prompt_ids, save_model, tiny_target
+from .drafts import target_with_parts
+from .models import network, prompt_ids, save_model
 
 NEW, STOPS = 20, (9, 40, 77)
 METHODS = (
@@ -77,10 +77,7 @@ class Remembers(Bump):
 
 @pytest.fixture(scope="module")
 def target(module_home: Any) -> Any:
-    target = tiny_target()
-    for kind in ("glide", "drafter", "ppd"):
-        save_tiny_part(target, kind)
-    return target
+    return target_with_parts(("glide", "drafter", "ppd"))
 
 
 @pytest.fixture(scope="module")

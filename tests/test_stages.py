@@ -47,7 +47,7 @@ class TimedAsking(Asking):
 
     level = 0.0
 
-    def stage_ms(self, draft: Draft, number: int, depth: int) -> float:  # type: ignore[override]
+    def stage_ms(self, draft: Draft, number: int, depth: int) -> float:
         return self.level * depth
 
 

@@ -123,9 +123,9 @@ class PrunedNodes:
     """Nodes that were left out of a draft, best first; the target never sees them.
 
     ``parents`` are nodes of the draft's tree or, from the tree's size on, earlier entries here. ``scores`` are what the
-    drafter ranked by, ``probabilities`` its own of each token after its parent. ``reasons``
-    says of the first ones why they were left out: "cost" (more than they bring, ``--length auto``: their score is the
-    estimated survival) or "grammar"; all others were ranked too low.
+    drafter ranked by, ``probabilities`` its own of each token after its parent. ``reasons`` says of the first ones why
+    they were left out: "cost" (more than they bring, ``--length auto``: their score is the estimated survival) or
+    "grammar"; all others were ranked too low.
     """
 
     tokens: tuple[int, ...]

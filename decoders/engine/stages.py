@@ -103,15 +103,16 @@ class Asking:
         stages = drafter.draft_stages(context, budget)
         survival, number, depth, gain = next(stages), 0, budget, Gain()
         while True:
+            draft: Draft | None = None
             try:
                 later_survival = stages.send(depth)
             except StopIteration as end:
-                if number and depth:
-                    gain.learn(self.surplus(drafter.estimate.survival) - self.surplus(survival))
-                self._drafter = drafter
-                return end.value
+                later_survival, draft = drafter.estimate.survival, end.value
             if number and depth:
                 gain.learn(self.surplus(later_survival) - self.surplus(survival))
+            if draft is not None:
+                self._drafter = drafter
+                return draft
             survival, number = later_survival, number + 1
             gain = self.gains.setdefault((number, bisect_right(EXPECTED, sum(survival) - 1)), Gain())
             times = self.times.setdefault(number, StageTimes())
@@ -131,7 +132,6 @@ class Asking:
                 self.times[number].observe(depth, self.stage_ms(draft, number, depth), worth)
         self._drafter = None
 
-    @staticmethod
-    def stage_ms(draft: Draft, number: int, depth: int) -> float:
+    def stage_ms(self, draft: Draft, number: int, depth: int) -> float:
         """Milliseconds of a stage that drafted so deep."""
         return float(draft.notes[f"ms{number + 1}"])

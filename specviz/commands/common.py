@@ -113,11 +113,11 @@ def _own_processor(path: Path, name: str) -> Any:
             "FILE.py:NAME with a file that is there"
         )
     try:
-        found = runpy.run_path(str(path))[name]
-        processor = found() if isinstance(found, type) else found
+        value = runpy.run_path(str(path))[name]
+        processor = value() if isinstance(value, type) else value
     except Exception as problem:
-        what = f"no {name!r} in it" if isinstance(problem, KeyError) else f"{type(problem).__name__}: {problem}"
-        raise UserError(f"--processor {path}:{name} cannot be read: {what}") from None
+        reason = f"no {name!r} in it" if isinstance(problem, KeyError) else f"{type(problem).__name__}: {problem}"
+        raise UserError(f"--processor {path}:{name} cannot be read: {reason}") from None
     if not callable(processor):
         raise UserError(f"--processor {path}:{name} is a {type(processor).__name__}: a logits processor is called")
     return processor

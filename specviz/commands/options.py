@@ -84,17 +84,17 @@ def add_model(
 def engine_help() -> str:
     """The help of ``--engine``."""
     names = [f"{name}{DEVICES.get(name, '')}" for name in engine_names() if name != AUTO]
-    first = f": {others[0]} where it is" if (others := names_of("engines")) else ""
+    first = f": {engines[0]} where it is" if (engines := names_of("engines")) else ""
     return f"how forwards run: {', '.join(names)}, or auto (default){first}"
 
 
 def weights_help() -> str:
     """The help of ``--weights``."""
-    own, *others = weight_names()
-    if not others:
-        return f"of the layers: {own}"
-    fewer = f"rounded to {' or '.join(others)}, smaller and faster at few rows"
-    return f"of the layers, on a CPU: {own} (default), or {fewer}"
+    default, *names = weight_names()
+    if not names:
+        return f"of the layers: {default}"
+    fewer = f"rounded to {' or '.join(names)}, smaller and faster at few rows"
+    return f"of the layers, on a CPU: {default} (default), or {fewer}"
 
 
 def model_arguments(args: argparse.Namespace) -> dict[str, Any]:
