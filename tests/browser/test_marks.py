@@ -106,7 +106,7 @@ LANE = (
 NODE = """<div class="sv"><svg width="200" height="44"><g class="sv-node sv-node-accepted" transform="translate(100)">
     <text class="sv-label" y="17">_positive_gy</text></g></svg>
     <code class="sv-state-accepted">_gy</code> <code class="sv-state-own">_q</code></div>"""
-BARE = "code *, code, text { text-decoration: none !important; fill: #000 !important; color: #000 !important }"
+BARE = "code *, code, text { text-decoration-color: #0000 !important; fill: #000 !important; color: #000 !important }"
 BLANKS = """() => {
     const walk = document.createTreeWalker(document.querySelector(".svp, .sv"), NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) walk.currentNode.data = walk.currentNode.data.replace(/\\S/g, "\u00a0");
