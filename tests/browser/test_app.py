@@ -537,9 +537,9 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     edit(page)
     page.set_viewport_size({"width": 400, "height": 380})  # above the keyboard
     page.locator("#sv-instruction textarea").scroll_into_view_if_needed()
-    expect(page.locator("#sv-run")).to_be_in_viewport()
+    expect(page.locator(".sve-foot .svp-go")).to_be_in_viewport()
     fits(page, 400)
-    page.wait_for_selector("#sv-run:not([disabled])")
+    page.wait_for_selector(".sve-foot .svp-go:not([disabled])")
     page.focus("#sv-instruction textarea")
     run(page, lambda: page.keyboard.press("Control+Enter"))
     page.wait_for_selector("#sv-panel", state="hidden")  # makes room for the views

@@ -39,7 +39,7 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
     expect(page.locator(".svv-summary")).to_contain_text("tokens per step")
     expect(page.locator(".svv-summary")).to_contain_text("against pld · ")
     expect(parts.nth(0).locator(".svv-kept")).to_have_count(5)
-    expect(page.locator(".svv-stage .sv-sentence")).to_contain_text("Step 1")
+    expect(page.locator(".svv-stage .sv-sentence")).to_contain_text("8 tokens copied")
     expect(page.locator(".svv-stage[data-ready]")).to_have_count(1)
     expect(page.locator(".svv-state")).to_have_text("save 1")
 

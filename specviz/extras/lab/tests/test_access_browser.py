@@ -14,7 +14,7 @@ from tests.browser.views import NO_APP, at, click_through, wait_drawn
 TOOLS = {"batch": ".svb-methods", "trees": ".svp-trees .svp-question", "speedup": ".main-svg"}
 VIEWS: dict[str, Callable[[Any], None]] = {
     "own": at("tab=lab&lab=own", ".svp-lab > *"),
-    "recipe": at("tab=lab&lab=pld-plus-fig4", ".svp-lab .main-svg"),
+    "recipe": at("tab=lab&lab=pldplus-fig4", ".svp-lab .main-svg"),
     **{name: at(f"tab=lab&lab={name}", drawn) for name, drawn in TOOLS.items()},
     "verifiers": click_through(
         at("tab=lab&lab=draft-length", ".svp-lab .main-svg"), "summary:has-text('under every verifier')",
@@ -53,6 +53,7 @@ def test_backends_and_the_fields_of_workers_can_be_read_by_all(app_in_theme: Any
     app_in_theme.route("**/api/status", answer)
     app_in_theme.evaluate("specviz.goTo('lab')")
     wait_drawn(app_in_theme, ".svp-lab > *")
+    app_in_theme.click(".svl-card:has-text('Your own sweep')")
     app_in_theme.fill("#svl-workers", "2")
     app_in_theme.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     shown = app_in_theme.locator(".svp-backends li")
