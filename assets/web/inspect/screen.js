@@ -50,16 +50,20 @@ function Screen({ inspector, tools }) {
   const drafts = drawn ? panels : html`<${Split} name="drafts" label="Height of the draft tree" down=${true}
     share=${54} moved=${resized} first=${html`<${Held} class="sv-held" of=${tree.element} />`} second=${panels} />`;
   const below = drawn ? [] : [inspector.legend, inspector.sentence, drawer.facts.element];
-  return html`
-    <header class="sv-head ui-row">
+  const head = html`<header class="sv-head ui-row">
       <${Held} class="sv-headline" of=${inspector.heading} />
       <${Held} class="sv-numbers" of=${inspector.metrics} />
       ${!options.bar && html`<${Actions} inspector=${inspector} />`}
       <${Held} class="sv-run-facts" of=${[!drawn && drawer.compression, options.strip]} />
-    </header>
+    </header>`;
+  return html`
+    ${!options.bar && head}
     <${Held} class="sv-said" of=${inspector.message} />
     <section class="sv-card sv-steps" aria-label="Steps">
-      <${Held} class="sv-step-row" of=${[tools.first, timeline.element, tools.last]} />
+      <div class="sv-step-row">
+        ${options.bar && head}
+        <${Held} class="sv-step-parts" of=${[tools.first, timeline.element, tools.last]} />
+      </div>
       <${Held} class="sv-step-more" of=${[tools.more, ...below]} />
     </section>
     <div class="sv-views">

@@ -65,7 +65,7 @@ function follow() {
 export function mount({ element }) {
   const note = h("p.svp-note", { id: "sv-file-note", role: "status" });
   const run = h("span.ui-line");
-  const reason = h("div");
+  const reason = h("div.svp-note");
   render(html`<${RunButton} id="sv-run" />`, run);
   render(html`<${Refused} />`, reason);
   const sheetPlace = h("div", { id: "sv-editor" });
