@@ -24,7 +24,7 @@ SITE = {
     "player.html": ("?run={players}", ".svq-chip"),
     "compare.html": ("?prompt={prompts}", ".svp-chart[data-drawn]"),
     "attribution.html": ("?answer={answers}", ".sv-attr [data-run]"),
-    "lessons.html": ("?lesson=3-ranking&at=2", ".sv-lesson .sv-row"),
+    "lessons.html": ("?lesson=3-ranking&at=2", ".sv-lesson .sv-row >> visible=true"),
 }
 
 
