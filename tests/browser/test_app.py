@@ -101,9 +101,11 @@ def take_example(page: Any, number: int = 0) -> None:
     page.select_option("#sv-example", examples()[number].record.id)
 
 
-def share(page: Any, entry: str) -> None:
-    """Chooses an entry of the Share menu."""
+def share(page: Any, entry: str, more: bool = False) -> None:
+    """Chooses an entry of the Share menu, or of its further files."""
     page.get_by_role("button", name="Share").click()
+    if more:
+        page.get_by_role("menuitem", name="More files").click()
     page.get_by_role("menuitem", name=entry).click()
 
 

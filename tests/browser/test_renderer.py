@@ -23,6 +23,7 @@ from specviz.views.export import standalone_html
 from specviz.views.web import embed_json
 from tests import recordings, waiting
 from tests.browser.pace import cost
+from tests.browser.test_app import share
 from tests.waiting import becomes, expect
 
 Open = Callable[..., Any]
@@ -1088,9 +1089,8 @@ def test_downloads_of_the_browser(open_trace: Open, page: Any) -> None:
     got = {}
     tree = "Draft tree of this step"
     for name in (f"{tree} (SVG)", f"{tree} (PNG)", "Candidates (CSV)", "Tree nodes (CSV)"):
-        page.get_by_role("button", name="Share").click()
         with page.expect_download() as download:
-            page.get_by_role("menuitem", name=name).click()
+            share(page, name, more=True)
         got[name[-4:-1]] = Path(download.value.path()).read_bytes()
     lines = got["CSV"].decode().split("\r\n")
     assert lines[0] == ",".join([*trace.tables["nodes"], "text"])

@@ -27,11 +27,13 @@ function entries(inspector) {
     const act = () => downloads.fetchFile(figure(inspector.state()));
     items.push({ label: "Figure of this step", act, about: "For a paper: PDF and SVG, caption, command, BibTeX." });
   }
-  items.push({ label: "Download" });
-  for (const [key, at] of Object.entries(urls)) {
-    items.push({ label: NAMES[key] || key, href: typeof at === "function" ? at(inspector.state()) : at });
-  }
-  return [...items, ...downloads.made(inspector)];
+  /** @type {import("specviz/ui/menu.js").Item[]} */
+  const files = Object.entries(urls).map(([key, at]) => ({
+    label: NAMES[key] || key, href: typeof at === "function" ? at(inspector.state()) : at,
+  }));
+  const named = files.filter(({ label }) => Object.values(NAMES).includes(label));
+  const others = [...files.filter((file) => !named.includes(file)), ...downloads.made(inspector)];
+  return [...items, ...named, { label: "More files …", items: others, about: "Tables (CSV) and drawings." }];
 }
 
 /** Share, details, presenter mode; nothing where the page offers none of it. @param {{ inspector: Inspector }} props */

@@ -101,7 +101,7 @@ export function toolbar(inspector) {
       { role: "group", "aria-label": "Misses and more" },
       keyed("Previous miss", "[", () => inspector.timeline.miss(-1), "‹", " miss"),
       keyed("Next miss", "]", () => inspector.timeline.miss(1), "miss ", "›"),
-      drawn && inspector.tip.add(unfold, "Time, route, the best possible split, marks and switches"),
+      drawn && inspector.tip.add(unfold, "Time, how drafts were found, the best possible split, marks and switches"),
       ask,
     ),
     more,

@@ -67,7 +67,7 @@ export function run(owner) {
   if (stood.some(([name]) => model.origin(name).letter))
     parts.push(steps(owner, "Steps by outcome", help, report.outcomes));
   if (report.routes.filter(([name]) => name !== "none").length > 1)
-    parts.push(steps(owner, "Steps by route", "The way the method found its draft.", report.routes));
+    parts.push(steps(owner, "How drafts were found", "Steps by the way the method took.", report.routes));
   const timed = times(owner, report);
   return timed ? [...parts, timed] : parts;
 }
@@ -90,7 +90,7 @@ export function routes(model) {
 export function routeMarks(owner) {
   return routes(owner.model).map(([name, look]) => {
     const mark = h("i", { class: `sv-route-mark sv-route-${Math.min(look, 3)}`, "aria-hidden": "true" });
-    return owner.tip.add(h("li", mark, `${name} route`), () => ["The line under the timeline's bars."]);
+    return owner.tip.add(h("li", mark, `found: ${name}`), () => ["The line under the timeline's bars: how the draft was found."]);
   });
 }
 

@@ -162,7 +162,7 @@ function originMarks(owner, where) {
   const widened = main.length === 1 && main.length < names.length;
   /** @type {Record<string, string>} */
   const beside = Object.fromEntries(
-    widened ? names.map((n) => [n, n === main[0] ? "main chain" : "expansions beside it"]) : [],
+    widened ? names.map((n) => [n, n === main[0] ? "first choices" : "choices beside them"]) : [],
   );
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);

@@ -105,7 +105,7 @@ export class Timeline {
       h("div", imported.drafted(this.owner.model, step)),
       out ? h("div", `${plural(out, "token")} left out: not worth a row`) : null,
       h("div", `${plural(steps.emitted[step], "token")} written · ${this.time(step)}`),
-      this.looks.size ? h("div", `route: ${steps.route[step]}`) : null,
+      this.looks.size ? h("div", `found: ${steps.route[step]}`) : null,
     ];
   }
 

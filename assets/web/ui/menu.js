@@ -11,6 +11,7 @@ const EDGE = 8; // pixels between a menu and the window's side
  * @property {string} label
  * @property {string} [href]
  * @property {() => unknown} [act]
+ * @property {Item[]} [items] entries that take the place of all
  * @property {string} [about] said below the label
  */
 
@@ -22,6 +23,7 @@ const EDGE = 8; // pixels between a menu and the window's side
  */
 export function Menu({ label, name, items, class: look = "", children, failed = (problem) => { throw problem; } }) {
   const [open, setOpen] = useState(false);
+  const [inner, setInner] = useState(/** @type {Item | null} */ (null));
   const wrap = useRef(/** @type {HTMLElement | null} */ (null));
   /** @type {() => HTMLElement[]} */
   const entries = () => Array.from(wrap.current?.querySelectorAll('[role="menuitem"]') ?? []);
@@ -31,7 +33,7 @@ export function Menu({ label, name, items, class: look = "", children, failed = 
     const { left } = menu.getBoundingClientRect();
     if (left < EDGE) menu.style.right = `${left - EDGE}px`; // in a narrow window, below a button at the left
     entries()[0]?.focus();
-  }, [open]);
+  }, [open, inner]);
   const opener = () => /** @type {HTMLElement | null} */ (wrap.current?.querySelector("button"));
   /** @param {KeyboardEvent} event */
   const key = (event) => {
@@ -59,18 +61,28 @@ export function Menu({ label, name, items, class: look = "", children, failed = 
     return Promise.resolve().then(act).catch(failed);
   };
   /** @param {Item} item */
-  const entry = ({ label: said, href, act, about }) => {
+  const entry = (item) => {
+    const { label: said, href, act, about } = item;
     const inside = html`${said}${about && html`<small>${about}</small>`}`;
     const common = { class: "ui-item", role: "menuitem", tabindex: -1 };
     if (href) return html`<a ...${common} href=${href} download onClick=${() => setOpen(false)}>${inside}</a>`;
     if (act) return html`<button type="button" ...${common} onClick=${run(act)}>${inside}</button>`;
+    if (item.items) return html`<button type="button" ...${common} aria-haspopup="menu"
+      onClick=${() => {
+        opener()?.focus(); // the entry goes
+        setInner(item);
+      }}>${inside}</button>`;
     return html`<div class="ui-menu-head" role="presentation">${said}</div>`;
   };
   return html`<div class="ui-menu-wrap" ref=${wrap} onKeyDown=${key} onFocusOut=${left}>
     <button type="button" class="ui-button ${look}" aria-haspopup="menu" aria-expanded=${String(open)}
-      aria-label=${name} onClick=${() => setOpen(!open)}>
+      aria-label=${name} onClick=${() => {
+        setInner(null);
+        setOpen(!open);
+      }}>
       ${children ?? label}<span class="ui-caret" aria-hidden="true" />
     </button>
-    ${open && html`<div class="ui-menu" role="menu" aria-label=${name ?? label}>${items().map(entry)}</div>`}
+    ${open && html`<div class="ui-menu" role="menu" aria-label=${inner?.label ?? name ?? label}>
+      ${(inner?.items ?? items()).map(entry)}</div>`}
   </div>`;
 }

@@ -25,7 +25,7 @@ def test_the_step_that_is_shown_is_a_figure_in_one_click(visit: Visit) -> None:
         assert "Step 3 of" in archive.read("README.txt").decode()
     assert {"figure.pdf", "figure.svg", "figure.tex", "references.bib", "page.html"} <= names
     with page.expect_download() as caught:
-        share(page, "Figure of this step (PDF)")
+        share(page, "Figure of this step (PDF)", more=True)
     assert Path(caught.value.path()).read_bytes().startswith(b"%PDF")
 
 
