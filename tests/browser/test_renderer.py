@@ -273,7 +273,7 @@ def test_an_accepted_expansion_is_said_and_stands_on_the_path(open_trace: Open, 
     assert re.search(r"The model read .+ in one go and kept ", page.locator(".sv-sentence").text_content())
     page.get_by_role("button", name="More rows").click()
     legend = page.inner_text(".sv-legend")
-    assert "main chain" in legend and "expansions beside it" in legend and "where the draft model looked" in legend
+    assert "first choices: " in legend and "choices beside them: " in legend and "where the draft model looked" in legend
 
 
 def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -> None:
@@ -753,11 +753,11 @@ def test_origins_are_told_by_shape_and_letter_and_the_legend_counts_them(open_tr
     assert set(page.locator(".sv-of-successor .sv-tag-text").all_text_contents()) == {"S"}
     page.get_by_role("button", name="More rows").click()
     legend = page.inner_text(".sv-legend")
-    for origin in ("main", "branch", "successor"):
+    for origin, label in (("main", "chosen copy"), ("branch", "branch"), ("successor", "successor")):
         of = [k for k, name in enumerate(nodes["origin"]) if name == origin]
         stood = sum(nodes["status"][k] == "accepted" for k in of)
-        assert f"{origin} {stood} of {len(of)}" in legend
-    assert "semantic route" in legend
+        assert f"{label}: {stood} of {len(of)} accepted" in legend
+    assert "found: semantic" in legend
 
 
 def test_a_branch_lights_its_anchor_and_a_successor_its_source(open_trace: Open) -> None:
@@ -790,7 +790,7 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     step = steps["origins"].index("branch+successor")
     page = open_trace(trace, step=step)
     chips = page.inner_text(".sv-step-facts")
-    assert "route semantic" in chips and "accepted branch + successor" in chips and "retrieval" in chips
+    assert "found semantic" in chips and "accepted branch + successor" in chips and "retrieval" in chips
     details(page)
     page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()
     took = f"{steps['term:retrieval_ms'][step]:.3g}".rstrip("0")
@@ -842,7 +842,7 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     assert "branch+successor" in page.inner_text(".sv-brief")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
-    assert f"retrieval {100 * share:.2g}" in text and "Steps by route" in text
+    assert f"retrieval {100 * share:.2g}" in text and "How drafts were found" in text
     page.evaluate("t => specviz.inspector.load(t, {})", payload(recordings.chain()))
     assert not page.is_visible(".sv-breakdown") and not page.is_visible(".sv-step-facts")
 

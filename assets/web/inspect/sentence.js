@@ -115,7 +115,8 @@ function verdict(owner, view) {
   const also = refused.length > 1 ? ` or ${plural(refused.length - 1, "other")}` : "";
   const [first] = refused;
   const unknown = first?.token === NOT_RECORDED;
-  const lost = first ? [unknown ? "a token that is not recorded" : token(owner, first.token), also] : [];
+  const lost = first && !unknown ? [token(owner, first.token), also] : [];
+  const open = unknown ? "What it refused is not recorded. " : "";
   const drawn = view.route === "drawn" && !view.nodes.some(({ reason }) => reason === "match" || reason === "mismatch");
   const wrote = drawn && lost.length ? "drew" : "wrote";
   if (!n) {
@@ -124,7 +125,7 @@ function verdict(owner, view) {
     const instead = lost.length ? [", not ", ...lost] : [];
     const rest = drawn ? " from what was left" : "";
     return [...none, ": after ", token(owner, view.root), ` it ${wrote} `, own(owner, view), rest, ...instead,
-      ". This pass wrote one token, as plain decoding does. "];
+      `. ${open}This pass wrote one token, as plain decoding does. `];
   }
   const all = n === drafted || (copy > 0 && n === copy);
   const most = chain || copy ? (n === 1 ? "only the first" : `the first ${n}`) : n === 1 ? "one" : `a path of ${n}`;
@@ -136,7 +137,7 @@ function verdict(owner, view) {
   const itself = own(owner, view);
   const many = ` itself. So one pass wrote ${plural(view.emitted, "token")} instead of one. `;
   if (n === drafted && chain) return [...stood, ", then added ", itself, many];
-  if (!lost.length) return [...stood, ". Then it added ", itself, " itself. "];
+  if (!lost.length) return [...stood, ". Then it added ", itself, ` itself. ${open}`];
   const left = drawn ? " from what was left," : "";
   return [...stood, `. Then it ${wrote} `, itself, `${left} where the draft had `, ...lost, ". "];
 }

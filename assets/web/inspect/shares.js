@@ -90,7 +90,8 @@ export function routes(model) {
 export function routeMarks(owner) {
   return routes(owner.model).map(([name, look]) => {
     const mark = h("i", { class: `sv-route-mark sv-route-${Math.min(look, 3)}`, "aria-hidden": "true" });
-    return owner.tip.add(h("li", mark, `found: ${name}`), () => ["The line under the timeline's bars: how the draft was found."]);
+    const help = "The line under the timeline's bars: how the draft was found.";
+    return owner.tip.add(h("li", mark, `found: ${name}`), () => [help]);
   });
 }
 
@@ -104,7 +105,7 @@ export class StepFacts {
     this.owner = owner;
     /** @type {StepView} */
     this.view = later();
-    this.route = this.chip("route", () => ["The way the method found its draft in this step."]);
+    this.route = this.chip("found", () => ["The way the method found its draft in this step."]);
     this.forward = this.chip("forward", () => ["The engine that ran the target's forward, and its bucket."]);
     this.origins = this.chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
     /** @type {(ReturnType<StepFacts["chip"]> & { term: RunTerm })[]} */

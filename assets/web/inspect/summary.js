@@ -166,8 +166,8 @@ function originMarks(owner, where) {
   );
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);
-    const counts = [h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];
-    const text = h("span", `${beside[name] ?? origin.label} `, model.report && counts);
+    const counts = [": ", h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")} accepted`];
+    const text = h("span", beside[name] ?? (name === "main" ? "chosen copy" : origin.label), model.report && counts);
     return owner.tip.add(h("li", originSample(origin), text), () => [
       `${origin.sentence} Accepted of drafted; told by the node's outline and letter. ${where}`,
     ]);
