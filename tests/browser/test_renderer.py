@@ -273,7 +273,8 @@ def test_an_accepted_expansion_is_said_and_stands_on_the_path(open_trace: Open, 
     assert re.search(r"The model read .+ in one go and kept ", page.locator(".sv-sentence").text_content())
     page.get_by_role("button", name="More rows").click()
     legend = page.inner_text(".sv-legend")
-    assert "first choices: " in legend and "choices beside them: " in legend and "where the draft model looked" in legend
+    for entry in ("first choices: ", "choices beside them: ", "where the draft model looked"):
+        assert entry in legend
 
 
 def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -> None:
