@@ -124,3 +124,39 @@ def test_lines_below_text_stay_clear_of_underscores(sharp: tuple[Any, int], insi
     near = ink.copy()
     near[1:] |= ink[:-1]
     assert line.sum() > 20 * scale and int((near & line).sum()) == 0
+
+
+# at every step: what is written below a line that stands on a token, or on something else below a line
+CROSSED = """() => {
+    const v = specviz.inspector;
+    const wrong = [];
+    const inner = ({ left, right, top, bottom }) =>
+        ({ left: left + 2, right: right - 2, top: top + 3, bottom: bottom - 3 });
+    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+    let below = 0;
+    for (let step = 0; step < v.model.stepCount; step++) {
+        v.setStep(step);
+        const under = [...document.querySelectorAll(".sv-under span")]
+            .map((cell) => inner(cell.getBoundingClientRect()));
+        const tokens = [...document.querySelectorAll(".sv-text .sv-t, .sv-ghost-text")]
+            .flatMap((token) => [...token.getClientRects()].map(inner));
+        below += under.length;
+        const crossed = (cell, k) =>
+            tokens.some((box) => meet(cell, box)) || under.some((box, n) => n > k && meet(cell, box));
+        if (under.some(crossed)) wrong.push(step + 1);
+    }
+    return [below, wrong];
+}"""
+
+
+@pytest.mark.parametrize("width", matrix([1280, 900, 400], 1280, "where lines break"))
+def test_branches_below_a_line_stand_on_no_token(chromium: Any, tmp_path: Path, width: int) -> None:
+    """A tree of 59 tokens over prose: the refused token may be the first of a broken line."""
+    run = tracefile.load(GALLERY / "17-lighthouse-story-eagle3.spectrace")
+    (tmp_path / "run.html").write_text(standalone_html(run), encoding="utf-8")
+    page = chromium.new_page(viewport={"width": width, "height": 820})
+    page.goto((tmp_path / "run.html").as_uri())
+    page.wait_for_selector(".sv-row")
+    below, wrong = page.evaluate(CROSSED)
+    page.close()
+    assert below > 100 and wrong == []

@@ -100,9 +100,10 @@ export class DraftInText {
       const label = this.label(first.token);
       const ghost = h("span.sv-ghost-text", { "data-node": first.index, "aria-hidden": "true" }, label);
       ghost.classList.toggle("sv-sign", !wordy(label));
-      if (before) before.before(ghost);
-      else after?.after(ghost);
-      this.ghosts.push(ghost);
+      const breaks = [h("wbr"), h("wbr")]; // the line may break on either side of it
+      if (before) before.before(breaks[0], ghost, breaks[1]);
+      else after?.after(breaks[0], ghost);
+      this.ghosts.push(ghost, ...breaks);
     }
     this.hang(view);
   }
@@ -163,7 +164,7 @@ export class DraftInText {
     /** @type {Map<number, Hung[]>} */
     const lines = new Map();
     for (const one of hung) {
-      const box = one.at.getBoundingClientRect();
+      const box = must([...one.at.getClientRects()].at(-1) ?? one.at.getBoundingClientRect());
       one.top = box.bottom - frame.top;
       /** @param {Cell[]} cells */
       const wide = (cells) => cells.reduce((sum, { text }) => sum + text.length * letter + GAP, 0);
@@ -181,8 +182,9 @@ export class DraftInText {
     let moved = 0; // by the room that lines above were given: worked out, as to ask costs a layout
     for (const [, taken] of [...lines].sort(([a], [b]) => a - b)) {
       const deep = row * Math.max(...taken.map(({ lane, rows }) => lane + rows.length)) + ROOM;
-      const strut = h("span.sv-strut", { style: `height:calc(1lh + ${deep}px)` });
-      taken[0].at.before(strut);
+      // inside the element and behind its letters: no line may break there that did not while places were measured
+      const strut = h("span.sv-strut", { style: `line-height:calc(1lh + ${deep}px)` });
+      taken[0].at.append(strut);
       this.ghosts.push(strut);
       for (const one of taken) this.write(one, one.top + moved + one.lane * row, row, letter);
       moved += deep;
