@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         "by the same draws for all; other tokens: how many the target would have written otherwise (– where a rule "
         "does not say).",
         f"{POSITION_BIAS} (specviz run --again TRACE --verifier NAME)",
-        f"Up to {100 * open_share:.0f} % of p or q is not recorded at a position: ranges are what that leaves open."
+        f"Only the top probabilities were recorded (up to {100 * open_share:.0f} % misses): some numbers are ranges."
         if open_share > 0.01 else "", *left_out,
     )  # fmt: skip
     return 0

@@ -581,7 +581,9 @@ def test_a_prompt_is_named_undone_and_the_same_on_compare(visit: Visit, desk: St
     page.keyboard.insert_text(" Mine!")  # at once: a rest between two keys is a step of its own
     expect(recorded).to_have_count(0)  # another prompt than the run's
     page.focus(".svp-naming")
-    page.keyboard.type("Passages, mine")
+    page.keyboard.type("Pass")
+    wait(page, "localStorage.getItem('specviz-prompts')?.includes('Mine!')")  # the text is kept meanwhile
+    page.keyboard.type("ages, mine")
     page.keyboard.press("Tab")
     page.get_by_role("button", name="Undo").focus()
     page.keyboard.press("Enter")

@@ -211,6 +211,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page = visit("&trace=gallery-0")
     expect(page.locator(".svc-empty")).to_contain_text("aligned by output position")
     expect(page.locator(".svc-prompt-form .svp-recorded")).to_contain_text("prompt of the run that is open")
+    page.wait_for_selector(".svc-prompt-form .sve-prompt:not(.sve-waits)")
     held = "[...document.querySelectorAll('.svc-prompt-form textarea')].map((area) => area.value).join()"
     assert "Add a docstring to this class." in page.evaluate(held)
     assert page.locator(".svc-form-card option[disabled]").count() >= 1  # ppd lacks its prompt tokens

@@ -104,9 +104,8 @@ export class JudgesPanel {
     const count = otherwise(step);
     const of = Object.keys(step.rules).length;
     const open = Math.max(p, q) > 0.01 && [
-      ` Up to ${percentage(p)} of p${q > 0.01 ? ` and ${percentage(q)} of q` : ""} is not recorded at a position: `,
-      "where that leaves a number open it is a range, and a token it leaves open is a –. ",
-      "A run of ", h("code.svj-option", "--first-choices N"), " holds more.",
+      ` Only the top probabilities were recorded (up to ${percentage(Math.max(p, q))} is missing), so some numbers `,
+      "are ranges and some tokens open (–). ", h("code.svj-option", "--first-choices N"), " records more.",
     ];
     const come = count === 1 ? "comes" : "come";
     return h(

@@ -115,6 +115,9 @@ const Modes = ({ prefix }) => html`<fieldset id="${prefix}-mode" class="ui-seg s
       onChange=${() => turn(/** @type {TypedPrompt["mode"]} */ (mode))} /><span>${label}</span></label>`)}
 </fieldset>`;
 
+/** The name while it is typed: texts are kept in the meantime. */
+const naming = signal(/** @type {string | null} */ (null));
+
 /** What one does with a prompt: choose another, name it, undo, send it to a server of one's own. */
 /** @param {{ prefix: string }} props */
 function Beside({ prefix }) {
@@ -131,7 +134,9 @@ function Beside({ prefix }) {
         html`<option value=${id} selected=${id === chosen}>${label}</option>`)}</select>
     ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${own} />`}
     <input class="ui-input svp-naming" aria-label="Name of this prompt" placeholder="Name this prompt" maxlength="70"
-      value=${name.value} onChange=${(/** @type {FieldEvent} */ { currentTarget }) => call(currentTarget.value)} />
+      value=${naming.value ?? name.value} onBlur=${() => (naming.value = null)}
+      onInput=${(/** @type {FieldEvent} */ { currentTarget }) => (naming.value = currentTarget.value)}
+      onChange=${(/** @type {FieldEvent} */ { currentTarget }) => call(currentTarget.value)} />
     ${turnBack(-1, "↶", "Undo", undoable.value)}${turnBack(1, "↷", "Redo", redoable.value)}
     ${alone.value && senders.value.map((one) => html`<button type="button" class="ui-button svp-connect"
       aria-haspopup="dialog" onClick=${(/** @type {FieldEvent<HTMLElement>} */ event) =>

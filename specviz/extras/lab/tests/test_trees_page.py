@@ -16,6 +16,7 @@ from decoders.parts import own_place
 from decoders.prompt_tokens.design import compare_sizes, design, trees_for
 from decoders.prompt_tokens.latency import Latency, Setup, save_latency
 from decoders.prompt_tokens.trees import FILE, save_trees
+from specviz.server.limits import rules_for
 from specviz.shell.frame import tab_titles
 from tests.drafts import save_tiny_part
 from tests.models import tiny_target
@@ -139,6 +140,13 @@ def test_the_routes_answer_without_a_model() -> None:
         assert (answer.status_code, answer.json()) == (422, {"error": "Opened for viewing only.", "place": "model"})
         assert client.post("/api/trees/measure", content="{}").status_code == 422  # another site's form
         assert client.get("/api/trees/latency").json() == {"latency": None, "measuring": None, "failed": ""}
+
+
+def test_a_public_server_measures_nothing() -> None:
+    desk = StubDesk()
+    desk.keep_to(rules_for(public=True, accounts=False))
+    with TestClient(app_of(desk)) as client:
+        assert client.post("/api/trees/measure", json={}).status_code == 403
 
 
 def finish(desk: StubDesk) -> dict[str, Any]:
