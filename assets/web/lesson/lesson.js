@@ -214,6 +214,7 @@ export class Lesson {
   unfold(met) {
     const later = WAITING.filter((name) => !met.has(name));
     for (const name of WAITING) this.inspector.root.classList.toggle(`sv-later-${name}`, later.includes(name));
+    this.inspector.root.classList.toggle("sv-later-switches", later.length > 0);
     this.all.setAttribute("aria-pressed", String(this.everything));
     this.all.hidden = !later.length && !this.everything;
   }
