@@ -326,7 +326,7 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     for _ in range(page.locator(".svc-remove").count() - 2):
         page.locator(".svc-remove").last.click()
     expect(page.locator(".svc-remove")).to_have_count(2)
-    page.check("#svc-mode input[value=segments]", force=True)
+    page.check("#svc-mode:enabled input[value=segments]", force=True)
     page.fill("#svc-instruction textarea", "Edit the code.")
     desk.gate.clear()
     page.click(".svc-run")
@@ -391,7 +391,7 @@ def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit
         page.select_option("#svc-method-0", "pld")
         for _ in range(page.locator(".svc-remove").count() - 1):
             page.locator(".svc-remove").last.click()
-        page.check("#svc-mode input[value=segments]", force=True)
+        page.check("#svc-mode:enabled input[value=segments]", force=True)
         page.fill("#svc-instruction textarea", "Edit the code.")
         page.click(".svc-run")
         page.wait_for_function(f"() => {STATE}.lanes[0]?.source?.readyState === 1")  # it waits, and is listened to

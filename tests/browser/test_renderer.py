@@ -672,11 +672,14 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
     show(page, "Tree")
     until(page, "specviz.inspector.tree.window.room > 0")  # it is laid out for its place
     chip, nodes = ".sv-node-chip", ".sv-node:not(.sv-node-chip):not(.sv-node-bonus)"
-    inside = """() => specviz.inspector.tree.placed
-        .reduce((sum, one) => sum + (one.hidden ?? 0) + (one.kind === "chip" ? one.count : 0), 0)"""
-    folded = page.evaluate(inside)
-    assert folded > 0 and page.locator(nodes).count() + folded == size
-    labels = page.locator(f"{chip} .sv-label, .sv-aside-label").all_text_contents()
+    inside = """([nodes, labels]) => [  // at once: its place may still change
+        specviz.inspector.tree.placed
+            .reduce((sum, one) => sum + (one.hidden ?? 0) + (one.kind === "chip" ? one.count : 0), 0),
+        document.querySelectorAll(nodes).length,
+        [...document.querySelectorAll(labels)].map((label) => label.textContent),
+    ]"""
+    folded, drawn, labels = page.evaluate(inside, [nodes, f"{chip} .sv-label, .sv-aside-label"])
+    assert folded > 0 and drawn + folded == size
     assert sum(int(text.split("+")[1]) for text in labels if "+" in text) == folded, "each fold says how much it holds"
     # the path that was written is whole, in sight, and runs straight down
     frame = page.locator(".sv-tree .sv-body").bounding_box()

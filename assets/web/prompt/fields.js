@@ -108,7 +108,7 @@ function Texts({ prefix }) {
 }
 
 /** The modes, one of which is chosen. @param {{ prefix: string }} props */
-const Modes = ({ prefix }) => html`<fieldset id="${prefix}-mode" class="ui-seg sve-modes">
+const Modes = ({ prefix }) => html`<fieldset id="${prefix}-mode" class="ui-seg sve-modes" disabled=${!!pending.value}>
   <legend class="svp-unseen">Form of the prompt</legend>
   ${Object.entries(MODES).map(([mode, label]) => html`<label>
     <input type="radio" name="${prefix}-mode" value=${mode} checked=${draft.value.prompt.mode === mode}
