@@ -564,7 +564,7 @@ OURS = set(
     re.findall(
         r"\w+",
         "a b button canvas circle code dd details div dl dt footer g h2 h3 h4 header i kbd li option p path rect "
-        "section select small span summary svg table tbody td text th thead tr ul",
+        "section select small span summary svg table tbody td text th thead tr ul wbr",
     )
 )
 
@@ -843,7 +843,7 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     assert found == outcomes(trace) and "branch+successor" in found
     assert not page.is_visible(".sv-breakdown")  # in the drawer
     details(page)
-    assert "branch+successor" in page.inner_text(".sv-brief")
+    assert "branch + successor" in page.inner_text(".sv-brief")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "How drafts were found" in text

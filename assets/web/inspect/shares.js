@@ -65,18 +65,21 @@ export function run(owner) {
   const help = "What the accepted path was made of; mismatch: nothing of the draft stood; none: there was no draft.";
   const stood = report.outcomes.filter(([name]) => !["mismatch", "none"].includes(name));
   if (stood.some(([name]) => model.origin(name).letter))
-    parts.push(steps(owner, "Steps by outcome", help, report.outcomes));
+    parts.push(steps(owner, "Steps by outcome", help, report.outcomes.map(([name, n]) => [composed(model, name), n])));
   if (report.routes.filter(([name]) => name !== "none").length > 1)
     parts.push(steps(owner, "How drafts were found", "Steps by the way the method took.", report.routes));
   const timed = times(owner, report);
   return timed ? [...parts, timed] : parts;
 }
 
+/** What an accepted path was made of, in words. @type {(model: Model, outcome: string) => string} */
+const composed = (model, outcome) => outcome.split("+").map((name) => model.origin(name).label).join(" + ");
+
 /** The outcomes in one line. @type {(owner: Inspector) => (Node | string)[]} */
 export function brief(owner) {
   const { report, stepCount } = owner.model;
   const most = report?.outcomes.slice(0, 6) ?? [];
-  const shares = most.map(([name, count]) => [` ${name} `, h("b", percent(count / stepCount))]);
+  const shares = most.map(([name, count]) => [` ${composed(owner.model, name)} `, h("b", percent(count / stepCount))]);
   return [h("span.sv-faint", "Steps"), ...shares.flat()];
 }
 
@@ -160,7 +163,7 @@ export class StepFacts {
       write(one.share, share);
     };
     put(this.route, view.route);
-    put(this.origins, view.accepted ? view.origins.replace(/\+/g, " + ") : "");
+    put(this.origins, view.accepted ? composed(this.owner.model, view.origins) : "");
     const { engine, engine_rows: rows, engine_keys: keys } = this.owner.model.steps;
     const bucket = `${rows[view.number]} rows, ${keys[view.number]} keys`;
     put(this.forward, notStock(engine[view.number]) ? engine[view.number] : "", ` ${bucket}`);

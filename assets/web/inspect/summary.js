@@ -2,7 +2,7 @@
 
 import { append, facts, h } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { format, plural } from "specviz/base/numbers.js";
+import { format, plural, short } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
 import * as imported from "specviz/inspect/imported.js";
@@ -51,7 +51,8 @@ export function headline(owner, list) {
     const help = helps.find((one) => one.key === key);
     const value = values[key] ?? null;
     if (value === null && !owner.wantedMetrics.includes(key)) return []; // not measured, or not in its day
-    return metric(owner, { key, ...help, label: BRIEFLY[key] ?? help?.label ?? key }, value);
+    const brief = key === "speedup" && (value ?? 1) < 1 ? "as fast" : BRIEFLY[key];
+    return metric(owner, { key, ...help, label: brief ?? help?.label ?? key }, value);
   });
   list.replaceChildren(...rows, ...(plainly ? [] : [identical(owner)]));
 }
@@ -125,10 +126,10 @@ export function heading(owner) {
   const by = h("div.sv-by.ui-row.ui-words");
   const { method } = run;
   const model = run.model || {};
-  const about = () => [h("div", method.summary || ""), h("div.sv-faint", method.paper || "")];
+  const about = () => [h("b", method.title), h("div", method.summary || ""), h("div.sv-faint", method.paper || "")];
   const known = () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))];
   by.append(
-    owner.tip.explained("b", about, method.title || method.name),
+    owner.tip.explained("b", about, short(method.title || method.name)),
     owner.tip.explained("span", known, model.name || ""),
     ...imported.badges(owner),
   );
@@ -167,7 +168,7 @@ function originMarks(owner, where) {
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);
     const counts = [": ", h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")} accepted`];
-    const text = h("span", beside[name] ?? (name === "main" ? "chosen copy" : origin.label), model.report && counts);
+    const text = h("span", beside[name] ?? origin.label, model.report && counts);
     return owner.tip.add(h("li", originSample(origin), text), () => [
       `${origin.sentence} Accepted of drafted; told by the node's outline and letter. ${where}`,
     ]);
