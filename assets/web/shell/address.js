@@ -56,6 +56,14 @@ export function link() {
   return put(new URL(location.href), { ...run, tab }).href;
 }
 
+/** The address of what is shown, without where other pages stand. */
+export function sharedLink() {
+  const url = new URL(link());
+  const own = VIEWS[app.tab] ?? [];
+  for (const key of Object.values(VIEWS).flat()) if (!own.includes(key)) url.searchParams.delete(key);
+  return url.href;
+}
+
 /** The step and the pins that an address has: by default the one with which the page was opened. */
 export function fromAddress(asked = params) {
   const step = Number.parseInt(asked.get("step") || "", 10);

@@ -4,7 +4,7 @@ import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { postJson, sentence, traceUrl } from "specviz/base/json.js";
 import { Inspector } from "specviz/inspect/inspector.js";
-import { address, link } from "specviz/shell/address.js";
+import { address, sharedLink } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 import { keepTry, strip } from "specviz/shell/tries.js";
@@ -63,7 +63,7 @@ export function show(trace, at) {
   };
   const shares = () => app.shares.map((share) => share(id));
   const actions = {
-    link, attribute: () => goTo("attribution"),
+    link: sharedLink, attribute: () => goTo("attribution"),
     get figure() {
       return shares().find((share) => share.figure)?.figure;
     },
