@@ -46,7 +46,8 @@ def main() -> None:
                 return len(index.find(words, list(sources)))
 
             times = [milliseconds(ask) for _ in range(TIMES)]
-            print(f"{' '.join(map(repr, words)):16} {ask():5} runs: {statistics.median(times):.0f} ms ({max(times):.0f})")
+            times_text = f"{statistics.median(times):.0f} ms ({max(times):.0f})"
+            print(f"{' '.join(map(repr, words)):16} {ask():5} runs: {times_text}")
         index.close()
 
 
