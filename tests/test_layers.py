@@ -334,8 +334,9 @@ def test_tests_that_failed_once_are_few_and_soon_mended():
 def test_the_constraints_pin_every_dependency_exactly():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]  # but llmlingua, which brings hundreds of megabytes
-    asked = project["dependencies"] + extras["test"][1:] + extras["ray"] + extras["mcp"] + extras["grammar"]
-    assert extras["test"][0] == "specviz-drafts[grammar,ray,llama-cpp,mcp]"
+    asked = project["dependencies"] + extras["test"][1:]
+    asked += extras["ray"] + extras["mcp"] + extras["grammar"] + extras["explain"]
+    assert extras["test"][0] == "specviz-drafts[grammar,ray,llama-cpp,mcp,explain]"
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
 

@@ -6,4 +6,6 @@ declare module "specviz/generated/terms.js" {
   export const verified: Record<string, string>;
   /** What is to be known of every number of another rule or draft on a recorded run. */
   export const visited: string;
+  /** How specviz is cited, as BibTeX. */
+  export const citation: string;
 }

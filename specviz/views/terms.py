@@ -11,6 +11,7 @@ from typing import Any
 from decoders.folders import ASSETS
 from decoders.names import POSITION_BIAS
 from decoders.trace.metrics import METRICS
+from specviz import __version__
 
 # where a run's metrics are computed; the others in decoders/trace/metrics.py measure
 COMPUTED_TERMS = {
@@ -27,6 +28,14 @@ COMPUTED_TERMS = {
 # what decides a token drawn from a draft model; a run's record names the code of its own drafter and verifier
 RESIDUAL_RULE = "decoders/verifiers/residual.py ResidualVerifier.__call__"
 
+CITATION = f"""@software{{specviz,
+  author = {{{{The specviz authors}}}},
+  title = {{specviz: see how speculative decoding drafts, accepts and rejects, step by step}},
+  version = {{{__version__}}},
+  year = {{2026}},
+  note = {{Python package specviz-drafts}},
+}}"""  # as CITATION.cff
+
 
 def step_terms() -> dict[str, dict[str, str]]:
     """The quantities of one step by key: label, formula, code and sentence."""
@@ -40,7 +49,7 @@ def step_terms() -> dict[str, dict[str, str]]:
 
 def table() -> dict[str, Any]:
     """All that the browser is told: quantities by key, each with its formula, the formula with a run's parts in braces
-    (of metrics: ``decoders.trace.report`` gives the parts), the code and a sentence.
+    (of metrics: ``decoders.trace.report`` gives the parts), the code and a sentence; and how this program is cited.
 
     >>> table()["terms"]["tokens_per_step"]["formula"]
     'mean over steps of (accepted + 1)'
@@ -55,4 +64,9 @@ def table() -> dict[str, Any]:
         }
         for metric in METRICS
     }
-    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": RESIDUAL_RULE}, "visited": POSITION_BIAS}
+    return {
+        "terms": {**terms, **step_terms()},
+        "verified": {"drawn": RESIDUAL_RULE},
+        "visited": POSITION_BIAS,
+        "citation": CITATION,
+    }

@@ -9,7 +9,8 @@ const EXTRAS = new URL("../../specviz/extras/", import.meta.url);
 const ANNEXES = existsSync(EXTRAS) ? readdirSync(EXTRAS).map((name) => new URL(`${name}/web/`, EXTRAS).href) : [];
 // Python makes this module; one metric and one step's number stand for all
 const WORKED = { tokens_per_step: { worked: "({accepted} + {steps}) ÷ {steps} steps" } };
-const SAID = `export const terms = ${JSON.stringify(WORKED)}; export const verified = {}; export const visited = "";`;
+const SAID = `export const terms = ${JSON.stringify(WORKED)}; export const verified = {}; export const visited = "";
+export const citation = "";`;
 const TERMS = `data:text/javascript,${encodeURIComponent(SAID)}`;
 // as ``VENDORED`` in specviz/views/web.py
 const VENDORED = {

@@ -287,7 +287,7 @@ export function card(name, title, ...tools) {
 /** @type {(url: string, label?: Element) => Promise<boolean>} */
 export async function copyLink(url, label) {
   const copied = await navigator.clipboard.writeText(url).then(() => true, () => false);
-  if (!copied) window.prompt("Copy this link:", url);
+  if (!copied) window.prompt("Copy this:", url);
   if (!label) return copied;
   if (copied) label.textContent = "Copied";
   setTimeout(() => (label.textContent = "Copy link"), 1500);

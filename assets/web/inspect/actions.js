@@ -1,6 +1,7 @@
 /* What one does with a run that is shown: share it, see its details, present it. */
 
 import { copyLink, icon } from "specviz/base/dom.js";
+import { citation } from "specviz/generated/terms.js"; // made by specviz/views/terms.py
 import * as downloads from "specviz/inspect/downloads.js";
 import { Held } from "specviz/ui/element.js";
 import { html } from "specviz/ui/html.js";
@@ -33,7 +34,9 @@ function entries(inspector) {
   }));
   const named = files.filter(({ label }) => Object.values(NAMES).includes(label));
   const others = [...files.filter((file) => !named.includes(file)), ...downloads.made(inspector)];
-  return [...items, ...named, { label: "More files …", items: others, about: "Tables (CSV) and drawings." }];
+  const more = { label: "More files …", items: others, about: "Tables (CSV) and drawings." };
+  const cite = async () => (await copyLink(citation)) && inspector.say("The BibTeX entry of specviz is copied.");
+  return [...items, ...named, more, { label: "Cite specviz", act: cite, about: "Copies its BibTeX entry." }];
 }
 
 /** Share, details, presenter mode; nothing where the page offers none of it. @param {{ inspector: Inspector }} props */

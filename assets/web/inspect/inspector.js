@@ -293,8 +293,7 @@ export class Inspector extends Listeners {
 
   /** "line 4", "line 4 of the pool". @param {Position} position */
   where(position, atStart = false) {
-    const pane = this.paneOf(position);
-    const text = `line ${pane.line(position)}${pane === this.pool ? " of the pool" : ""}`;
+    const text = this.paneOf(position).where(position);
     return atStart ? capital(text) : text;
   }
 

@@ -269,6 +269,11 @@ export class TokenPane extends Panel {
     return 1;
   }
 
+  /** The same in words. @param {Position} position */
+  where(position) {
+    return `line ${this.line(position)}`;
+  }
+
   /** From ``position`` on all is not yet written. Whole rows change by one class each. @param {Position} position */
   showUntil(position) {
     const edge = this.rowIndex(position);

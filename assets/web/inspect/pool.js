@@ -13,6 +13,11 @@ export class PoolPane extends TokenPane {
     this.shownCount = 0;
   }
 
+  /** @param {Position} position */
+  where(position) {
+    return `${super.where(position)} of the pool`;
+  }
+
   refill() {
     const { model } = this.owner;
     const { poolIds: id, poolPassages: passage } = model;

@@ -30,10 +30,10 @@ function look(view, ids, raced) {
   emit("look", { ids, view, raced });
 }
 
-/** @param {string} id */
-function show(id) {
+/** @param {string} id @param {At} [at] */
+function show(id, at) {
   close();
-  onInspect(id);
+  onInspect(id, at);
 }
 
 function Drawer() {

@@ -60,11 +60,17 @@ const COLUMNS = [
   { ...words("when", "When", (run) => when(run.created, "short")), by: (run) => +new Date(run.created) || 0 },
 ];
 
-/** What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word. */
-/** @param {string} text @returns {(run: RunRecord) => boolean} */
+/**
+ * What a search asks for: a test per word, and the words that any text may hold; method:, model: and tag: look in their
+ * place, "a b" is one word.
+ *
+ * @param {string} text @returns {{ test: (run: RunRecord) => boolean, words: string[] }}
+ */
 function wanted(text) {
   /** @type {((run: RunRecord) => boolean)[]} */
   const tests = [];
+  /** @type {string[]} */
+  const words = [];
   for (const [, name, quoted, plain] of text.toLowerCase().matchAll(/(?:(method|model|tag):)?(?:"([^"]*)"?|(\S+))/g)) {
     const word = quoted ?? plain;
     /** @param {...string | undefined} texts */
@@ -75,9 +81,14 @@ function wanted(text) {
     else if (word === "lossy" || word === "lossless")
       tests.push((run) => run.kind !== "live" && !run.forced && (run.lossless === false) === (word === "lossy"));
     else if (word === "kept") tests.push((run) => Boolean(run.keep));
-    else tests.push((run) => within(run.title, run.method, run.model, KINDS[run.kind], ...(run.tags || [])));
+    else if (word) {
+      words.push(word);
+      /** @param {RunRecord} run */
+      const listed = (run) => within(run.title, run.method, run.model, KINDS[run.kind], ...(run.tags || []));
+      tests.push((run) => listed(run) || Boolean(app.runSearch?.holds(run.id, word)));
+    }
   }
-  return (run) => tests.every((test) => test(run));
+  return { test: (run) => tests.every((test) => test(run)), words };
 }
 
 /**
@@ -85,7 +96,7 @@ function wanted(text) {
  * ``show`` a run.
  *
  * @type {(box: HTMLElement, acts: { look: (what: Look, ids: string[], raced: boolean) => void,
- *   show: (id: string) => void }) => void}
+ *   show: (id: string, at?: At) => void }) => void}
  */
 export function drawLibrary(box, { look, show }) {
   const search = h("input.svp-input.svp-search", {
@@ -105,6 +116,7 @@ export function drawLibrary(box, { look, show }) {
   const grid = table({ class: "ui-picked" }, [h("th.svr-check", all), heads, acts], []);
   const [body] = grid.tBodies;
   const empty = h("p.svp-empty");
+  const note = h("p.svp-note", { role: "status" });
   const further = () => {
     most += PAGE;
     draw();
@@ -354,7 +366,7 @@ export function drawLibrary(box, { look, show }) {
     if (editing) return; // drawn when the field is left
     const there = new Set(app.runs.filter((run) => run.kind !== "live").map((run) => run.id));
     for (const id of chosen) if (!there.has(id)) chosen.delete(id);
-    const test = wanted(search.value);
+    const { test, words } = wanted(search.value);
     matching = app.runs.filter(test);
     const by = COLUMNS.find(({ key }) => key === sorted.key)?.by;
     const way = sorted.up ? 1 : -1;
@@ -371,12 +383,14 @@ export function drawLibrary(box, { look, show }) {
         rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind)));
       }
       rows.push(row(run));
+      const places = words.length ? app.runSearch?.places(run.id, (at) => show(run.id, at)) : null;
+      if (places) rows.push(h("tr.svr-places", h("td"), h("td", { colspan: COLUMNS.length + 1 }, places)));
     }
     body.replaceChildren(...rows);
     const used = [...new Set(app.runs.flatMap((run) => run.tags || []))].sort();
-    const words = search.value.split(/\s+/);
+    const typed = search.value.split(/\s+/);
     const chips = used.slice(0, 30).map((tag) => {
-      const on = words.includes(`tag:${tag}`);
+      const on = typed.includes(`tag:${tag}`);
       const button = h("button", { "aria-pressed": String(on), onclick: () => filterBy(tag) }, tag);
       return h("span.svr-tag", { "data-on": on }, button);
     });
@@ -385,17 +399,25 @@ export function drawLibrary(box, { look, show }) {
     more.textContent = `Show ${Math.min(PAGE, matching.length - most)} more of ${matching.length}`;
     if (matching.length) empty.textContent = "";
     else empty.textContent = app.runs.length ? "No run matches." : NO_RUNS;
+    note.textContent = (words.length && app.runSearch?.note()) || "";
     grid.hidden = !matching.length;
     drawBar();
     drawRoom();
   }
 
-  search.addEventListener("input", () => {
+  function seek() {
     most = PAGE;
+    app.runSearch?.ask(wanted(search.value).words, draw);
     draw();
-  });
+  }
+  search.addEventListener("input", seek);
   on("runs", draw);
   on("current", draw);
-  box.append(h("div.ui-row", search, room), tags, problem, gone, bar, h("div.ui-scroll", grid), empty, more);
+  box.append(h("div.ui-row", search, room), tags, problem, note, gone, bar, h("div.ui-scroll", grid), empty, more);
   draw();
+  app.entries().then(() => {
+    if (!app.runSearch) return;
+    search.placeholder = app.runSearch.hint;
+    seek();
+  });
 }

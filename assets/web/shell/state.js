@@ -28,6 +28,7 @@ export const app = {
   pages: {},
   shares: [],
   runViews: [],
+  runSearch: null,
   entries: async () => {},
   figureOfRuns: () => "",
 };

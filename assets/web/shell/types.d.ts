@@ -70,6 +70,20 @@ interface At { step?: number; pins?: number[] }
 /** A view of chosen runs' acceptance, on the page Runs. */
 interface RunView { name: string; title: string; order: number; draw: (place: HTMLElement) => unknown }
 
+/** What an annex finds in the runs beside what their list shows. */
+interface RunSearch {
+  /** What is searched, for the empty field. */
+  hint: string;
+  /** Looks for words; ``draw`` is called when more is known of them. */
+  ask(words: string[], draw: () => void): void;
+  /** Whether a run holds a word. */
+  holds(id: string, word: string): boolean;
+  /** Where it does, below its row; null where that is nowhere. ``show`` opens it at a place. */
+  places(id: string, show: (at: At) => void): Node | null;
+  /** A sentence on a search that is not complete, or "". */
+  note(): string;
+}
+
 interface App {
   /** null before the first run is drawn */
   inspector: Inspector | null;
@@ -102,6 +116,8 @@ interface App {
   shares: ((id: string) => Pick<InspectorActions, "figure" | "downloads">)[];
   /** what annexes add to the views of runs' acceptance */
   runViews: RunView[];
+  /** the search that an annex adds to the drawer of runs */
+  runSearch: RunSearch | null;
   /** fetches what annexes add to rooms, once */
   entries: () => Promise<void>;
   /** the address of a figure of several runs; "" without the annex that draws it */

@@ -10,6 +10,7 @@ EXTRA = Extra(
         "site": Command(".site_command", "share", "make a static site of recorded runs"),
         "push": Command(".push_command", "share", "add runs to a dataset: a folder, or one on the Hugging Face hub"),
         "pull": Command(".pull_command", "share", "write the runs of a dataset as trace files"),
+        "explain": Command(".explain_command", "share", "why steps came as they did, in the inspector's sentences"),
         "mcp": Command(".mcp_command", "share", "the tools for an assistant, over the Model Context Protocol"),
     },
     pages=(".page",),

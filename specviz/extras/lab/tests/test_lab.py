@@ -808,6 +808,8 @@ def test_csv_is_a_table_that_a_spreadsheet_does_not_run(both: tuple[Results, lis
     (row,) = csv.DictReader(io.StringIO(hostile.to_csv(), newline=""))
     zipped = hostile.to_zip()
     assert b"\"'=cmd" in zipfile.ZipFile(io.BytesIO(zipped)).read("runs.csv")
+    packed = zipfile.ZipFile(io.BytesIO(zipped)).infolist()
+    assert all(info.compress_type == zipfile.ZIP_DEFLATED for info in packed)
     assert Results.load(zipped).rows[0]["prompt"] == hostile.rows[0]["prompt"]
     assert row["prompt"] == '\'=cmd|"x",\n' and float(row["tokens_per_step"]) == results.rows[0]["tokens_per_step"]
 

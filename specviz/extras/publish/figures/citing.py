@@ -10,8 +10,8 @@ from typing import Any
 from decoders.model.files.catalog import NAMES, precision_of, recorded_key, shipped_key
 from decoders.trace.decisions import knows_verdicts
 from decoders.trace.trace import Trace
-from specviz import __version__
 from specviz.markup import tex
+from specviz.views.terms import CITATION
 from specviz.words import decimal, plural
 
 MARKS = (
@@ -94,16 +94,7 @@ def command(trace: Trace, file: str) -> str:
 def entries(traces: Sequence[Trace]) -> dict[str, str]:
     """BibTeX entries by key: each method's paper as its registry entry has it, and this tool."""
     papers = {key: text for trace in traces for key, text in _papers(str(trace.run["method"]["name"]))}
-    return {**papers, "specviz": TOOL}
-
-
-TOOL = f"""@software{{specviz,
-  author = {{{{The specviz authors}}}},
-  title = {{specviz: see how speculative decoding drafts, accepts and rejects, step by step}},
-  version = {{{__version__}}},
-  year = {{2026}},
-  note = {{Python package specviz-drafts}},
-}}"""
+    return {**papers, "specviz": CITATION}
 
 
 def _papers(method: str) -> list[tuple[str, str]]:

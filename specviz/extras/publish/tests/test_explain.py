@@ -1,0 +1,102 @@
+"""The page's sentences in a terminal, the skill for agents, and how specviz is cited."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from decoders import save
+from specviz import __version__
+from specviz.commands import COMMANDS
+from specviz.extras.publish.explain import sentences
+from specviz.extras.publish.explain.sentences import sentences_of
+from specviz.views.terms import CITATION
+from tests import recordings
+from tests.command import refusal, specviz
+from tests.stubs import StubDesk
+from tests.waiting import becomes
+
+ROOT = Path(__file__).resolve().parents[4]
+RUNS = (
+    recordings.chain(), recordings.tree(), recordings.casd(), recordings.glide(), recordings.ppd(), recordings.nasty(),
+    recordings.gallery_run("lighthouse-story-eagle3"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def desk(module_home: Path) -> StubDesk:
+    return StubDesk(gallery=RUNS)
+
+
+def test_the_command_prints_the_panels_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = recordings.chain()
+    file = tmp_path / "run.spectrace"
+    save(trace, file)
+    assert specviz("explain", file, "--step", "1") == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"Step 1 of {trace.rows('steps')}: ") and text.count("\n") == 1
+    assert specviz("explain", file, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["step"] for row in rows] == [*range(1, trace.rows("steps") + 1)]
+    assert f"Step 1 of {rows[0]['of']}: {rows[0]['text']}\n" == text
+    assert "out of range" in refusal(capsys, "explain", file, "--step", "999")
+
+
+def test_a_hostile_run_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(recordings.nasty(), tmp_path / "run.spectrace")
+    assert specviz("explain", tmp_path / "run.spectrace") == 0
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", capsys.readouterr().out)
+
+
+def test_without_node_the_command_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(recordings.chain(), tmp_path / "run.spectrace")
+    monkeypatch.setattr(sentences, "find_spec", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert "specviz-drafts[explain]" in refusal(capsys, "explain", tmp_path / "run.spectrace")
+    monkeypatch.setattr(sentences, "node", lambda: "false")
+    assert "could not word the step" in refusal(capsys, "explain", tmp_path / "run.spectrace")
+
+
+def test_every_step_is_worded_as_on_the_page(page: Any, port: int, desk: StubDesk) -> None:
+    for number, trace in enumerate(RUNS):
+        page.goto(f"http://127.0.0.1:{port}/?trace=gallery-{number}")
+        becomes(page, lambda number=number: page.evaluate("specviz.app.shown"), f"gallery-{number}")
+        steps = range(0, trace.rows("steps"), max(1, trace.rows("steps") // 12))
+        shown = page.evaluate(
+            """steps => steps.map((step) => {
+              specviz.inspector.setStep(step);
+              return specviz.inspector.sentence.textContent;
+            })""",
+            [*steps],
+        )
+        worded = ["".join(text for text, _ in told.words) for told in sentences_of(trace, steps)]
+        assert worded == shown, trace.run["method"]["name"]
+
+
+def test_every_command_of_the_skill_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / ".agents" / "skills" / "specviz" / "SKILL.md").read_text("utf-8")
+    about = yaml.safe_load(page.split("---\n")[1])
+    assert about["name"] == "specviz" and len(about["description"]) <= 1024
+    commands = [line for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    assert len(commands) >= 8 and all(line.startswith("specviz ") for line in commands)
+    monkeypatch.chdir(tmp_path)
+    for line in (line for line in commands if line.split()[1] in COMMANDS):  # an annex may be deleted
+        assert specviz(*shlex.split(line)[1:]) == 0, line
+    for name in ("lookup.html", "site/index.html", "step.pdf"):
+        assert (tmp_path / name).is_file() and name in page
+
+
+def test_there_is_one_citation() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    fields = dict(re.findall(r"(\w+) = \{+(.*?)\}+,", CITATION))
+    assert cited["version"] == fields["version"] == __version__ and cited["title"] == fields["title"]
+    assert [author["name"] for author in cited["authors"]] == [fields["author"]]
+    assert str(cited["date-released"])[:4] == fields["year"]
