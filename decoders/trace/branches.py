@@ -1,7 +1,7 @@
 """Drafted tokens by their place in the tree: acceptance by depth and rank, by who proposed them, and second branches.
 
 All of it is counted at the places that a run visited. What another length, rank or drafter would have brought in a run
-of its own is another number: the places would be rest_mask (``BIAS``).
+of its own is another number: the places would be others (``BIAS``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from .trace import Trace
 
-BIAS = "counted at the places that these runs visited; a run that drafted otherwise would visit rest_mask"
+BIAS = "counted at the places that these runs visited; a run that drafted otherwise would visit others"
 
 
 @dataclass(slots=True)
