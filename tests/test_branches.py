@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record, save
-from decoders.trace.branches import depth_rank_map, second_branches, shares_by_drafter
+from decoders.trace.branches import branch_counts, depth_rank_map, second_branches, shares_by_drafter
 from specviz.cli import main
 
 from .models import network, prompt_ids, save_model, tiny_target
@@ -47,9 +47,10 @@ def test_the_map_and_second_branches_of_a_tree_by_hand():
     counts = second_branches(trace)
     assert (counts.misses, counts.with_sibling, counts.sibling, counts.with_child, counts.child) == (3, 2, 2, 1, 1)
     shares = {who: (share.accepted, share.judged) for who, share in shares_by_drafter(trace).items()}
-    assert shares == {
-        "pld beside eagle3": (1, 3), "eagle3 beside pld": (2, 3), "eagle3 alone": (1, 1), "pld and eagle3": (1, 2)
-    }  # fmt: skip
+    assert shares == {(1, 2): (1, 3), (2, 1): (2, 3), (2, 0): (1, 1), (3, 0): (1, 2)}
+    words = ["pld and eagle3", "pld beside eagle3", "eagle3 alone", "eagle3 beside pld"]
+    assert [entry["who"] for entry in branch_counts([trace])["proposed_by"]] == words
+    assert branch_counts([trace, trace])["second_branch"]["misses"] == 6
     trace.run["method"]["params"] = {}
     assert shares_by_drafter(trace) == {}
 

@@ -22,7 +22,9 @@ interface Report {
   oracle?: OracleReport;
   /** Lattices by what followed (``decoders/trace/lattice.py``). */
   lattices?: LatticeReport[];
-  statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources", number>;
+  /** Acceptance by place in the tree and by who proposed (``decoders/trace/branches.py``). */
+  branches: BranchCounts;
+  statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources" | "forbidden", number>;
   origins: [origin: string, nodes: number, accepted: number][];
   /** How drafted tokens are told apart by their origin. */
   legend?: RunOrigin[];
@@ -30,6 +32,14 @@ interface Report {
 }
 interface LatticeReport {
   step: number; positions: number; covered: number; oracle: number; chosen: number; right: number;
+}
+/** Tokens whose parent stood, and those of them that stood. */
+interface PlaceShare { judged: number; accepted: number; share: number | null }
+interface BranchCounts {
+  depth_rank: (PlaceShare & { depth: number; rank: number })[];
+  second_branch: Record<"misses" | "with_sibling" | "sibling" | "with_child" | "child", number>;
+  proposed_by: (PlaceShare & { who: string; mask: number })[];
+  note: string;
 }
 /** The replay under a perfect ranking (``decoders/trace/oracle.py``): its steps at least and at most, output tokens written
  * by the end of each, what the ranking cost at most and at least, and both in words; or why there is none. */
@@ -83,6 +93,10 @@ interface TreeNode {
   /** Whether it stands beside the main chain. */
   beside: boolean;
   draftProb: number | null; prob: number | null; rank: number; status: NodeStatus; reason: string; span: number;
+  /** The drafters that proposed it, as a mask; 0: not recorded. */
+  who: number;
+  /** Whether a logits processor forbids it. */
+  forbidden: boolean;
   /** Which of two drafts has it, where one is drawn over the other. */
   draft?: "recorded" | "both" | "other";
 }

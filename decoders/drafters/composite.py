@@ -147,6 +147,7 @@ class CompositeDrafter(StagedDrafter):
         self.survival.begin()
         self.state = 0  # how the last step ended
         self.is_active: list[bool] = []  # of the parts in this step
+        self.expectations: list[float] = []  # of the parts: tokens expected of the ones before it
         self.proposal: Proposal | None = None
         self.past: Sequence[Past] = ()  # steps to take in again before the next draft
         drafters = [part.drafter for part in parts]
@@ -166,17 +167,19 @@ class CompositeDrafter(StagedDrafter):
         for part in self.parts:
             drafts.append(part.drafter.propose(part.view(context), budget))
             marks.append(mark(context.device))
-        self.is_active = [True] * len(self.parts)
+        self.is_active, self.expectations = [True] * len(self.parts), []
         return self._merge(drafts, marks, context, self.rows or MOST_ROWS)
 
     def draft_stages(self, context: Context, budget: int) -> Generator[Sequence[float], int, Draft]:
-        drafts, marks, self.is_active, survival = list[Draft](), [mark(context.device)], list[bool](), [1.0]
+        drafts, marks, survival = list[Draft](), [mark(context.device)], [1.0]
+        self.is_active, self.expectations = [], []
         for place, part in enumerate(self.parts):
             depth = yield survival
+            self.expectations.append(sum(survival) - 1)
             self.is_active.append(depth > 0)
             drafts.append(
                 part.drafter.propose(part.view(context), min(budget, depth)) if depth > 0
-                else Draft.empty(context.root, f"not asked: {sum(survival) - 1:.2f} tokens are expected without it")
+                else Draft.empty(context.root, f"not asked: {self.expectations[-1]:.2f} tokens are expected without it")
             )  # fmt: skip
             marks.append(mark(context.device))
             if place + 1 < len(self.parts):
@@ -197,9 +200,9 @@ class CompositeDrafter(StagedDrafter):
 
     def _merge(self, drafts: Sequence[Draft], marks: Sequence[Any], context: Context, rows: int) -> Draft:
         """The drafts as one, of so many rows at most."""
-        tree, flags = merge_trees(drafts), tuple(self.is_active)
+        tree, flags, expectations = merge_trees(drafts), tuple(self.is_active), tuple(self.expectations)
         spans = {f"ms{i}": Span(pair) for i, pair in enumerate(pairwise(marks), 1)}
-        draft = self._cut(tree, context, Later(lambda: {**self._notes(drafts, flags), **spans}), rows)
+        draft = self._cut(tree, context, Later(lambda: {**self._notes(drafts, flags, expectations), **spans}), rows)
         if not draft.tree.drafted:
             reasons = (f"{part.name}: {draft.reason}" for part, draft in zip(self.parts, drafts, strict=True))
             draft = replace(draft, route="none", reason="; ".join(reasons))
@@ -248,9 +251,12 @@ class CompositeDrafter(StagedDrafter):
         self.proposal = Proposal(tree, draft, nodes, estimate, [order[node] for node in nodes])
         return draft
 
-    def _notes(self, drafts: Sequence[Draft], flags: Sequence[bool]) -> dict[str, SupportsFloat]:
+    def _notes(
+        self, drafts: Sequence[Draft], flags: Sequence[bool], expectations: Sequence[float]
+    ) -> dict[str, SupportsFloat]:
         notes = {key: value for draft in drafts for key, value in draft.notes.items() if key not in self.shared}
         counts = {f"proposed{i}": float(draft.tree.drafted) for i, draft in enumerate(drafts, 1)}
+        counts |= {f"without{i}": value for i, value in enumerate(expectations, 1) if i > 1}
         return {**notes, **counts, **{f"asked{i}": float(flag) for i, flag in enumerate(flags, 1)}}
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
@@ -385,6 +391,10 @@ def declares(params: CompositeParams) -> dict[str, tuple]:
             Term(f"accepted{i}", f"{name}: accepted", f"Of the accepted tokens, those that {name} drafted.", 0, 0),
             Term(f"ms{i}", f"{name} ms", f"Milliseconds that {name} took to draft.", 0, 0),
         ]  # fmt: skip
+    step_terms += [
+        Term(f"without{i}", f"{name}: expected without", f"Tokens expected of the drafts before {name}.", 0, 0)
+        for i, name in enumerate(names[1:], 2)
+    ]
     return {
         "origins": unique("origins", "name"),
         "terms": unique("terms", "key"),

@@ -1,18 +1,18 @@
 """Drafted tokens by their place in the tree: acceptance by depth and rank, by who proposed them, and second branches.
 
 All of it is counted at the places that a run visited. What another length, rank or drafter would have brought in a run
-of its own is another number: the places would be rest_mask (``BIAS``).
+of its own is another number: the places would be others (``BIAS``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .trace import Trace
 
-BIAS = "counted at the places that these runs visited; a run that drafted otherwise would visit rest_mask"
+BIAS = "counted at the places that these runs visited; a run that drafted otherwise would visit others"
 
 
 @dataclass(slots=True)
@@ -96,26 +96,68 @@ def second_branches(trace: Trace) -> SecondBranch:
     return counts
 
 
-def shares_by_drafter(trace: Trace) -> dict[str, Share]:
-    """Acceptance of judged tokens by who proposed them, of whom proposed any at that place: "pld+h alone", "eagle3
-    beside pld+h", "pld+h and eagle3". Empty for a run whose drafts are not merged.
+def drafters_of(run: Mapping[str, Any]) -> list[str]:
+    """The names of the drafters that a run's drafts are merged of; none where they are not merged."""
+    names = str(run.get("method", {}).get("params", {}).get("drafters", "")).replace(" ", "").split(",")
+    return names if len(names) > 1 else []
+
+
+def proposer_label(names: Sequence[str], mask: int, rivals: int) -> str:
+    """The proposers of a token, and those of other tokens at its place: "eagle3 beside pld+h".
+
+    >>> [proposer_label(["pld+h", "eagle3"], *masks) for masks in ((1, 0), (2, 1), (3, 0))]
+    ['pld+h alone', 'eagle3 beside pld+h', 'pld+h and eagle3']
     """
-    names = str(trace.run["method"].get("params", {}).get("drafters", "")).replace(" ", "").split(",")
-    if len(names) < 2:
-        return {}
+    words, rival_words = (
+        " and ".join(name for place, name in enumerate(names) if bits >> place & 1) for bits in (mask, rivals)
+    )
+    return f"{words} beside {rival_words}" if rivals else words + " alone" * (mask.bit_count() == 1)
 
-    def words(mask: int) -> str:
-        return " and ".join(name for place, name in enumerate(names) if mask >> place & 1)
 
-    shares: dict[str, Share] = {}
-    for tree in trees(trace):
+def shares_by_drafter(trace: Trace) -> dict[tuple[int, int], Share]:
+    """Acceptance of judged tokens by who proposed them, and who others at that place: masks of the run's drafters.
+    Empty for a run whose drafts are not merged.
+    """
+    shares: dict[tuple[int, int], Share] = {}
+    for tree in trees(trace) if drafters_of(trace.run) else ():
         proposers: dict[int, int] = {}
         for node in tree[1:]:
             proposers[node["parent"]] = proposers.get(node["parent"], 0) | node["mask"]
         for node in tree[1:]:
             if node["mask"] and node["status"] in ("accepted", "rejected"):
-                rest_mask = proposers[node["parent"]] & ~node["mask"]
-                suffix = " alone" if node["mask"].bit_count() == 1 else ""
-                label = words(node["mask"]) + (f" beside {words(rest_mask)}" if rest_mask else suffix)
-                shares.setdefault(label, Share()).add(node["status"] == "accepted")
+                key = node["mask"], proposers[node["parent"]] & ~node["mask"]
+                shares.setdefault(key, Share()).add(node["status"] == "accepted")
     return shares
+
+
+def branch_counts(traces: Sequence[Trace]) -> dict[str, Any]:
+    """All of it over runs of one method, pooled, as JSON has it."""
+
+    def pool(parts: Iterable[Mapping[Any, Share]]) -> list[tuple[Any, Share]]:
+        total: dict[Any, Share] = {}
+        for part in parts:
+            for key, share in part.items():
+                cell = total.setdefault(key, Share())
+                cell.judged, cell.accepted = cell.judged + share.judged, cell.accepted + share.accepted
+        return sorted(total.items())
+
+    def numbers(share: Share) -> dict[str, Any]:
+        return {"judged": share.judged, "accepted": share.accepted, "share": share.share}
+
+    names = drafters_of(traces[0].run)
+    branches = [asdict(second_branches(trace)) for trace in traces]
+    shares = sorted(
+        pool(map(shares_by_drafter, traces)), key=lambda pair: (-pair[0][0].bit_count(), pair[0][0], pair[0][1])
+    )
+    return {
+        "depth_rank": [
+            {"depth": depth, "rank": rank, **numbers(share)}
+            for (depth, rank), share in pool(map(depth_rank_map, traces))
+        ],
+        "second_branch": {key: sum(counts[key] for counts in branches) for key in asdict(SecondBranch())},
+        "proposed_by": [
+            {"who": proposer_label(names, mask, rivals), "mask": mask, **numbers(share)}
+            for (mask, rivals), share in shares
+        ],
+        "note": BIAS,
+    }

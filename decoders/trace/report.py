@@ -12,6 +12,7 @@ from typing import Any
 from . import metrics
 from . import oracle as oracles
 from .baseline import baseline
+from .branches import branch_counts
 from .lattice import lattice_steps
 from .origins import recorded_origins
 from .tables import REQUIRED, TABLES, columns_of, type_of
@@ -34,8 +35,9 @@ def report(trace: Trace) -> dict[str, Any]:
     ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
     accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``oracle``: the replay under a
     perfect ranking (``Oracle``), or ``why`` there is none. ``lattices``: a block's candidates by what followed
-    (``LatticeStep``). ``statuses``: nodes by status,
-    ``own`` (tokens the target added) and ``sources`` (accepted copies). ``origins``: [origin, nodes, accepted];
+    (``LatticeStep``). ``branches``: acceptance by depth and rank, of second branches, and by who proposed
+    (``branch_counts``). ``statuses``: nodes by status, ``own`` (tokens the target added), ``sources`` (accepted
+    copies) and ``forbidden`` (by a processor, whatever became of them). ``origins``: [origin, nodes, accepted];
     ``legend``: how views tell origins apart. ``columns``: per table, those that no view draws in its own way.
 
     >>> trace = Trace.new({"prompt_length": 1})
@@ -64,6 +66,7 @@ def report(trace: Trace) -> dict[str, Any]:
         "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in losses],
         "oracle": oracle_of(trace),
         "lattices": [asdict(lattice) for lattice in lattice_steps(trace)],
+        "branches": branch_counts([trace]),
         "statuses": _statuses(trace),
         "origins": _origins(trace),
         "legend": recorded_origins(trace.run),
@@ -123,6 +126,7 @@ def _statuses(trace: Trace) -> dict[str, int]:
     return {
         **{status: nodes["status"].count(status) for status in ("accepted", "rejected", "unreached")},
         "own": sum(bonus >= 0 for bonus in steps["bonus"]),
+        "forbidden": sum(value == 1 for value in nodes.get("term:forbidden", ())),
         "sources": sum(status == "accepted" and max(source, pool) >= 0 for status, source, pool in rows),
     }
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specviz.words import decimals, plural
 
 from . import common, options
-
-if TYPE_CHECKING:
-    from decoders.trace.branches import Share
 
 DESCRIPTION = (
     "What the drafted tokens of recorded runs were worth: acceptance by depth and rank, of second branches, and by who "
@@ -54,40 +51,14 @@ def run(args: argparse.Namespace) -> int:
 
 def count_drafts(traces: Sequence[Any]) -> dict[str, Any]:
     """The counts of runs by method, as ``--json`` prints them."""
-    from decoders.trace.branches import BIAS, SecondBranch, Share, depth_rank_map, second_branches, shares_by_drafter
-
-    def pool(parts: Sequence[dict[Any, Share]]) -> dict[Any, Share]:
-        total: dict[Any, Share] = {}
-        for part in parts:
-            for key, share in part.items():
-                cell = total.setdefault(key, Share())
-                cell.judged, cell.accepted = cell.judged + share.judged, cell.accepted + share.accepted
-        return total
+    from decoders.trace.branches import branch_counts
 
     by_method: dict[str, list[Any]] = {}
     for trace in traces:
         params = trace.run["method"].get("params", {})
         by_method.setdefault(f"{trace.run['method']['name']} {params.get('drafters', '')}".strip(), []).append(trace)
-    methods = []
-    for name, runs in by_method.items():
-        branches = [asdict(second_branches(trace)) for trace in runs]
-        methods.append({
-            "method": name, "runs": len(runs),
-            "depth_rank": [
-                {"depth": depth, "rank": rank, **_numbers(share)}
-                for (depth, rank), share in sorted(pool([depth_rank_map(trace) for trace in runs]).items())
-            ],
-            "second_branch": {key: sum(counts[key] for counts in branches) for key in asdict(SecondBranch())},
-            "proposed_by": [
-                {"who": label, **_numbers(share)}
-                for label, share in pool([shares_by_drafter(trace) for trace in runs]).items()
-            ],
-        })  # fmt: skip
-    return {"methods": methods, "note": BIAS}
-
-
-def _numbers(share: Share) -> dict[str, Any]:
-    return {"judged": share.judged, "accepted": share.accepted, "share": share.share}
+    methods = [{"method": name, "runs": len(runs), **branch_counts(runs)} for name, runs in by_method.items()]
+    return {"methods": methods}
 
 
 def _replay(args: argparse.Namespace, trace: Any) -> dict[str, Any]:
@@ -159,4 +130,3 @@ def _show_strip(report: dict[str, Any]) -> None:
             for name, values in report["frontier"].items() if name != "rows"
         ]  # fmt: skip
         common.show_table(heads, rows, "tokens per step by rows verified")
-

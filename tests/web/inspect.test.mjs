@@ -14,12 +14,14 @@ import { csv } from "specviz/inspect/downloads.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
 import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
+import { branchWords, mapOf } from "specviz/inspect/by_place.js";
+import { drafters, isOwn, namesIn, sector } from "specviz/inspect/proposers.js";
 import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
 import { arrange, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
-import { ended, statusWords } from "specviz/inspect/tree_words.js";
+import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
 import { decisive, otherwise, parting, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
 
@@ -79,6 +81,57 @@ test("what was left out hangs on the tree, or on what was left out before it", (
   assert.deepEqual(depthsBefore(model), [0, 0]); // the head ranked them too low
   trace.pruned.why = ["cost", "cost"];
   assert.deepEqual(depthsBefore(new Model(trace)).slice(0, 1), [Math.max(...rows.map((row) => row.path.length))]);
+});
+
+test("who proposed a node of a merged draft is read from its mask, and drawn as parts of a disc", () => {
+  const trace = small();
+  trace.nodes["term:who"] = [null, 3, 2, 1, null];
+  assert.deepEqual(drafters(new Model(trace)), []); // the method did not declare it
+  trace.run.node_terms = ["who", "q1", "estimate"].map((key) => ({ key, label: key, help: "", low: 0, high: 0 }));
+  for (const key of ["q1", "estimate"]) trace.nodes[`term:${key}`] = trace.nodes["term:who"];
+  trace.run.method.params = { drafters: "pld+h, eagle3" };
+  const model = new Model(trace);
+  const names = drafters(model);
+  assert.deepEqual(model.nodes(0).map(({ who }) => namesIn(names, who)), ["", "pld+h and eagle3", "eagle3", "pld+h"]);
+  assert.deepEqual(["who", "q1", "estimate"].map((key) => isOwn(model, key)), [true, true, false]);
+  const ends = (k, count = 2) => sector(count, k, 6).match(/-?[\d.]+ -?[\d.]+(?=A|Z)/g);
+  assert.deepEqual(ends(0), ["0.00 6.00", "0.00 -6.00"].map((end, k) => (k ? "-0.00 -6.00" : end)));
+  assert.deepEqual([0, 1, 2].map((k) => ends(k, 3)[1]), [0, 1, 2].map((k) => ends((k + 1) % 3, 3)[0]));
+});
+
+test("tokens that stand alike are one item only where the same drafters proposed them", () => {
+  const node = (index, who, forbidden = false) => ({
+    index, who, forbidden, parent: index - 1, depth: index, status: index ? "unreached" : "root", origin: "main",
+  });
+  const shown = (nodes) => {
+    const view = { nodes, drafted: 5, last: 0, bonus: OPEN };
+    return arrange(items(view, new Set(), true)).placed.map(({ kind }) => kind);
+  };
+  const alike = [0, 1, 2, 3, 4].map((k) => node(k, k && 1));
+  assert.deepEqual(shown(alike), ["node", "stretch"]);
+  assert.equal(shown(alike.with(2, node(2, 3))).length, 5);
+  assert.equal(shown(alike.with(3, node(3, 1, true))).length, 5);
+});
+
+test("who forbids a token is named by its reason, or is the only processor of the run", () => {
+  const node = { forbidden: true, reason: "forbidden by GrammarProcessor" };
+  const run = { processing: { names: ["NoRepeatNGramLogitsProcessor"] } };
+  assert.equal(forbidder({ run }, node), "the grammar");
+  assert.equal(forbidder({ run }, { ...node, reason: "parent rejected" }), "NoRepeatNGram");
+  assert.equal(forbidder({ run: { processing: { names: ["A", "B"] } } }, { ...node, reason: "" }), "a logits processor");
+  assert.equal(forbidder({ run }, { ...node, forbidden: false }), "");
+});
+
+test("acceptance by depth and rank has a cell for every place that was judged", () => {
+  const cells = [{ depth: 1, rank: 0 }, { depth: 3, rank: 1 }];
+  assert.deepEqual(mapOf(cells), [[cells[0], undefined, undefined], [undefined, undefined, cells[1]]]);
+  assert.deepEqual(mapOf([]), []);
+  const counts = { misses: 8, with_sibling: 6, sibling: 4, with_child: 2, child: 1 };
+  assert.match(branchWords(counts), /8 places.* in \.50 .*\(4\).* behind it in \.25 .*\(1\)/);
+  assert.match(branchWords({ ...counts, sibling: 0 }), /none of the others \(at 6 places\)/);
+  assert.match(branchWords({ ...counts, with_child: 0 }), /none of those had a token behind it/);
+  assert.match(branchWords({ ...counts, with_sibling: 0 }), /no other guess/);
+  assert.match(branchWords({ ...counts, misses: 0 }), /never refused/);
 });
 
 test("tokens of two vocabularies stand side by side where both begin and end together", () => {

@@ -303,6 +303,8 @@ export class Model {
       rank: table.rank[row],
       status: table.status[row],
       reason: table.reason[row],
+      who: table["term:who"]?.[row] ?? 0,
+      forbidden: table["term:forbidden"]?.[row] === 1,
       span: 0,
     }));
   }

@@ -3,6 +3,7 @@
 import { button, facts, h, icon, replace, told } from "specviz/base/dom.js";
 import { amount, format, probability } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
+import { byPlace } from "specviz/inspect/by_place.js";
 import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
 
@@ -23,6 +24,7 @@ export class Drawer {
     this.compression = h("p.sv-compression.ui-row.ui-words");
     this.brief = h("p.sv-brief.ui-words");
     this.parts = h("div.sv-breakdown-parts.ui-tiles");
+    this.places = h("div.sv-by-place.ui-stack");
     this.breakdown = h("div.sv-breakdown", this.brief, this.parts);
     const close = button("Close the details", { class: "sv-square sv-quiet", onclick: () => this.toggle(false) });
     close.append(icon("close"));
@@ -36,6 +38,7 @@ export class Drawer {
         section("Metrics of the run", this.metrics),
         section("Parameters", this.parameters),
         section("Steps and their time", this.breakdown),
+        section("Drafts by place in the tree", this.places),
         section("Prompt and memory", this.compression),
         section("Run", this.run),
       ),
@@ -71,6 +74,8 @@ export class Drawer {
     this.compression.replaceChildren(...shares.compression(owner));
     this.compression.hidden = !this.compression.childElementCount;
     this.parts.replaceChildren(...shares.run(owner));
+    this.places.replaceChildren(...byPlace(owner));
+    this.places.hidden = !this.places.childElementCount;
     this.brief.replaceChildren(...shares.brief(owner));
     this.breakdown.hidden = !this.parts.childElementCount;
     this.facts.build();

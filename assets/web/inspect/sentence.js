@@ -8,7 +8,7 @@ import { numberOf, quoted as token } from "specviz/inspect/drafting.js";
 import * as imported from "specviz/inspect/imported.js";
 import { goTo } from "specviz/inspect/looks.js";
 import { follows } from "specviz/inspect/prompt_marks.js";
-import { ended } from "specviz/inspect/tree_words.js";
+import { ended, forbidder } from "specviz/inspect/tree_words.js";
 
 /** The step in sentences, as nodes. @type {(owner: Inspector, view: StepView) => Node[]} */
 export const sentence = (owner, view) => [...append(h("span"), sentences(owner, view)).childNodes];
@@ -115,7 +115,9 @@ function verdict(owner, view) {
   const also = refused.length > 1 ? ` or ${plural(refused.length - 1, "other")}` : "";
   const [first] = refused;
   const unknown = first?.token === NOT_RECORDED;
-  const lost = first && !unknown ? [token(owner, first.token), also] : [];
+  const banned = first && forbidder(owner.model, first);
+  const why = banned && refused.length === 1 ? `, which ${banned} forbids` : "";
+  const lost = first && !unknown ? [token(owner, first.token), also, why] : [];
   const open = unknown ? "What it refused is not recorded. " : "";
   const drawn = view.route === "drawn" && !view.nodes.some(({ reason }) => reason === "match" || reason === "mismatch");
   const wrote = drawn && lost.length ? "drew" : "wrote";

@@ -6,7 +6,7 @@ import { format, plain, plural } from "specviz/base/numbers.js";
 /** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
 /** @type {(term: RunTerm) => boolean} */
-const isTime = (term) => term.key.endsWith("_ms");
+const isTime = (term) => /_ms$|^ms\d$/.test(term.key);
 /** @type {(term: RunTerm) => string} */
 const named = (term) => (term.label || term.key).replace(/ ms$/, "");
 

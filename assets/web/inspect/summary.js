@@ -7,6 +7,7 @@ import * as terms from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
 import * as imported from "specviz/inspect/imported.js";
 import { legend as hungLegend } from "specviz/inspect/prompt_marks.js";
+import { legend as discLegend } from "specviz/inspect/proposers.js";
 import * as shares from "specviz/inspect/shares.js";
 import { originSample } from "specviz/inspect/tree_boxes.js";
 
@@ -201,6 +202,9 @@ export function legend(owner) {
   const differs = model.metric("differs").value;
   const below = "Output tokens that the model ranked below another one; hover them to see which.";
   if (differs) entries.push(entry("differs", "not its first choice", differs, `${below} ${where}`));
+  const forbidden = counts?.forbidden;
+  const bans = "Drafted tokens that a logits processor or the grammar forbids, be they rejected or never checked.";
+  if (forbidden) entries.push(entry("forbidden", "⊘ forbidden", forbidden, `${bans} ${where}`));
   if (model.run.attention) {
     const [who, which] = prompts.on
       ? ["prompt token", "the one chosen in the panel Prompt tokens"]
@@ -209,7 +213,7 @@ export function legend(owner) {
     entries.push(entry("heat", `where the ${who} looked`, null, help));
   }
   const hung = prompts.on ? hungLegend(owner) : [];
-  return [...entries, ...originMarks(owner, where), ...hung, ...shares.routeMarks(owner)];
+  return [...entries, ...originMarks(owner, where), ...discLegend(owner), ...hung, ...shares.routeMarks(owner)];
 }
 
 const KEYS = [

@@ -10,6 +10,7 @@ import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { LatticeView } from "specviz/inspect/lattice.js";
 import { Panel } from "specviz/inspect/panel.js";
+import { discRoom, legend } from "specviz/inspect/proposers.js";
 import { Box, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
 import {
   MARGIN, SIBLINGS, STEM, along, arrange, items, position, under, unplaced,
@@ -51,7 +52,8 @@ export class TreeView extends Panel {
     /** What is drawn, in the order of the boxes. @type {TreeItem[]} */
     this.placed = [];
     this.window = new TreeWindow(this);
-    this.bar.append(this.window.tools);
+    this.discs = h("ul.sv-tree-discs.ui-legend", { "aria-label": "Who proposed a token" });
+    this.bar.append(this.discs, this.window.tools);
     this.guesses = new GuessWindow(this);
     this.lattice = new LatticeView(owner);
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
@@ -154,6 +156,7 @@ export class TreeView extends Panel {
     const none = some ? "what was drafted is not recorded" : "no draft this step";
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
     this.note.textContent = view.drafted ? `${all} · ${stood}` : none;
+    if (!keep) this.discs.replaceChildren(...legend(this.owner));
     this.guesses.draw(view.number);
     this.window.fit(width, height, keep);
   }
@@ -239,7 +242,9 @@ export class TreeView extends Panel {
     const hidden = item.kind === "node" && item.hidden ? ` +${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
-    item.width = Math.max(item.kind === "chip" ? 40 : 46, this.measure(item.text) + side + 18);
+    const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" && item.node;
+    const disc = discRoom(this.owner.model, first);
+    item.width = Math.max(item.kind === "chip" ? 40 : 46, this.measure(item.text) + disc + side + 18);
     if (item.kind === "node" && this.owner.prompts.on) item.width = Math.max(this.rail(item).width, 62, item.width);
   }
 

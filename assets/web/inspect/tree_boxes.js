@@ -3,6 +3,7 @@
 import { later, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { nth, plural } from "specviz/base/numbers.js";
+import { DISC, drafters, drawDisc, namesIn } from "specviz/inspect/proposers.js";
 
 const TAGGED = 24; // pixels: in lower boxes there is no room for a letter
 
@@ -97,7 +98,9 @@ export function fill(tree, box, item, view) {
   box.item = item;
   box.anchored = anchor >= 0;
   box.place = anchor >= 0 ? anchor : first ? first.source : -1;
-  const copied = `${box.place >= 0 ? " sv-copied" : ""}${first?.draft ? ` sv-draft-${first.draft}` : ""}`;
+  const copied = `${box.place >= 0 ? " sv-copied" : ""}${first?.draft ? ` sv-draft-${first.draft}` : ""}${
+    first?.forbidden ? " sv-forbidden" : ""}`;
+  const names = first?.who ? drafters(model) : [];
   set(group, {
     class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${
       item.kind === "stretch" ? " sv-stretch" : ""
@@ -106,10 +109,18 @@ export function fill(tree, box, item, view) {
   });
   const { high, width } = item;
   set(box.shape, { d: item.kind === "chip" ? corner(width, high, high / 2) : outline(origin, width, high) });
-  set(box.label, { y: high / 2 });
+  set(box.label, { x: names.length ? 8 + DISC : 8, y: high / 2 });
   set(box.small, { x: width - 7, y: high / 2 });
   write(box.label, item.text);
   write(box.small, item.line);
+  const disc = box.part("disc", names.length > 0, () => s("g.sv-disc", { "aria-hidden": "true" }));
+  if (disc && first) {
+    set(disc, { transform: `translate(13 ${high / 2})` });
+    drawDisc(disc, names.length, first.who, Math.min(6, high / 2 - 3));
+  }
+  const ban = box.part("ban", !!first?.forbidden, () =>
+    s("g.sv-ban", { "aria-hidden": "true" }, s("circle", { r: 6 }), s("path", { d: "M-4.2 4.2L4.2 -4.2" })));
+  if (ban) set(ban, { transform: `translate(${width} 1)` });
   drawTag(tree, box, first);
   hang(tree, box, item, view);
   if (folds(item)) {
@@ -123,9 +134,11 @@ export function fill(tree, box, item, view) {
   const count = node && tree.owner.prompts.on ? tree.owner.prompts.count(node.index) : -1;
   const leads = count < 0 ? "" : `, ${plural(count, "prompt token")}: state ${count} next`;
   const what = node?.index ? "drafted token, " : "";
+  const by = names.length && node ? `, by ${namesIn(names, node.who)}` : "";
+  const banned = node?.forbidden ? ", forbidden" : "";
   const whose = node?.draft === "other" ? ", what if alone" : node?.draft === "recorded" ? ", recorded alone" : "";
   // its name is the token that stands on it
-  set(group, { "aria-description": `${what}${STATUS[status]}${from}${leads}${whose}` });
+  set(group, { "aria-description": `${what}${STATUS[status]}${banned}${from}${by}${leads}${whose}` });
 }
 
 /** A node's prompt tokens and the state they lead to; filled where acceptance ended. @type {DrawItem} */

@@ -43,6 +43,7 @@ function straight(node, children) {
     const last = row[row.length - 1];
     const [next, ...more] = children[last.index];
     if (!next || more.length || next.status !== last.status || next.origin !== last.origin) return row;
+    if (next.who !== last.who || next.forbidden !== last.forbidden) return row;
     row.push(next);
   }
 }

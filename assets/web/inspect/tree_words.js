@@ -3,6 +3,7 @@
 import { facts, h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
 import { format, plain, plural, probability } from "specviz/base/numbers.js";
+import { facts as proposerFacts, isOwn } from "specviz/inspect/proposers.js";
 import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
 export const LABEL = 14; // characters
@@ -18,6 +19,14 @@ export function statusWords(view, node) {
   if (!node && ended(view)) return "the end of the run";
   const waits = view.bonus === OPEN && (!node || node.status === "unreached");
   return waits ? "not checked yet" : STATUS[node?.status ?? "bonus"];
+}
+
+/** Who forbids a drafted token; "" where nobody does. @type {(model: Model, node: TreeNode) => string} */
+export function forbidder({ run }, node) {
+  if (!node.forbidden) return "";
+  const { names = [] } = run.processing ?? {};
+  const name = /^forbidden by (.+)$/.exec(node.reason)?.[1] ?? (names.length === 1 ? names[0] : "");
+  return name === "GrammarProcessor" ? "the grammar" : name.replace(/LogitsProcessor$/, "") || "a logits processor";
 }
 
 /** An item's tooltip. @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]} */
@@ -55,6 +64,7 @@ export function explainNode(owner, view, node) {
       statusWords(view, node) +
         (node && node.index && node.reason && node.reason !== node.status ? ` (${node.reason})` : ""),
     ],
+    ["forbidden by", node && forbidder(owner.model, node)],
     ["target", prob !== null && `${format(prob)}, its choice no. ${1 + rank}`],
     [
       node && node.origin === "prompt" ? "prompt token" : "drafter",
@@ -62,7 +72,7 @@ export function explainNode(owner, view, node) {
     ],
     ["origin", node && node.index > 0 && node.origin],
     ["copied from", node && node.source >= 0 ? owner.where(node.source) : ""],
-    ...(node ? numbers(owner, node) : []),
+    ...(node ? [...proposerFacts(owner, node), ...numbers(owner, node)] : []),
     ["token", token >= 0 && `${token} · bytes ${pieces.bytes(token)}`],
   ];
   if (!asked.length) return [facts(rows)];
@@ -76,7 +86,7 @@ function numbers(owner, node) {
   const rows = [];
   for (const { key, label } of model.nodeTerms) {
     const value = model.nodeTerm(node, key);
-    if (value === null) continue;
+    if (value === null || isOwn(model, key) || key === "forbidden") continue;
     /** @type {Child} */
     let shown = format(value);
     if (key.endsWith("_anchor") && model.id(value) !== undefined)

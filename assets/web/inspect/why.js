@@ -3,8 +3,9 @@
 import { OPEN } from "specviz/base/model.js";
 import { format, plural, probability } from "specviz/base/numbers.js";
 import { explain } from "specviz/base/terms.js";
+import { Proposers, Shares } from "specviz/inspect/proposers.js";
 import { TokenFacts } from "specviz/inspect/token_facts.js";
-import { ended } from "specviz/inspect/tree_words.js";
+import { ended, forbidder } from "specviz/inspect/tree_words.js";
 import { Held } from "specviz/ui/element.js";
 import { html } from "specviz/ui/html.js";
 import { Hint } from "specviz/ui/tooltip.js";
@@ -13,7 +14,7 @@ const MOST_REFUSED = 4; // rows; the others are counted
 const LABEL = 18; // characters
 
 /** @type {Record<string, string>} */
-const MARKS = { accepted: "✓", rejected: "✕", own: "+" };
+const MARKS = { accepted: "✓", rejected: "✕", forbidden: "⊘", own: "+" };
 
 /** How likely a token is: a bar for the model, a line for the drafter. */
 /** @param {{ p: number | null, q?: number | null }} props */
@@ -49,7 +50,9 @@ function Verdicts({ inspector, view }) {
   const first = targets.get(last) ?? [];
   const own = first.find(({ token }) => token === view.bonus)?.prob ?? null;
   const guessed = [...path, ...shown].some(({ draftProb }) => draftProb !== null);
+  const banned = [...new Set(view.nodes.map((node) => forbidder(inspector.model, node)))].filter(Boolean);
   const left = [
+    banned.length && `⊘ forbidden by ${banned.join(" and ")}`,
     refused.length > MOST_REFUSED && `${refused.length - MOST_REFUSED} more refused`,
     unread && `${plural(unread, "drafted token")} not reached`,
   ].filter(Boolean).join("; ");
@@ -61,7 +64,9 @@ function Verdicts({ inspector, view }) {
       <span>how likely to the model${guessed && " · ❘ to the drafter"}</span></p>
     <ul class="sv-verdicts" aria-label="Verdict per token">
       ${path.map((node) => row(node, "accepted", "kept"))}
-      ${shown.map((node) => row(node, "rejected", "refused"))}
+      ${shown.map((node) => node.forbidden
+        ? row(node, "forbidden", `forbidden by ${forbidder(inspector.model, node)}`)
+        : row(node, "rejected", "refused"))}
       ${!ended(view) && html`<${Verdict} key="own" inspector=${inspector} node=${-1} token=${view.bonus} state="own"
         p=${own} said="written by the model itself" />`}
     </ul>
@@ -128,7 +133,9 @@ export function Why({ inspector }) {
   return html`<div class="sv-why-panel">
     <${Held} of=${inspector.sentence} />
     ${decided && html`<${Cost} inspector=${inspector} view=${view} />
-      <${Verdicts} inspector=${inspector} view=${view} /><${Rather} inspector=${inspector} view=${view} />`}
+      <${Proposers} inspector=${inspector} view=${view} />
+      <${Verdicts} inspector=${inspector} view=${view} /><${Rather} inspector=${inspector} view=${view} />
+      <${Shares} inspector=${inspector} />`}
     ${view && html`<${TokenFacts} inspector=${inspector} view=${view} />`}
   </div>`;
 }
