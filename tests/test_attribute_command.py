@@ -140,6 +140,8 @@ def test_scores_of_the_demo_tasks(capsys, model):
         (("--trace", "t", "--methods", "pld"), "--methods is of no use with --trace"),
         (("--trace", "t", "--answer", "x"), "--answer is of no use with --trace"),
         (("--trace", "none.spectrace"), "none.spectrace"),
+        (("--score", "demo", "--without"), "--without is of no use with --score"),
+        (("--trace", "t", "--model", "m"), "--model is of no use with --trace"),
         (("--score", "demo", "--drafted"), "--drafted is of no use with --score"),
         (("--score", "nothing"), "nothing is neither a file nor one of demo, demo+brief"),
         (("--prompt", "a", "--markdown", "/none/x.md"), "there is no folder"),
@@ -147,6 +149,18 @@ def test_scores_of_the_demo_tasks(capsys, model):
 )
 def test_mistakes(capsys, args, why):
     assert why in refusal(capsys, "attribute", *args)
+
+
+def test_an_answer_is_read_without_each_passage(capsys, model, prompts, tmp_path):
+    out = tmp_path / "run.spectrace"
+    given = ("--model", model, "--prompt-file", prompts, "--answer", ANSWER)
+    assert specviz("attribute", *given, "--without", "--out", out) == 0
+    printed = capsys.readouterr().err
+    assert "fall of log p without" in printed and "Passage 2" in printed and "the whole answer" in printed
+    assert specviz("attribute", "--trace", out, "--model", model, "--without", "--json") == 0
+    causes = json.loads(capsys.readouterr().out)["causes"]
+    assert [(found["kind"], found["passage"]) for found in causes] == [("context", 0), ("context", 1)]
+    assert all(len(found["weights"]) == 3 and found["weights"][0]["said"] in printed for found in causes)
 
 
 def test_mistakes_that_need_the_model(capsys, model, prompts, tmp_path):

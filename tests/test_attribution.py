@@ -115,10 +115,10 @@ def test_quotations_are_found_by_their_text_alone():
     assert quotations(two_passages([(" lamp", -1), (" Which", -1)])) == []  # a word is none; nor is what is no passage
 
 
-def test_without_passages_the_prompt_is_the_source_but_not_its_template():
+def test_without_passages_the_turns_are_the_sources_and_not_the_template():
     parts = [("template", -1, ["hello", " there"]), ("chat", -1, ["say", " it", " again"])]
     trace = trace_of(parts, [("say", -1), (" it", -1), (".", -1), ("hello", -1), (" there", -1)])
-    assert quotations(trace) == [Link(0, 2, 2, 4, -1, "prompt")]
+    assert quotations(trace) == [Link(0, 2, 2, 4, 0, "turn")]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=14), st.lists(st.sampled_from("abc"), max_size=14))

@@ -250,3 +250,47 @@ def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
     until_over(lambda: scorings.state(started), "the scoring")
     told = scorings.state(started)
     assert told["state"] == "stopped" and told["done"] < 200
+
+
+# --- cause ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_read_without_a_source_and_what_was_found_stays(client: TestClient) -> None:
+    started = ask(client, "start", signals=["casd"], form=FORM, answer=ANSWER).json()
+    key = started["runs"][0]["id"]
+    document = wait(client, key)
+    assert document["causes"] == [] and len(document["tokens"]) == document["verbatim"]["output_tokens"]
+    assert [ANSWER[slice(*one["output"])].strip() for one in document["sentences"]] == [
+        "the old lamp at the station 👩‍👩‍👧 glows.", "It was sold to the city 博物館 museum <b>now</b>",
+    ]  # fmt: skip
+    found = ask(client, f"runs/{key}/without", kind="context", passage=0).json()
+    assert len(found["weights"]) == 3 and len(found["fall"]) == len(found["reread"]) == len(document["tokens"])
+    assert found["weights"][1]["has_words"] and not found["weights"][2]["has_words"]
+    assert all(weight["said"].startswith("Passage 1 ") for weight in found["weights"])
+    assert found["model"] == "tiny-llama" and found["places"] == 1
+    link = document["views"]["words"]["links"][0]
+    words = ask(client, f"runs/{key}/without", link=link["source_tokens"], span=link["output_tokens"]).json()
+    assert [weight["start"] for weight in words["weights"]] == [link["output_tokens"][0]]
+    assert words["weights"][0]["said"].startswith("This place ")
+    assert wait(client, key)["causes"] == [found]  # a link's words are asked for again
+    page = client.get(f"/api/attribution/runs/{key}/download?format=html").text
+    assert json.loads(read_page(page)["data"])["signals"][0]["causes"] == [found]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"kind": "context", "passage": 9}, "The model read no such source"),
+        ({}, "The model read no such source"),
+        ({"link": [5, 5]}, "Only words of the prompt can be left out"),
+        ({"link": [0, 9999]}, "Only words of the prompt can be left out"),
+        ({"link": [0, 5], "span": [3, 9999]}, "There are no tokens [3, 9999]"),
+    ],
+)
+def test_what_cannot_be_read_without(client: TestClient, asked: dict[str, Any], why: str) -> None:
+    assert why in refuse(client, "runs/one/without", **asked)
+
+
+def test_another_models_tokens_are_not_read(client: TestClient) -> None:
+    assert "this run was made with the tokens of" in refuse(client, "runs/one/without", kind="turn", passage=0).lower()
+    assert refuse(client, "runs/none/without", 404, kind="turn", passage=0)

@@ -33,7 +33,8 @@ LIGHT = {
     "importers.request_trace", "importers.source", "importers.values", "imports",
     "names", "draft.params", "draft.settings", "draft.tree", "method.kept", "method.part", "method.plugin_files",
     "model.files.catalog",
-    "study.attribute.attribution", "study.attribute.export", "study.attribute.text", "study.attribute.verbatim",
+    "study.attribute.attribution", "study.attribute.export", "study.attribute.text", "study.attribute.turns",
+    "study.attribute.verbatim",
     "sweep.plan", "sweep.timing", "trace.check", "trace.files",
     "trace.acceptance", "trace.branches", "trace.decisions", "trace.load", "trace.metrics", "trace.oracle", "trace.origins",
     "trace.lattice", "trace.reliability", "trace.rows",
@@ -43,7 +44,7 @@ LIGHT = {
 # light to import; what else they need is imported where it is used, and done without where it is missing
 LAZY = {"trace.journal", "trace.quality", "prompt.chat", "prompt.grammar"}
 # what specviz may import of decoders at module level
-READERS = LIGHT | LAZY | {"prompt.files", "study.attribute.quotes"}
+READERS = LIGHT | LAZY | {"prompt.files", "study.attribute.evidence", "study.attribute.quotes"}
 
 
 def imports(source: str, package: str, everywhere: bool = True) -> Iterator[str]:

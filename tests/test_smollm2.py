@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoders import Prompt, methods
+from decoders import Prompt, load, methods
 from decoders.model.files.catalog import SMOLLM2, default_model, model_place
 from decoders.model.files.gguf import is_converted
 from decoders.prompt.files import PromptRecord
+from decoders.study.attribute.evidence import cause, evidence_sources
 from decoders.study.attribute.quotes import parse_quotesum, sweep
+from decoders.study.attribute.without import ReadAnswer
 from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 from decoders.study.measure.stock import StockModel
 from decoders.sweep.lossless import check_lossless
+from specviz.places import GALLERY
+
+from .test_without import plain_logp
 
 pytestmark = pytest.mark.smollm2
 
@@ -77,3 +82,17 @@ def test_a_quote_is_found_in_its_passage(smollm2):
     trace = forced_trace(smollm2, prompt, answer_ids(smollm2, gold.answer), "pld+h")
     (scored,) = sweep([(trace, gold)], (2,), whole=True)
     assert scored.score.f1 > 0.9 and scored.score.right_passage == 1
+
+
+def test_an_answer_read_without_a_passage_is_within_the_bound(smollm2):
+    """Masked, log p is that of a plain forward over the text without it at the same positions, within 1e-4."""
+    trace = load(GALLERY / "13-hotel-notes-pld-h.spectrace")
+    read = ReadAnswer(smollm2, trace.prompt_ids, trace.output_ids)
+    part = evidence_sources(trace)[3].at
+    every = [*trace.prompt_ids, *trace.output_ids]
+    rest = [at for at in range(len(every)) if at not in part]
+    plain = plain_logp(smollm2, [every[at] for at in rest], rest, trace.output_ids)
+    found = read.without(part)
+    assert found.fall == pytest.approx(read.logp - plain, abs=1e-4)
+    said = [cause(trace, read, source.name, source.at)["weights"][1]["standing"] for source in evidence_sources(trace)]
+    assert said == ["contributed", "none", "none", "contributed"]

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.errors import UserError
+from decoders.errors import UserError, capital
 from decoders.folders import read_text, write_text
 from decoders.names import USUAL
 from specviz.words import column_texts, decimals, plural, visible
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "specattribution-score/1"
 METHOD = USUAL
+MARKS = {"contributed": "!", "corroborates": "=", "against": "x", "none": ""}
 DEMOS = {"demo": False, "demo+brief": True}
 
 
@@ -54,6 +55,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "drafted tokens alone, without the words around them that the source has too (to --score: both)",
     )
     options.flag(parser, "--parts", "let links begin and end inside words and numbers")
+    options.flag(
+        parser,
+        "--without",
+        "read the answer once more without each of its sources: what contributed to it, corroborates it, or speaks "
+        "against it",
+    )
     options.count(parser, "--limit", "answers to score (default: 40 of demo, all of a file)")
     options.flag(parser, "--generated", "score what the model writes, where it holds the known quotes")
     options.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
@@ -70,19 +77,19 @@ def _lengths(text: str) -> tuple[int, ...]:
 def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out, args.markdown)
     if args.score is not None:
-        _refuse(args, "--score", ("answer", "out", "drafted", "parts", "chat"))
+        _refuse(args, "--score", ("answer", "out", "drafted", "parts", "chat", "without"))
         return _score(args)
     _refuse(args, "this", ("limit", "generated"), "belongs to --score")
     if len(args.min_run or (2,)) > 1:
         raise UserError("--min-run takes one length here; several belong to --score")
     if args.trace is not None:
-        _refuse(args, "--trace", ("methods", "set", "answer", "out", "chat", "model"))
+        _refuse(args, "--trace", ("methods", "set", "answer", "out", "chat", *(() if args.without else ("model",))))
         from decoders import load
 
-        trace = load(args.trace)
+        trace, target = load(args.trace), common.open_target(args) if args.without else None
     else:
-        trace = _load_or_record(args)
-    return _show(args, trace)
+        trace, target = _load_or_record(args)
+    return _show(args, trace, _causes(trace, target) if args.without else [])
 
 
 def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], reason: str = "") -> None:
@@ -94,7 +101,7 @@ def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], reason: str
 # --- one answer -------------------------------------------------------------------------------------------------------
 
 
-def _load_or_record(args: argparse.Namespace) -> Trace:
+def _load_or_record(args: argparse.Namespace) -> tuple[Trace, Target]:
     from decoders import record, save
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 
@@ -113,7 +120,43 @@ def _load_or_record(args: argparse.Namespace) -> Trace:
         trace = forced_trace(target, prompt, answer_ids(target, answer), method, params, **settings)
     if args.out:
         save(trace, args.out)
-    return trace
+    return trace, target
+
+
+def _causes(trace: Trace, target: Any) -> list[dict[str, Any]]:
+    """The answer read without each of its sources. Raises UserError for another model's tokens, and where there is no
+    source.
+    """
+    from decoders.study.attribute.evidence import cause, evidence_sources, sentences
+    from decoders.study.attribute.without import ReadAnswer
+    from specviz.views.prompts import check_tokens
+
+    sources = evidence_sources(trace)
+    if not sources or not sentences(trace):
+        raise UserError("there is nothing to leave out: give a prompt with passages or turns, and an answer with words")
+    check_tokens(target, trace)
+    answer = ReadAnswer(target, trace.prompt_ids, trace.output_ids)
+    causes = []
+    with common.progress_bar("reading without each source") as progress:
+        for number, source in enumerate(sources, 1):
+            causes.append({**asdict(source), **cause(trace, answer, capital(source.name), source.at)})
+            progress(number, len(sources))
+    return causes
+
+
+def _show_causes(trace: Trace, causes: Sequence[dict[str, Any]]) -> None:
+    """A table of the fall of log p by sentence and source, and what it says."""
+    if not causes:
+        return
+    weights = [*zip(*(found["weights"] for found in causes), strict=True)]
+    names = [found["name"] for found in causes]
+    rows = []
+    for number, row in enumerate(weights):
+        text = trace.text(trace.output_ids[row[0]["start"] : row[0]["stop"]]).strip()
+        label = "the whole answer" if not number else visible(text if len(text) <= 60 else f"{text[:59]}…")
+        rows.append((label, *(f"{weight['fall']:+.1f} {MARKS[weight['standing']]}" for weight in row)))
+    common.show_table(("fall of log p without", *names), rows[1:] if len(rows) == 2 else rows, error=True)
+    common.say(*(weight["said"] for weight in weights[0]), error=True)
 
 
 def _in_passages(source: PromptRecord) -> PromptRecord:
@@ -140,7 +183,7 @@ def _way(args: argparse.Namespace) -> str:
     return "drafted" if args.drafted else "whole" if args.parts else "words"
 
 
-def _show(args: argparse.Namespace, trace: Trace) -> int:
+def _show(args: argparse.Namespace, trace: Trace, causes: Sequence[dict[str, Any]]) -> int:
     from decoders.study.attribute import attribution
     from decoders.study.attribute import export as attribution_export
 
@@ -148,7 +191,7 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
     if args.markdown:
         write_text(args.markdown, attribution_export.markdown(trace, links))
     if args.json:
-        return common.print_json(attribution_export.to_json(trace, links))
+        return common.print_json({**attribution_export.to_json(trace, links), **({"causes": causes} if causes else {})})
     numbers: dict[tuple[str, int], int] = {}
     parts = []
     for part, link in attribution_export.split_by_link(trace, links):
@@ -160,6 +203,7 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
         parts.append(part.replace(core, f"[{core}]({number})", 1))
     print(visible("".join(parts)))
     _sources(args, trace, links, numbers)
+    _show_causes(trace, causes)
     return 0
 
 

@@ -170,6 +170,19 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
         page.click(".sva-exports [data-format=json]")
     told = json.loads(Path(saved.value.path()).read_text("utf-8"))
     assert told["min_run"] == 12 and all(ANSWER[slice(*link["output"])] == link["text"] for link in told["links"])
+    # read without each passage: a table, a sentence and heat; then without the words of a link
+    page.click(".sv-a-ask")
+    expect(page.locator("td .sv-a-weight")).to_have_count(6)  # the whole answer and two sentences, by two passages
+    page.locator("td .sv-a-weight").nth(2).click()
+    expect(page.locator(".sv-a-said")).to_contain_text(re.compile("^Passage 1 (contributed|corroborates|speaks|took)"))
+    expect(page.locator(".sv-a-said")).to_contain_text("Read again without it")
+    assert page.locator(".sv-a-answer .sv-a-heat").count() > 0
+    assert page.inner_text(".sv-a-matrix tr[aria-current] th").startswith("the old lamp")
+    page.locator('[data-side="answer"]').first.click()
+    expect(page.locator(".sv-a-said")).to_contain_text("This place ")
+    page.locator("td .sv-a-weight").nth(2).click()
+    page.locator("td .sv-a-weight").nth(2).click()
+    expect(page.locator(".sv-a-heat, .sv-a-said:visible")).to_have_count(0)
     page.click("text=+ PLD+ by attention")
     page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 4")
     # known quotes: a wrong line is named, the good one scored and opened

@@ -1,7 +1,7 @@
 /* What a threshold leaves of an answer's links, texts cut where links begin and end, how sources look. */
 
 /** The kinds that are passages. @type {SourceKind[]} */
-export const SOURCES = ["context", "pool"];
+export const SOURCES = ["context", "pool", "turn"];
 const COLORS = 8; // then the same colours again, with another line
 const LINES = 3;
 
@@ -88,7 +88,8 @@ export function pieces(spans, from, to) {
 /** A source's short name. @param {Pick<AttributedSource, "kind" | "passage">} source */
 export function tag({ kind, passage }) {
   if (kind === "prompt") return "prompt";
-  return kind === "output" ? "answer" : `${kind === "pool" ? "pool " : "P"}${passage + 1}`;
+  if (kind === "output") return "answer";
+  return `${kind === "pool" ? "pool " : kind === "turn" ? "T" : "P"}${passage + 1}`;
 }
 
 /** A source's colour and line by its place in the list; what is no passage has none of its own. */

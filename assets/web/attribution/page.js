@@ -9,7 +9,7 @@ import { page, part, visible } from "specviz/attribution/state.js";
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
 import { h, place } from "specviz/base/dom.js";
-import { getJson, within } from "specviz/base/json.js";
+import { getJson, postJson, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { open } from "specviz/shell/open.js";
@@ -44,6 +44,7 @@ function frame() {
   part("own").append(answerForm());
   part("quotes").append(scoreForm(), h("div.sva-scores.ui-stack"));
   page.view = new Attribution(host);
+  page.view.ask = async (part) => postJson(`api/attribution/runs/${encodeURIComponent(page.id)}/without`, part);
   page.view.changed = ({ minRun, counted, active }) => {
     Object.assign(page, { minRun, counted, chosen: ordered()[active]?.id });
     drawExports();

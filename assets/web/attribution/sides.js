@@ -30,14 +30,14 @@ export class Sides {
     /** @type {(a: number, b: number) => Child} */
     const inside = (a, b) =>
       pieces(gold?.quotes ?? [], a, b).map(([x, y, quotes]) => {
-        const text = safe(doc.output.slice(place(x), place(y)));
+        const text = this.heated(x, y, (a, b) => safe(doc.output.slice(place(a), place(b))));
         return quotes.length ? h("span.sv-a-gold", text) : text;
       });
     const length = [...doc.output].length;
     const body = h("div.sv-a-text");
     this.view.root.classList.toggle("sv-a-code", /```|\n {2,}\S|\n\t/.test(doc.output));
     for (const [a, b, link] of parts(found.links, length)) {
-      if (!link) body.append(h("span.sv-a-own", inside(a, b)));
+      if (!link) body.append(...this.own(a, b, inside));
       else body.append(this.mark(link, inside(a, b)));
     }
     const unsigned =
@@ -49,6 +49,34 @@ export class Sides {
     this.answer.body.scrollTop = top;
     const own = `${found.own_tokens} not found in the sources`;
     this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${own}`;
+  }
+
+  /** What nobody copied, by the sentences that a click may choose. */
+  /** @type {(from: number, to: number, inside: (a: number, b: number) => Child) => HTMLElement[]} */
+  own(from, to, inside) {
+    const spans = this.view.signal.sentences.map(({ output }) => output);
+    return pieces(spans, from, to).map(([a, b, over]) =>
+      h("span.sv-a-own", { "data-sentence": over.length ? over[0] : null }, inside(a, b)),
+    );
+  }
+
+  /** A part of the answer, its tokens under the heat of what is left out. */
+  /** @type {(from: number, to: number, text: (a: number, b: number) => string) => Child} */
+  heated(from, to, text) {
+    const { cause, signal } = this.view;
+    if (!cause.chosen) return text(from, to);
+    /** @type {Child[]} */
+    const parts = [];
+    signal.tokens.forEach(([a, b], token) => {
+      const [x, y] = [Math.max(a, from), Math.min(b, to)];
+      if (y <= x) return;
+      const heat = cause.heat(token);
+      if (!heat) return parts.push(text(x, y));
+      const { style, instead, rises } = heat;
+      const word = h("span.sv-a-heat", { class: rises && "sv-a-rises", style }, text(x, y));
+      return parts.push(instead && y === b ? h("ruby", word, h("rt", instead)) : word);
+    });
+    return parts;
   }
 
   /** A run in the answer: its number, its passage, its text. */

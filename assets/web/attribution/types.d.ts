@@ -5,7 +5,7 @@ type Scored = "whole" | "drafted";
 type Counted = "words" | Scored;
 /** [from, to) in code points of a text, or in tokens. */
 type Stretch = [from: number, to: number];
-type SourceKind = "context" | "pool" | "prompt" | "output";
+type SourceKind = "context" | "pool" | "turn" | "prompt" | "output";
 
 /** Consecutive output tokens whose sources are consecutive too; ``output`` and ``source`` count code points. */
 interface SourceLink {
@@ -45,11 +45,27 @@ interface Attributed extends Omit<Threshold, "links"> { links: SourceLink[] }
 /** Known quotes: the quoted passage of every output token (-2: none, -1: unknown), and characters of the answer. */
 interface KnownQuotes { tokens: number[]; quotes: [from: number, to: number, passage: number][]; quoted_tokens: number }
 
+/** The part of a source in some words (decoders/study/attribute/evidence.py). */
+type Standing = "contributed" | "corroborates" | "against" | "none";
+interface Weight {
+  start: number; stop: number; fall: number; reread: number | null; has_words: boolean; standing: Standing; said: string;
+}
+/** The answer read without a source, or (no kind) without a link's words: falls of log p by token, and first choices that
+ *  differ, with their probability. */
+interface Cause {
+  kind: SourceKind | ""; passage: number; name: string; model: string; places: number; mask_fault: string;
+  fall: number[]; reread: number[]; instead: ([text: string, p: number] | null)[]; weights: Weight[];
+}
+
 /** A run's attribution as its page draws it. */
 interface SignalDocument {
   id?: string; title: string; method: string; views: Record<Counted, AttributedView>; gold: KnownQuotes | null;
   /** What stands in the sources by its text alone. */
   verbatim: AttributedView;
+  /** Each output token, and each sentence, in code points of the answer. */
+  tokens: Stretch[];
+  sentences: { tokens: Stretch; output: Stretch }[];
+  causes: Cause[];
 }
 
 /** ``api/attribution/runs/<id>`` of a run that is over, and of one that is not. */

@@ -1,6 +1,7 @@
 /* An answer beside its sources, every copied run linked. Reads documents of specattribution/1. */
 
 import { Board, COUNTED } from "specviz/attribution/board.js";
+import { CauseCard } from "specviz/attribution/cause.js";
 import { at } from "specviz/attribution/links.js";
 import { Sides } from "specviz/attribution/sides.js";
 import { Tooltip, closest, framed, h, later, must, s } from "specviz/base/dom.js";
@@ -13,6 +14,9 @@ const runOf = (element) => Number(element?.getAttribute("data-run")?.split(" ")[
 export class Attribution {
   /** Told when something else is chosen. @type {((choice: AttributionChoice) => void) | null} */
   changed = null;
+  /** Reads the answer without a part of its prompt; none where no server is. */
+  /** @type {((part: object) => Promise<Cause>) | null} */
+  ask = null;
   /** @type {SignalDocument[]} */
   signals = [];
   /** Which of them is chosen. */
@@ -41,11 +45,13 @@ export class Attribution {
     this.tip = new Tooltip(this.root);
     this.heading = h("div.sv-a-title");
     this.board = new Board(this);
+    this.cause = new CauseCard(this);
     this.sides = new Sides(this);
     this.layer = s("svg.sv-a-links", { "aria-hidden": "true" });
     this.root.append(
       h("header.ui-row", this.heading),
       this.board.element,
+      this.cause.element,
       h("div.sv-a-grid.ui-halves", this.sides.answer.element, this.sides.sources.element),
       h("p.sv-a-keys.ui-soft", ...keys()),
       this.layer,
@@ -65,7 +71,9 @@ export class Attribution {
     root.addEventListener("pointerleave", () => this.hover(0));
     root.addEventListener("click", (event) => {
       const element = closest(event, "[data-run]");
-      if (element) this.pick(runOf(element), element);
+      if (element) return this.pick(runOf(element), element);
+      const own = closest(event, "[data-sentence]");
+      if (own) this.cause.chooseSentence(Number(own.getAttribute("data-sentence")));
     });
     root.addEventListener("focusin", ({ target }) => {
       if (target instanceof Element && target.matches("[data-run]:focus-visible")) this.hover(runOf(target));
@@ -85,6 +93,7 @@ export class Attribution {
     if (counted && counted in COUNTED) this.counted = counted;
     this.pinned = this.hovered = 0;
     this.text = signals.length > 0 && !this.signal.views[this.counted].links.length; // nothing else can be shown
+    if (signals.length) this.cause.load();
     this.draw();
     return this;
   }
@@ -163,6 +172,7 @@ export class Attribution {
       number,
       element.dataset.side === "source" ? ["answer"] : element.dataset.side ? ["source"] : ["answer", "source"],
     );
+    this.cause.readLink(this.found.links[number - 1]);
   }
 
   /** @type {(number: number, sides: string[]) => void} */

@@ -24,6 +24,7 @@ from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
 from .text import TokenText, _Bytes, _bytes
+from .turns import turns
 
 SCHEMA = "specattribution/1"
 COUNT_UNITS = {True: "whole quotations", False: "drafted tokens"}  # what ``whole`` means, in words
@@ -31,17 +32,18 @@ WAYS: dict[str, dict[str, bool]] = {  # ways to count, the usual one first, as a
     "words": {"words": True}, "whole": {}, "drafted": {"whole": False},
 }  # fmt: skip
 WAY_WORDS = {"words": "whole words", "whole": COUNT_UNITS[True], "drafted": COUNT_UNITS[False]}
-Kind = Literal["context", "pool", "prompt", "output"]
-SOURCES: tuple[Kind, ...] = ("context", "pool")  # the kinds that are passages somebody gave to be drawn on
+Kind = Literal["context", "pool", "turn", "prompt", "output"]
+SOURCES: tuple[Kind, ...] = ("context", "pool", "turn")  # the kinds that somebody gave to be drawn on
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """Output tokens [start, stop), counted from 0, that were copied from [source, source_stop).
 
-    ``kind`` says what the source counts: positions of the trace in a passage of the prompt's context ("context"), in
-    another part of the prompt ("prompt") or in the output itself ("output"), or places in a pool that is not in the
-    prompt ("pool"). ``passage`` is the source's passage, from 0; -1 outside context and pool.
+    ``kind`` says what the source counts: positions of the trace in a passage of the prompt's context ("context"), in a
+    turn of a prompt without passages ("turn"), in another part of the prompt ("prompt") or in the output itself
+    ("output"), or places in a pool that is not in the prompt ("pool"). ``passage`` is the number of the source's
+    passage or turn, from 0; -1 for others.
     """
 
     start: int
@@ -69,6 +71,8 @@ class _Source:
         self.ids: list[int] = tokens["id"]
         self.segments: list[str] = tokens["segment"]
         self.passages: list[int] = tokens["passage"]
+        self.turns = turns(trace)
+        self.turn_of = {at: n for n, turn in enumerate(self.turns) for at in range(turn.start, turn.stop)}
         self.pool = dict(zip(pool["position"], zip(pool["id"], pool["passage"], strict=True), strict=True))
         self.source: list[int] = attended_sources(trace) if signal(trace) == "attention" else tokens["source"]
         self.place: list[int] = tokens["pool"]
@@ -81,7 +85,9 @@ class _Source:
             return None
         if at >= self.first:
             return "output", -1
-        return ("context", self.passages[at]) if self.segments[at] == "context" else ("prompt", -1)
+        if self.segments[at] == "context":
+            return "context", self.passages[at]
+        return ("turn", self.turn_of[at]) if at in self.turn_of else ("prompt", -1)
 
     def token(self, kind: Kind, at: int) -> int | None:
         """The token id there; None outside the text."""
@@ -345,6 +351,7 @@ class SourcePassage:
     passage: int
     at: Sequence[int]
     ids: Sequence[int]
+    turn: str = ""  # the name of a turn
 
     @property
     def home(self) -> tuple[Kind, int]:
@@ -353,6 +360,8 @@ class SourcePassage:
 
     @property
     def name(self) -> str:
+        if self.turn:
+            return self.turn
         names = {"prompt": "the prompt outside its passages", "output": "the answer itself"}
         passage_label = f"passage {self.passage + 1}" + (" of the pool" if self.kind == "pool" else "")
         return names.get(self.kind, passage_label)
@@ -372,31 +381,34 @@ class SourcePassage:
 
 
 def coverage(trace: Trace, copies: Sequence[Link], among: Sequence[Link] | None = None) -> list[Coverage]:
-    """Every passage of the context, used or not, and every other source that was used (by ``among``, where given), in
-    that order.
+    """Every passage of the context (or turn of a prompt without any), used or not, and every other source that was used
+    (by ``among``, where given), in that order.
     """
     return [passage.coverage(copies) for passage in passages(trace, copies if among is None else among)]
 
 
 def passages(trace: Trace, copies: Sequence[Link]) -> list[SourcePassage]:
-    """The context's passages, then other sources that are linked. "prompt" holds the whole prompt, so that its text
-    reads as it stands."""
+    """The context's passages or else the prompt's turns, then other sources that are linked. "prompt" holds the whole
+    prompt, so that its text reads as it stands.
+    """
     source_map, used_homes = _Source(trace), {link.home for link in copies}
     members: dict[tuple[Kind, int], list[int]] = {}
     for at in range(source_map.first):
-        if source_map.segments[at] == "context":
-            members.setdefault(("context", source_map.passages[at]), []).append(at)
+        home = source_map.home(False, at)
+        if home is not None and home[0] in SOURCES:
+            members.setdefault(home, []).append(at)
     for place in sorted(source_map.pool):
         members.setdefault(("pool", source_map.pool[place][1]), []).append(place)
     members["prompt", -1] = list(range(source_map.first))
     members["output", -1] = list(range(source_map.first, len(source_map.ids)))
-    homes = [home for home in members if home[0] == "context" or home in used_homes]
-    order: tuple[Kind, ...] = ("context", "pool", "prompt", "output")
+    homes = [home for home in members if home[0] in ("context", "turn") or home in used_homes]
+    order: tuple[Kind, ...] = ("context", "turn", "pool", "prompt", "output")
     return [
         SourcePassage(
             *home,
             members[home],
             [source_map.pool[at][0] if home[0] == "pool" else source_map.ids[at] for at in members[home]],
+            source_map.turns[home[1]].name if home[0] == "turn" else "",
         )
         for home in sorted(homes, key=lambda home: (order.index(home[0]), home[1]))
     ]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from decoders.trace.trace import Trace
 
-from .attribution import Link, SourcePassage, _Source, passages
+from .attribution import SOURCES, Kind, Link, SourcePassage, _Source, passages
 from .text import TokenText
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -41,13 +41,15 @@ class _Words:
         return start, stop
 
 
-def quotations(trace: Trace) -> list[Link]:
-    """The verbatim quotations of a run's output, as links, in the order of the output.
+def quotations(trace: Trace, among: Collection[tuple[Kind, int]] | None = None) -> list[Link]:
+    """The verbatim quotations of a run's output, as links, in the order of the output; ``among``: of these sources
+    alone.
 
-    Sources are the passages of the context and the pool; of a prompt without any, the prompt but for its template.
+    Sources are the passages of the context and the pool; of a prompt without any, its turns.
     """
     output = _Words(trace, trace.output_ids)
-    sources = [(source, _Words(trace, source.ids)) for source in _sources(trace)]
+    chosen_sources = [source for source in _sources(trace) if among is None or source.home in among]
+    sources = [(source, _Words(trace, source.ids)) for source in chosen_sources]
     places: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)  # two words → source, first word
     for number, (_, text) in enumerate(sources):
         for at in range(len(text.words) - SHORTEST + 1):
@@ -89,9 +91,6 @@ def _link(output: _Words, first: int, last: int, source: SourcePassage, text: _W
 
 
 def _sources(trace: Trace) -> list[SourcePassage]:
-    """Passages of context and pool; without any, the prompt's own text."""
-    first, segments = trace.run["prompt_length"], trace.tables["tokens"]["segment"]
+    """Passages of context and pool; without any, the prompt's turns."""
     pool_links = [Link(0, 0, place, place + 1, passage, "pool") for place, (_, passage) in _Source(trace).pool.items()]
-    context_passages = [candidate for candidate in passages(trace, pool_links) if candidate.kind in ("context", "pool")]
-    at = [place for place in range(first) if segments[place] != "template"]
-    return context_passages or [SourcePassage("prompt", -1, at, [trace.tables["tokens"]["id"][place] for place in at])]
+    return [source for source in passages(trace, pool_links) if source.kind in SOURCES]

@@ -27,6 +27,7 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import passages
 from specviz.views.prompts import check_tokens
 
+from .causes import Causes
 from .document import answer_digest, document, known_quotes, standalone
 from .scoring import MAX_ROWS, MIN_RUNS, Scorings, chosen_signals, unfit
 
@@ -74,7 +75,7 @@ class ScoreRequest(Body):
     session: PageSession = None
 
 
-class Attribution(Scorings):
+class Attribution(Scorings, Causes):
     """Attributed runs, answers to attribute, and scorings of known quotes."""
 
     name, title, order = "attribution", "Attribution", 30
@@ -116,7 +117,13 @@ class Attribution(Scorings):
         other_runs = self._other_runs(key, self._digest(key, trace), len(trace.output_ids), owner)
         gold = self._known_of([key, *(other_run["id"] for other_run in other_runs)])
         error = str(trace.run.get("error") or "")
-        return {"id": key, "state": "done", "error": error, **document(trace, gold), "others": other_runs}
+        return {
+            "id": key,
+            "state": "done",
+            "error": error,
+            **document(trace, gold, self.causes(key)),
+            "others": other_runs,
+        }
 
     def _quotes_of(self, key: str) -> QuotedAnswer | None:
         """A run's known quotes. They are kept beside the run's file, once it is there: the next server has them too."""
@@ -181,7 +188,7 @@ class Attribution(Scorings):
             runs = {key: trace, **{run_id: self.desk.trace(run_id) for run_id in others[:8]}}
             same_runs = [run_id for run_id, run in runs.items() if run.output_ids == trace.output_ids]
             gold = self._known_of(same_runs)
-            parts = [document(runs[run_id], gold) for run_id in same_runs]
+            parts = [document(runs[run_id], gold, self.causes(run_id)) for run_id in same_runs]
             text = standalone(parts, min_run, counted)
         return attachment(text, FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}")
 

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders.study.attribute.attribution import WAYS, Link, coverage, links, uncopied_spans
+from decoders.study.attribute.evidence import sentences
 from decoders.study.attribute.export import to_json
 from decoders.study.attribute.quotes import QuotedAnswer, gold_json, score_links
+from decoders.study.attribute.text import TokenText
 from decoders.study.attribute.verbatim import quotations
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_page
@@ -34,10 +36,13 @@ def known_quotes(record: Any) -> QuotedAnswer | None:
         return None
 
 
-def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
+def document(
+    trace: Trace, gold: QuotedAnswer | None = None, causes: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """All links of a run: "views" holds ``to_json`` at min_run 1 with its ``thresholds``, by every way to count
     (``WAYS``); "verbatim" the same of what stands in the sources by its text alone, whatever any signal says; "gold"
-    the known quotes and how many tokens are quoted (None where there are none).
+    the known quotes and how many tokens are quoted (None where there are none); "tokens" and "sentences" where these
+    lie in the answer's text; ``causes``: what was found by reading it without its sources (``causes.read_without``).
     """
     run = trace.run
     quotes = gold_json(trace, gold) if gold is not None else None
@@ -48,8 +53,12 @@ def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
         export = to_json(trace, all_links)
         return {**export, "thresholds": thresholds(trace, all_links, export["links"], gold)}
 
+    text = TokenText(trace, trace.output_ids)
     return {
         "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
+        "tokens": [list(pair) for pair in zip(text.starts, text.stops, strict=True)],
+        "sentences": [{"tokens": [a, b], "output": list(text.span(a, b))} for a, b in sentences(trace)],
+        "causes": list(causes),
         "views": {name: draw(links(trace, 1, **options)) for name, options in WAYS.items()},
         "verbatim": draw(quotations(trace)),
     }  # fmt: skip

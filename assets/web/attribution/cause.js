@@ -1,0 +1,247 @@
+/* "Would it have been written without this?": the answer read without each source, as a table and as heat. */
+
+import { SOURCES, look, tag } from "specviz/attribution/links.js";
+import { append, h } from "specviz/base/dom.js";
+import { sentence, tell } from "specviz/base/json.js";
+import { clamp, plural } from "specviz/base/numbers.js";
+import { glyphs, inLine } from "specviz/base/text.js";
+
+const HOT = 5; // nats of a token drawn in full colour
+const SHOWN = 0.7; // nats of a fall beside which the token that would have come is named
+const LN10 = Math.LN10;
+/** A sample of each, and what it says. @type {Record<Standing, [sample: string, text: string]>} */
+const STANDINGS = {
+  contributed: ["−3", "contributed: without it at least ten times less likely"],
+  corroborates: ["= 0", "corroborates: the same words, and without it about as likely"],
+  against: ["+2", "against: without it at least ten times likelier"],
+  none: ["0", "no part"],
+};
+
+/** @param {Pick<Cause, "kind" | "passage">} source */
+const keyOf = ({ kind, passage }) => `${kind} ${passage}`;
+
+/** A fall of log p in powers of ten: "−8.6", "+1.2", "0". @param {number} fall */
+export function power(fall) {
+  const digits = Math.abs(fall / LN10).toFixed(Math.abs(fall) < 10 * LN10 ? 1 : 0);
+  return Number(digits) ? `${fall >= 0 ? "−" : "+"}${digits}` : "0";
+}
+
+/** A token's text in a sentence: without its blanks, unless it is nothing else. @param {string} text */
+const shown = (text) => (text.trim() ? inLine(text.trim()) : glyphs(text));
+
+/** The card between the board and the two sides; ``view`` is the Attribution it belongs to. */
+export class CauseCard {
+  /** Source → what was found. @type {Map<string, Cause>} */
+  found = new Map();
+  /** What is shown as heat, and of which row of the table. @type {{ cause: Cause, row: number } | null} */
+  chosen = null;
+  /** The sources that are still to be read, while reading goes on. @type {AttributedSource[]} */
+  left = [];
+  /** Told apart from earlier loads. */
+  turn = 0;
+
+  /** @param {import("specviz/attribution/view.js").Attribution} view */
+  constructor(view) {
+    this.view = view;
+    this.go = h("button.svp-button.sv-a-ask", { onclick: () => (this.left.length ? this.stop() : this.readAll()) });
+    this.note = h("span.ui-soft.ui-words");
+    this.table = h("div.sv-a-matrix-box");
+    this.said = h("p.sv-a-said.ui-words", { role: "status" });
+    this.bad = h("p.svp-note", { role: "status" });
+    this.element = append(h("section.sv-card.sv-a-cause", { "aria-label": "Cause" }), [
+      h("div.ui-row", h("b", "Would it have been written without this?"), this.go, this.note),
+      this.table,
+      this.said,
+      this.bad,
+    ]);
+  }
+
+  /** The sources that the model read. */
+  get sources() {
+    return this.view.signal.verbatim.sources.filter(({ kind }) => SOURCES.includes(kind) && kind !== "pool");
+  }
+
+  /** Another answer. */
+  load() {
+    this.turn += 1;
+    this.left = [];
+    this.chosen = null;
+    this.found = new Map();
+    const causes = this.view.signals.flatMap((signal) => signal.causes);
+    for (const cause of causes) this.found.set(keyOf(cause), cause);
+    tell(this.bad, "");
+    this.draw();
+  }
+
+  draw() {
+    const { sources, found, left } = this;
+    const can = Boolean(this.view.ask) && sources.length > 0;
+    this.element.hidden = !sources.length || (!can && !found.size);
+    if (this.element.hidden) return;
+    const todo = sources.filter((source) => !found.has(keyOf(source))).length;
+    this.go.hidden = !can || (!todo && !left.length);
+    this.go.textContent = left.length ? "Stop" : found.size ? "Read the rest" : "Read it without each source";
+    const [first] = found.values();
+    this.note.textContent = left.length
+      ? `${sources.length - todo} of ${plural(sources.length, "source")} left out …`
+      : first
+        ? `by ${first.model} · −3: without it 10³ times less likely`
+        : `The answer is read once more per source, with that source left out: ${plural(sources.length, "forward")}.`;
+    if (found.size) this.drawTable();
+    else this.table.replaceChildren();
+    const { cause, row } = this.chosen ?? {};
+    this.said.replaceChildren(cause ? this.words(cause, row ?? 0) : "");
+    this.said.hidden = !cause;
+  }
+
+  /** @type {(cause: Cause, row: number) => HTMLElement} */
+  words(cause, row) {
+    const weight = cause.weights[row];
+    const changes = weight ? this.changes(cause, weight) : "";
+    return h("span", weight?.said ?? "", changes && h("span.ui-soft", ` Instead: ${changes}.`));
+  }
+
+  /** The tokens that fall most, and what would have come in their place. */
+  /** @type {(cause: Cause, weight: Weight) => string} */
+  changes(cause, weight) {
+    const { signal } = this.view;
+    const characters = [...signal.verbatim.output];
+    const falls = cause.fall.map((fall, at) => ({ fall, at })).slice(weight.start, weight.stop);
+    const changed = falls.filter(({ fall, at }) => fall >= SHOWN && cause.instead[at]);
+    return changed
+      .sort((a, b) => b.fall - a.fall)
+      .slice(0, 4)
+      .map(({ at }) => {
+        const text = characters.slice(...signal.tokens[at]).join("");
+        return `“${shown(text)}” → “${shown(cause.instead[at]?.[0] ?? "")}”`;
+      })
+      .join(", ");
+  }
+
+  drawTable() {
+    const { sources, view } = this;
+    const characters = [...view.signal.verbatim.output];
+    const rows = [
+      { name: "the whole answer", row: 0 },
+      ...view.signal.sentences.map(({ output }, k) => ({
+        name: characters.slice(...output).join("").trim(),
+        row: k + 1,
+      })),
+    ];
+    if (rows.length === 2) rows.shift(); // one sentence is the whole answer
+    const head = h(
+      "tr",
+      h("th", { scope: "col" }, "of the answer"),
+      sources.map((source, k) =>
+        h("th", { scope: "col" }, h("span.sv-a-key", { class: look(source, k) }, tag(source))),
+      ),
+    );
+    const body = rows.map(({ name, row }) =>
+      h(
+        "tr",
+        { "aria-current": this.chosen?.row === row ? "true" : null },
+        h("th.ui-clip", { scope: "row", title: name }, inLine(name)),
+        sources.map((source, k) => h("td", this.cell(source, k, row))),
+      ),
+    );
+    const used = new Set([...this.found.values()].flatMap(({ weights }) => weights.map(({ standing }) => standing)));
+    const standings = /** @type {Standing[]} */ (Object.keys(STANDINGS));
+    this.table.replaceChildren(
+      h("table.sv-a-matrix", h("thead", head), h("tbody", body)),
+      h(
+        "ul.ui-legend",
+        standings
+          .filter((standing) => used.has(standing))
+          .map((standing) => {
+            const [sample, text] = STANDINGS[standing];
+            return h("li", h("span.sv-a-weight", { "data-standing": standing }, sample), ` ${text}`);
+          }),
+      ),
+    );
+  }
+
+  /** @type {(source: AttributedSource, k: number, row: number) => Child} */
+  cell(source, k, row) {
+    const cause = this.found.get(keyOf(source));
+    const weight = cause?.weights[row];
+    if (!cause || !weight) return h("span.ui-soft", "…");
+    const chosen = this.chosen?.cause === cause && this.chosen.row === row;
+    const attributes = { "data-standing": weight.standing, "aria-pressed": String(chosen), "aria-label": weight.said };
+    const onclick = () => this.choose(chosen ? null : { cause, row });
+    const text = weight.standing === "corroborates" ? `= ${power(weight.fall)}` : power(weight.fall);
+    return h("button.sv-a-weight", { class: look(source, k), ...attributes, onclick }, text);
+  }
+
+  /** @param {CauseCard["chosen"]} chosen */
+  choose(chosen) {
+    this.chosen = chosen;
+    this.draw();
+    this.view.sides.drawAnswer();
+  }
+
+  /** Shows the source that matters most to a sentence. @param {number} sentence */
+  chooseSentence(sentence) {
+    const row = sentence + 1;
+    /** @type {(cause: Cause) => number} */
+    const size = (cause) => Math.abs(cause.weights[row]?.fall ?? 0);
+    const [cause] = [...this.found.values()].sort((a, b) => size(b) - size(a));
+    if (cause?.weights[row]) this.choose({ cause, row });
+  }
+
+  /** Reads the answer without each source that is left, one by one. */
+  async readAll() {
+    const turn = this.turn;
+    this.left = this.sources.filter((source) => !this.found.has(keyOf(source)));
+    while (this.left.length && turn === this.turn) {
+      const { kind, passage } = this.left[0];
+      if (!(await this.read({ kind, passage }, turn))) return;
+      this.left = this.left.slice(1);
+      this.draw();
+    }
+  }
+
+  stop() {
+    this.left = [];
+    this.draw();
+  }
+
+  /** Reads the answer without the words of a link, once sources were read. @param {SourceLink} link */
+  async readLink(link) {
+    if (!this.view.ask || !this.found.size || !["context", "turn", "prompt"].includes(link.kind)) return;
+    const turn = this.turn;
+    const cause = await this.read({ link: link.source_tokens, span: link.output_tokens }, turn);
+    if (cause && turn === this.turn) this.choose({ cause, row: 0 });
+  }
+
+  /** @type {(part: object, turn: number) => Promise<Cause | null>} */
+  async read(part, turn) {
+    this.draw();
+    try {
+      const cause = await this.view.ask?.(part);
+      if (!cause || turn !== this.turn) return null;
+      if (cause.kind) this.found.set(keyOf(cause), cause);
+      tell(this.bad, "");
+      return cause;
+    } catch (problem) {
+      if (turn !== this.turn) return null;
+      this.left = [];
+      this.draw();
+      tell(this.bad, sentence(problem), true);
+      return null;
+    }
+  }
+
+  /** The heat over a token of the answer: its colour, and the token that would have come instead. */
+  /** @type {(token: number) => { style: string, instead: string, rises: boolean } | null} */
+  heat(token) {
+    const { cause, row } = this.chosen ?? {};
+    const weight = cause?.weights[row ?? 0];
+    if (!cause || !weight || token < weight.start || token >= weight.stop) return null;
+    const fall = cause.fall[token];
+    const share = clamp(Math.abs(fall) / HOT, 0, 1);
+    if (share < 0.04) return null;
+    const other = fall >= SHOWN ? (cause.instead[token]?.[0] ?? "") : "";
+    const instead = glyphs(other.trim() || other);
+    return { style: `--heat:${(100 * share).toFixed(0)}%`, instead, rises: fall < 0 };
+  }
+}

@@ -1,0 +1,201 @@
+"""Evidence: what a source's removal says about the words of an answer. stdlib only; the numbers come from ``without``.
+
+A source *contributed* to some words where these become at least ten times less likely without it, and speaks *against*
+them where they become ten times likelier. It *corroborates* them where it has them word for word and neither holds: the
+answer says what the source says, and would have said it anyway. Contributed is a matter of the model, corroborated of
+the text; words can be the one without the other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from decoders.trace.trace import Trace
+
+from .attribution import SOURCES, SourcePassage, passages
+from .text import TokenText, within_word
+from .verbatim import quotations
+
+if TYPE_CHECKING:
+    from .without import ReadAnswer, Without
+
+Standing = Literal["contributed", "corroborates", "against", "none"]
+DECISIVE = math.log(10)  # nats: a factor of ten in probability
+_SHORT = "Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|cf|approx|e\\.g|i\\.e|Art|Sec|Fig|Inc|Ltd|Co|[A-Z]"
+_END = re.compile(r"(?<!\b(?:[A-Z]))[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
+_ABBREVIATION = re.compile(rf"(?:^|[\s(])(?:{_SHORT})\.$")
+
+
+def standing(fall: float, has_words: bool) -> Standing:
+    """The part of a source in some words: ``fall`` is their log-probability with it less that without it (nats),
+    ``has_words`` says that it has them word for word.
+
+    >>> standing(5.0, False), standing(0.1, True), standing(0.1, False), standing(-4.0, True)
+    ('contributed', 'corroborates', 'none', 'against')
+    """
+    if fall >= DECISIVE:
+        return "contributed"
+    if fall <= -DECISIVE:
+        return "against"
+    return "corroborates" if has_words else "none"
+
+
+def sentences(trace: Trace) -> list[tuple[int, int]]:
+    """The answer's sentences and lines as output tokens [start, stop), in order; blanks alone are none, nor is what has
+    no text.
+    """
+    text = TokenText(trace, trace.output_ids)
+    edges = [match.end() for match in _END.finditer(text.text) if not _ABBREVIATION.search(text.text[: match.end()])]
+    spans: list[tuple[int, int]] = []
+    token, count = 0, len(text.starts)
+    for edge in [*edges, len(text.text)]:
+        start = token
+        while token < count and text.core(token)[0] < edge:
+            token += 1
+        if token > start and text.text[text.starts[start] : text.stops[token - 1]].strip():
+            spans.append((start, token))
+        elif spans and token > start:
+            spans[-1] = spans[-1][0], token
+    return spans
+
+
+def evidence_sources(trace: Trace) -> list[SourcePassage]:
+    """The sources that the model itself read: passages of the prompt, or its turns."""
+    return [source for source in passages(trace, ()) if source.kind in SOURCES]
+
+
+def copies(trace: Trace, part: Sequence[int]) -> list[list[int]]:
+    """The places of the same words in the run's sources, blanks and a passage's number aside: positions each, those of
+    ``part`` first. More than one where the words stand twice.
+    """
+    words = _words(trace, part)
+    places = [[*part]]
+    for source in evidence_sources(trace):
+        text = TokenText(trace, source.ids)
+        start = text.text.find(words) if words else -1
+        while start >= 0:
+            stop = start + len(words)
+            tokens = zip(text.starts, text.stops, source.at, strict=True)
+            place = [at for first, last, at in tokens if last > start and first < stop]
+            is_whole = not within_word(text.text, start) and not within_word(text.text, stop)
+            if is_whole and not {*place} & {*part}:
+                places.append(place)
+            start = text.text.find(words, stop)
+    return places
+
+
+_NUMBER = re.compile(r"^\[\d+\] ")
+
+
+def _words(trace: Trace, part: Sequence[int]) -> str:
+    """The text of some positions, without blanks at its ends and the number before a passage."""
+    ids = trace.tables["tokens"]["id"]
+    return _NUMBER.sub("", TokenText(trace, [ids[at] for at in part]).text.strip()).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A part of the prompt in some words of the answer, tokens [start, stop): the fall of their log-probability without
+    it, masked and ``reread`` (nats; None where that was not done), whether it has them word for word, and what follows.
+    """
+
+    start: int
+    stop: int
+    fall: float
+    reread: float | None
+    has_words: bool
+    standing: Standing
+
+
+def factor(fall: float) -> str:
+    """The change of a probability by a fall of its logarithm, as people read it.
+
+    >>> factor(1.1), factor(-5.0), factor(21.8)
+    ('3.0', '148', '3·10^9')
+    """
+    times = math.exp(min(abs(fall), 700.0))
+    if times < 1e4:
+        return f"{times:.1f}" if times < 9.95 else f"{times:,.0f}"
+    return "{}·10^{}".format(*(int(float(part)) for part in f"{times:.0e}".split("e")))
+
+
+def describe(weight: Weight, name: str, places: int = 1) -> str:
+    """A weight in a sentence: the part of the source called ``name``, whose words stand at so many places."""
+    whole = weight.fall * places
+    has = f"has {'' if weight.has_words else 'fewer than half of '}these words"
+    without = "without it" if places == 1 else f"without all {places} of them"
+    fall = f"log p {'falls' if whole >= 0 else 'rises'} by {abs(whole):.1f}"
+    text = {
+        "contributed": f"{name} contributed: {without} these words are {factor(whole)} times less likely ({fall}).",
+        "against": f"{name} speaks against: {without} these words are {factor(whole)} times likelier ({fall}).",
+        "corroborates": f"{name} corroborates: it {has}, and {without} these are about as likely ({fall}).",
+        "none": f"{name} took no part: it {has}, and {without} these are about as likely ({fall}).",
+    }[weight.standing]
+    if weight.standing == "contributed" and not weight.has_words:
+        text += f" It {has} word for word."
+    if places > 1:
+        text += f" They stand {places} times in the sources: each is the cause of 1/{places}."
+    if weight.reread is not None:
+        reread = weight.reread * places
+        text += f" Read again without it: {reread:+.1f}, {abs(reread - whole):.1f} from that.".replace("+", "", 1)
+    return text
+
+
+def weights(
+    trace: Trace, places: Sequence[Sequence[int]], without: Without, spans: Sequence[tuple[int, int]]
+) -> list[Weight]:
+    """The weight of a part that stands at ``places`` of the prompt (its ``copies``), all of which ``without`` left out,
+    in each of some spans of output tokens. Of several places each is the cause of its share: the fall ÷ places.
+    """
+    words_mask = token_mask(trace, [at for place in places for at in place])
+    share = 1 / len(places)
+
+    def total(falls: Sequence[float], start: int, stop: int) -> float:
+        return math.fsum(falls[start:stop]) * share
+
+    span_weights = []
+    for start, stop in spans:
+        fall = total(without.falls, start, stop)
+        reread = None if without.reread is None else total(without.reread, start, stop)
+        has_words = 2 * sum(words_mask[start:stop]) >= stop - start > 0
+        span_weights.append(Weight(start, stop, fall, reread, has_words, standing(fall / share, has_words)))
+    return span_weights
+
+
+def cause(
+    trace: Trace, answer: ReadAnswer, name: str, part: Sequence[int], spans: Sequence[tuple[int, int]] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """The answer without a part of its prompt and all its ``copies``, as JSON: falls of log p by token (masked, and
+    "reread"), the first choice in a token's place with its probability where it is another, and the part's weight in
+    the whole answer and each sentence, or in ``spans``; "said" has it in words.
+    """
+    claims = sentences(trace)
+    places = copies(trace, part)
+    without = answer.without([at for place in places for at in place])
+    pieces = answer.target.pieces
+    instead = [
+        None if choice == token or pieces is None else [pieces.of(choice)[0].decode("utf-8", "replace"), round(p, 4)]
+        for choice, token, p in zip(without.instead, answer.answer, without.instead_p, strict=True)
+    ]
+    span_weights = weights(trace, places, without, spans or [(0, claims[-1][1]), *claims])
+    return {
+        "name": name, "model": answer.target.name, "places": len(places), "mask_fault": answer.mask_fault,
+        "fall": [round(fall, 4) for fall in without.falls], "reread": [round(fall, 4) for fall in without.reread or ()],
+        "instead": instead,
+        "weights": [{**asdict(weight), "said": describe(weight, name, len(places))} for weight in span_weights],
+    }  # fmt: skip
+
+
+def token_mask(trace: Trace, positions: Sequence[int]) -> list[bool]:
+    """True for each output token that is quoted word for word from these positions of the prompt."""
+    part, mask = {*positions}, [False] * len(trace.output_ids)
+    homes = [source.home for source in evidence_sources(trace) if part & {*source.at}]
+    for home in homes:  # each alone: a quotation is linked to one source, and may stand in several
+        for link in quotations(trace, [home]):
+            if part & {*range(link.source, link.source_stop)}:
+                mask[link.start : link.stop] = [True] * len(link)
+    return mask
