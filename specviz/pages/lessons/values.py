@@ -9,7 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from decoders.names import BASELINE
 from decoders.trace import files as tracefile
+from decoders.trace.baseline import pair_with_plain
 from decoders.trace.metrics import METRICS
 from decoders.trace.trace import Trace
 from specviz.groups import group
@@ -54,6 +56,9 @@ class LessonRuns:
 def _trace(path: Path, _: int) -> Trace:
     trace = tracefile.load(path)
     trace.run["id"] = path.stem
+    if trace.run["method"]["name"] != BASELINE:  # its speedup, where plain decoding of its prompt stands beside it
+        plains = [file for file in path.parent.glob(f"*{BASELINE}{SUFFIX}") if is_id(file.stem)]
+        pair_with_plain([trace, *(_trace(file, file.stat().st_mtime_ns) for file in plains)])
     return trace
 
 
