@@ -35,8 +35,8 @@ LIGHT = {
     "model.files.catalog",
     "study.attribute.attribution", "study.attribute.export", "study.attribute.text", "study.attribute.verbatim",
     "sweep.plan", "sweep.timing", "trace.check", "trace.files",
-    "trace.acceptance", "trace.branches", "trace.decisions", "trace.load", "trace.metrics", "trace.oracle", "trace.origins",
-    "trace.lattice", "trace.reliability", "trace.rows",
+    "trace.acceptance", "trace.branches", "trace.decisions", "trace.load", "trace.metrics", "trace.oracle",
+    "trace.origins", "trace.lattice", "trace.reliability", "trace.rows",
     "trace.declarations", "trace.report", "trace.run", "trace.speedup", "trace.tables", "trace.trace", "trace.baseline",
     "prompt.codec", "prompt.prompt", "prompt.templates",
 }  # fmt: skip
