@@ -118,7 +118,7 @@ def main() -> int:
         for record_of in every[:: max(1, len(every) // limit)][:limit]:
             prompt = record_of.prompt(target.tokenizer, chat=True)
             replay = PlaceReplay(target, record(target, prompt, max_new_tokens=args.tokens))
-            replays.append((replay, {name: replay.drafts(name) for name in names}))
+            replays.append((replay, {name: dict(replay.drafts(name)) for name in names}))
             print(f"\rreplayed: {len(replays)} prompts", end="", file=sys.stderr, flush=True)
     Console(width=120).print(steps_table(replays))
     table = Table("costs", f"{names[0]} alone", "always asked", "auto", "asked in", "auto ÷ the better")

@@ -10,7 +10,6 @@ import pytest
 
 from decoders import Prompt, UserError, record
 from decoders.drafters.composite import CompositeDrafter
-from decoders.model.state.memory import ReadingStopped
 from decoders.study.look.places import (
     PlaceReplay,
     all_drafts,
@@ -68,7 +67,7 @@ def test_a_drafters_steps_by_place_are_those_of_its_own_run(target: Any, trace: 
 def test_merged_drafts_are_walked_as_the_engine_does(target: Any, trace: Any):
     """A composite of replayed drafts takes the steps that a live one takes."""
     replay = PlaceReplay(target, trace)
-    drafts = {name: replay.drafts(name) for name in NAMES}
+    drafts = {name: dict(replay.drafts(name)) for name in NAMES}
     params = {"drafters": ",".join(NAMES), "rows": 8}
     live = record(target, Prompt.from_ids(prompt_ids(3) * 2), "composite", params, max_new_tokens=NEW, stop_ids=())
     walked = [verdict.accepted for _, verdict in replayed_steps(replay, composite_of(drafts, 8))]
@@ -77,7 +76,7 @@ def test_merged_drafts_are_walked_as_the_engine_does(target: Any, trace: Any):
 
 def test_the_frontier_has_each_drafter_and_the_merge(target: Any, trace: Any):
     replay = PlaceReplay(target, trace)
-    drafts = {name: replay.drafts(name) for name in NAMES}
+    drafts = {name: dict(replay.drafts(name)) for name in NAMES}
     lines = frontier(replay, drafts, (4, 16))
     assert set(lines) == {*NAMES, "merged"} and all(len(line) == 2 and min(line) >= 1 for line in lines.values())
     assert isinstance(composite_of(drafts), CompositeDrafter)
@@ -89,6 +88,3 @@ def test_what_has_no_places_is_refused(target: Any, trace: Any):
         PlaceReplay(target, drawn)
     with pytest.raises(UserError, match="learns from verdicts"):
         all_drafts(PlaceReplay(target, trace), ["recycling"])
-    answers = iter([False, False, True])
-    with pytest.raises(ReadingStopped):
-        all_drafts(PlaceReplay(target, trace, lambda: next(answers)), NAMES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from specviz.words import decimals, plural
@@ -68,8 +67,7 @@ def _replay(args: argparse.Namespace, trace: Any) -> dict[str, Any]:
     replay = PlaceReplay(common.open_target(args), trace)
     drafts, missing = all_drafts(replay, options.split(args.methods))
     strip = strip_of(replay, drafts, missing)
-    own_steps = {name: strip.steps_of(name) for name in drafts}
-    report: dict[str, Any] = {"strip": {**asdict(strip), "regret": strip.regret, "alone": own_steps}}
+    report: dict[str, Any] = {"strip": strip.to_json()}
     if args.frontier:
         report["frontier"] = {"rows": ROWS, **frontier(replay, drafts, ROWS)}
     return report

@@ -8,9 +8,9 @@ places: its drafts depend on the steps before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from decoders.engine.length import AutoLength
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.guard import GuardedDrafter
-from decoders.model.state.memory import Context, ReadingStopped
+from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Target
 from decoders.names import UNDER
 from decoders.trace.trace import Trace
@@ -67,21 +67,26 @@ def path_of(draft: Draft, text: Sequence[int]) -> list[int]:
     return path
 
 
-class PlaceReplay:
-    """A greedy, lossless run's text, read once; drafts of any method at any place of its output. ``stops`` is asked
-    between places: True ends the work with ReadingStopped.
+def replay_fault(run: Mapping[str, Any]) -> str:
+    """The reason why no place of a run can be replayed; "" where it can."""
+    if sampling_of(run).greedy and run["method"].get("lossless", False) and not run.get("forced"):
+        return ""
+    return (
+        "places are replayed of greedy runs of a lossless method: of others the text does not say what would have been "
+        "accepted"
+    )
 
-    Raises UserError for another run, and as ``ReadRun`` does.
+
+class PlaceReplay:
+    """A greedy, lossless run's text, read once; drafts of any method at any place of its output. Raises UserError for
+    another run, and as ``ReadRun`` does.
     """
 
-    def __init__(self, target: Target, trace: Trace, stops: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, target: Target, trace: Trace) -> None:
         run = trace.run
-        if not sampling_of(run).greedy or not run["method"].get("lossless", False) or run.get("forced"):
-            raise UserError(
-                "places are replayed of greedy runs of a lossless method: of others the text does not say what would "
-                "have been accepted"
-            )
-        self.read, self.trace, self.target, self.stops = ReadRun(target, trace), trace, target, stops
+        if fault := replay_fault(run):
+            raise UserError(fault)
+        self.read, self.trace, self.target = ReadRun(target, trace), trace, target
         self.start, self.text = run["prompt_length"], trace.output_ids
 
     @property
@@ -99,8 +104,8 @@ class PlaceReplay:
         with self.read.session.at(self.read.session.length, needs) as whole:
             yield whole.context
 
-    def drafts(self, name: str, params: Mapping[str, Any] | None = None) -> dict[int, Draft]:
-        """A method's draft at each place, by length. Raises UserError for one that learns, or lacks its part."""
+    def drafts(self, name: str, params: Mapping[str, Any] | None = None) -> Iterator[tuple[int, Draft]]:
+        """A method's draft at each place, with its length. Raises UserError for one that learns, or lacks its part."""
         method, values = select_method(name.partition(UNDER)[0], params)
         stops = self.trace.run.get("stop_ids", self.target.stop_ids)
         parts = method.parts(self.target, values, self.read.prompt, Chooser(sampling_of(self.trace.run)), stops,
@@ -109,18 +114,14 @@ class PlaceReplay:
             raise UserError(LEARNS.format(method.title))
         if not self.read.serves(parts.needs):
             raise UserError(f"this run is too long to keep all that {method.name} reads of it")
-        drafts: dict[int, Draft] = {}
         with self.context(parts.needs) as context:
             parts.drafter.prepare(context.cut(self.start))
             for length in self.places:
-                if self.stops():
-                    raise ReadingStopped
                 budget = self.trace.run["max_new_tokens"] - (length - self.start) - 1
                 if budget < 1:
-                    drafts[length] = Draft.empty(context.cut(length).root, "only one more token may be written")
+                    yield length, Draft.empty(context.cut(length).root, "only one more token may be written")
                 else:
-                    drafts[length] = parts.drafter.propose(context.cut(length), budget)
-        return drafts
+                    yield length, parts.drafter.propose(context.cut(length), budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,9 @@ class Strip:
         """Steps that the run took more than the oracle."""
         return len(self.steps) - len(self.oracle)
 
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "regret": self.regret, "alone": {name: self.steps_of(name) for name in self.reach}}
+
     def steps_of(self, name: str) -> int:
         """The steps of a run by one drafter alone."""
         reach, place, count = self.reach[name], 0, 0
@@ -150,13 +154,13 @@ class Strip:
 
 
 def all_drafts(replay: PlaceReplay, names: Sequence[str]) -> tuple[dict[str, dict[int, Draft]], dict[str, str]]:
-    """Each method's drafts by place, and why others have none. Raises UserError where none of the methods has places,
-    and ReadingStopped where it was cancelled.
+    """Each method's drafts by place, and why others have none. Raises UserError where none of the methods has
+    places.
     """
     drafts, missing = dict[str, dict[int, Draft]](), dict[str, str]()
     for name in names:
         try:
-            drafts[name] = replay.drafts(name)
+            drafts[name] = dict(replay.drafts(name))
         except UserError as problem:
             missing[name] = str(problem)
     if not drafts:

@@ -31,6 +31,11 @@ def to_text(trace: Trace) -> str:
     return base64.b64encode(tracefile.save(trace, None) or b"").decode()
 
 
+def to_trace(text: str) -> Trace:
+    """The run back from ``to_text``."""
+    return tracefile.load(base64.b64decode(text))
+
+
 def redraft(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """A ``step`` of the run ``key`` drafted again: by a ``method`` with ``params`` (both None: the run's own), or on
     from a ``candidate``. The step as a trace of its own, how it compares with the recorded one, and its draft under
@@ -105,7 +110,7 @@ def _trace(holder: Holder, request: Mapping[str, Any]) -> Trace | None:
     if isinstance(sent_trace, Trace):
         return sent_trace
     if sent_trace is not None:
-        return tracefile.load(base64.b64decode(sent_trace))
+        return to_trace(sent_trace)
     read = _read(holder).get(request["key"])
     return None if read is None else read.trace
 

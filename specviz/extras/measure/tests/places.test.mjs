@@ -1,0 +1,24 @@
+/* The strip of a run's places, without a browser. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { apart } from "specviz/places/frontier.js";
+import { layoutOf, shortfalls } from "specviz/places/strip.js";
+
+test("a strip fills its width, and goes on in further lines where columns would be too narrow", () => {
+  assert.deepEqual(layoutOf(10, 578), { cell: 14, columns: 10, lines: 1 });
+  assert.deepEqual(layoutOf(50, 578), { cell: 10, columns: 50, lines: 1 });
+  assert.deepEqual(layoutOf(106, 510), { cell: 8, columns: 54, lines: 2 });
+  assert.deepEqual(layoutOf(0, 0), { cell: 8, columns: 1, lines: 1 });
+});
+
+test("a step falls short where some draft at its place would have reached further", () => {
+  const reach = { a: [0, 3, 0, 0, 0], b: [2, 0, 0, 5, 0] };
+  assert.deepEqual(shortfalls({ steps: [0, 1, 3], reach }, 5), [[1, 3], [3, 5]]);
+  assert.deepEqual(shortfalls({ steps: [0, 3], reach }, 5), []);
+});
+
+test("names of lines never stand on each other", () => {
+  assert.deepEqual(apart([40, 10, 42]), [40, 10, 53]);
+});

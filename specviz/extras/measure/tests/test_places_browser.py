@@ -1,0 +1,45 @@
+"""The tab "Places" in real Chromium: a run is replayed, its strip leads to the steps, and is there again later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import Prompt, record
+from tests.models import prompt_ids, tiny_target
+from tests.stubs import gallery_desk, nothing_wrong
+from tests.waiting import expect, fits
+
+
+@pytest.fixture(scope="module")
+def desk(module_home: Path) -> Any:
+    target = tiny_target()
+    prompt = Prompt.from_ids(prompt_ids(3) * 2)
+    params = {"drafters": "pld,recycling"}
+    return gallery_desk(target, {"merged": record(target, prompt, "composite", params, max_new_tokens=30, stop_ids=())})
+
+
+def test_places_are_replayed_on_demand(page: Any, port: int) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?trace=merged")
+    tab = page.locator(".sv-lower").get_by_role("tab", name="Places", exact=True)
+    tab.click()
+    expect(page.locator(".svps-form summary")).to_contain_text("pld, recycling")
+    page.click("text=Replay")
+    strip = page.locator(".svps-strip")
+    expect(strip).to_be_visible()
+    expect(page.locator(".svps")).to_contain_text("recycling: Token Recycling learns from verdicts")
+    expect(page.locator(".svps-frontier g")).to_have_count(4)  # pld+h and suffix are tried unasked, and all are merged
+    assert "regret" in strip.get_attribute("aria-label")
+    cell = page.evaluate("(async () => (await import('specviz/places/strip.js')).layoutOf(30, "
+                         "document.querySelector('.svps-canvas').clientWidth).cell)()")  # fmt: skip
+    strip.click(position={"x": 78 + 29.5 * cell, "y": 20})  # the last place, in the first drafter's row
+    last = page.evaluate("specviz.inspector.model.stepCount") - 1
+    assert page.evaluate("specviz.inspector.number") == last
+    assert page.evaluate("specviz.inspector.selection.value.step") == last
+    fits(page, 400)
+    page.reload()
+    tab.click()
+    expect(strip).to_be_visible()
+    nothing_wrong(page, port)

@@ -1,0 +1,44 @@
+/* Tokens per step by the rows that are verified: a line per drafter, and one of their drafts merged. */
+
+import { format } from "specviz/base/numbers.js";
+import { html } from "specviz/ui/html.js";
+
+const [WIDE, HIGH, LEFT, RIGHT, TOP, BELOW] = [460, 190, 34, 84, 10, 32]; // pixels
+const APART = 13; // pixels between two lines' names
+
+/** Where the lines' names stand, near their ends and apart from each other. @type {(ends: number[]) => number[]} */
+export function apart(ends) {
+  const order = ends.map((y, k) => ({ y, k })).sort((a, b) => a.y - b.y);
+  /** @type {number[]} */
+  const places = [];
+  let next = -Infinity;
+  for (const { y, k } of order) next = places[k] = Math.max(y, next + APART);
+  return places;
+}
+
+/** @param {{ rows: number[], lines: Record<string, number[]> }} props */
+export function Frontier({ rows, lines }) {
+  const names = Object.keys(lines);
+  const top = Math.max(1, ...Object.values(lines).flat());
+  const span = Math.log2(rows[rows.length - 1] / rows[0]) || 1;
+  /** @param {number} k */
+  const x = (k) => LEFT + (Math.log2(rows[k] / rows[0]) / span) * (WIDE - LEFT - RIGHT);
+  /** @param {number} value */
+  const y = (value) => TOP + (1 - value / top) * (HIGH - TOP - BELOW);
+  const labels = apart(names.map((name) => y(lines[name][rows.length - 1])));
+  const words = names.map((name) => `${name} ${lines[name].map((value) => format(value, 2)).join(", ")}`).join("; ");
+  return html`<figure class="svps-frontier">
+    <figcaption>Tokens per step by rows verified</figcaption>
+    <svg viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="Tokens per step at ${rows.join(", ")} rows: ${words}">
+      ${[0, top / 2, top].map((value) => html`<line x1=${LEFT} x2=${WIDE - RIGHT} y1=${y(value)} y2=${y(value)} />
+        <text x=${LEFT - 6} y=${y(value) + 4} text-anchor="end">${format(value, 2)}</text>`)}
+      ${rows.map((count, k) => html`<text x=${x(k)} y=${HIGH - BELOW + 16} text-anchor="middle">${count}</text>`)}
+      <text x=${(LEFT + WIDE - RIGHT) / 2} y=${HIGH - 2} text-anchor="middle">rows</text>
+      ${names.map((name, at) => html`<g class=${name === "merged" ? "svps-merged" : `svps-line-${at % 4}`}>
+        <polyline points=${lines[name].map((value, k) => `${x(k)},${y(value)}`).join(" ")} />
+        ${lines[name].map((value, k) => html`<circle cx=${x(k)} cy=${y(value)} r="2.5">
+          <title>${name}, ${rows[k]} rows: ${format(value, 2)}</title></circle>`)}
+        <text x=${WIDE - RIGHT + 8} y=${labels[at] + 4}>${name}</text></g>`)}
+    </svg>
+  </figure>`;
+}

@@ -1,0 +1,197 @@
+/* A run's places as a strip: a row per drafter, a column per token, the run's steps above, the best ones below. */
+
+import { h } from "specviz/base/dom.js";
+import { sheet } from "specviz/base/drawing.js";
+import { clamp, plural } from "specviz/base/numbers.js";
+import { ofPosition } from "specviz/inspect/selection.js";
+
+export const MOST = 12; // tokens that have the darkest shade
+const LEFT = 78; // pixels: the rows' names
+const [CELL, WIDEST] = [8, 14]; // a column, at least and at most
+const [ROW, BRACKET, LOST, BETWEEN] = [13, 11, 5, 12]; // heights: a drafter, brackets, a short-fall, between lines
+
+/** How a strip is broken into lines. @type {(count: number, width: number) => StripLayout} */
+export function layoutOf(count, width) {
+  const room = Math.max(CELL, width - LEFT);
+  const cell = clamp(Math.floor(room / Math.max(1, count)), CELL, WIDEST);
+  const columns = Math.max(1, Math.min(count, Math.floor(room / cell)));
+  return { cell, columns, lines: Math.max(1, Math.ceil(count / columns)) };
+}
+
+/** The places behind each of the run's steps that a draft there would have reached. */
+/** @type {(report: Pick<PlacesReport, "steps" | "reach">, count: number) => [from: number, to: number][]} */
+export function shortfalls({ steps, reach }, count) {
+  return steps.flatMap((start, k) => {
+    const end = steps[k + 1] ?? count;
+    const best = Math.max(0, ...Object.values(reach).map((tokens) => tokens[start] ?? 0));
+    const to = Math.min(count, start + best + 1);
+    return to > end ? [/** @type {[number, number]} */ ([end, to])] : [];
+  });
+}
+
+export class StripView {
+  /** @param {Inspector} owner */
+  constructor(owner) {
+    this.owner = owner;
+    this.canvas = h("canvas.svps-strip", { role: "img" });
+    /** @type {PlacesReport | null} */
+    this.report = null;
+    this.layout = layoutOf(1, 0);
+    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    this.canvas.addEventListener("pointerleave", () => owner.tip.hide());
+    this.canvas.addEventListener("click", (event) => {
+      const place = this.placeAt(event);
+      if (place >= 0) this.select(place);
+    });
+  }
+
+  get count() {
+    return Object.values(this.report?.reach ?? {})[0]?.length ?? 0;
+  }
+
+  /** The height of a line of the strip. */
+  get lineHeight() {
+    const drafters = Object.keys(this.report?.reach ?? {}).length;
+    return 2 * BRACKET + LOST + drafters * ROW + BETWEEN;
+  }
+
+  /** @param {PlacesReport} report */
+  show(report) {
+    this.report = report;
+    const { steps, oracle, regret } = report;
+    const places = plural(this.count, "place");
+    this.canvas.ariaLabel = `How far each drafter would have come from each of ${places}: the run took ` +
+      `${plural(steps.length, "step")}, the best draft at every place ${oracle.length}, regret ${regret}.`;
+    this.draw();
+  }
+
+  draw() {
+    const { canvas, report } = this;
+    const width = canvas.parentElement?.clientWidth ?? 0;
+    if (!report || !width) return;
+    this.layout = layoutOf(this.count, width);
+    const high = this.layout.lines * this.lineHeight;
+    canvas.style.height = `${high}px`;
+    const pen = sheet(canvas, width, high);
+    pen.font = `11px ${this.owner.colors.sans}`;
+    pen.textBaseline = "middle";
+    for (let line = 0; line < this.layout.lines; line++) this.drawLine(pen, line);
+  }
+
+  /** @type {(pen: Pen, line: number) => void} */
+  drawLine(pen, line) {
+    const report = /** @type {PlacesReport} */ (this.report);
+    const { colors, model, number } = this.owner;
+    const { cell, columns } = this.layout;
+    const first = line * columns;
+    const last = Math.min(this.count, first + columns);
+    const top = line * this.lineHeight;
+    /** @param {number} place */
+    const x = (place) => LEFT + (place - first) * cell;
+    const names = Object.keys(report.reach);
+    const rows = top + BRACKET;
+    const lost = rows + names.length * ROW;
+    /** @type {(from: number, to: number) => [number, number] | null} */
+    const within = (from, to) => (to > first && from < last ? [Math.max(from, first), Math.min(to, last)] : null);
+    const { context, emitted } = model.steps;
+    const start = context[number] - model.promptLength;
+    const now = within(start, start + emitted[number]);
+    if (now) {
+      pen.fillStyle = colors.ghost;
+      pen.fillRect(x(now[0]), top, (now[1] - now[0]) * cell, lost - top);
+    }
+    pen.fillStyle = colors.faint;
+    pen.fillText("this run", 0, top + BRACKET / 2);
+    pen.fillText("best", 0, lost + LOST + BRACKET / 2);
+    names.forEach((name, k) => {
+      const y = rows + k * ROW;
+      pen.fillStyle = colors.ink;
+      pen.fillText(name, 0, y + ROW / 2, LEFT - 6);
+      report.reach[name].slice(first, last).forEach((tokens, at) => {
+        pen.globalAlpha = tokens ? 0.2 + (0.8 * Math.min(tokens, MOST)) / MOST : 0.5;
+        pen.fillStyle = tokens ? colors.accepted : colors.line;
+        if (tokens) pen.fillRect(x(first + at), y, cell - 1, ROW - 1);
+        else pen.fillRect(x(first + at), y + ROW / 2 - 1, cell - 1, 1);
+        pen.globalAlpha = 1;
+      });
+    });
+    this.brackets(pen, report.steps, within, x, top + 3, 1, colors.own);
+    this.brackets(pen, report.oracle, within, x, lost + LOST + BRACKET - 4, -1, colors.accepted);
+    report.oracle.forEach((place, k) => {
+      const row = names.indexOf(report.choices[k]);
+      if (!within(place, place + 1) || row < 0) return;
+      pen.strokeStyle = colors.ink;
+      pen.lineWidth = 1.5;
+      pen.strokeRect(x(place) - 0.5, rows + row * ROW - 0.5, cell, ROW);
+    });
+    pen.fillStyle = colors.rejected;
+    for (const [from, to] of shortfalls(report, this.count)) {
+      const part = within(from, to);
+      if (part) pen.fillRect(x(part[0]), lost + 1, (part[1] - part[0]) * cell - 1, 2);
+    }
+  }
+
+  /** Steps as brackets, their ends towards the rows. */
+  /** @type {(pen: Pen, starts: number[], within: (from: number, to: number) => [number, number] | null,
+   *   x: (place: number) => number, y: number, down: number, color: string) => void} */
+  brackets(pen, starts, within, x, y, down, color) {
+    pen.strokeStyle = color;
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    starts.forEach((start, k) => {
+      const end = starts[k + 1] ?? this.count;
+      const part = within(start, end);
+      if (!part) return;
+      const [from, to] = [x(part[0]) + 0.5, x(part[1]) - 1.5];
+      if (part[0] === start) pen.moveTo(from, y + 5 * down), pen.lineTo(from, y);
+      else pen.moveTo(from, y);
+      pen.lineTo(to, y);
+      if (part[1] === end) pen.lineTo(to, y + 5 * down);
+    });
+    pen.stroke();
+  }
+
+  /** The place below a pointer; -1 where there is none. @param {MouseEvent} event */
+  placeAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const { cell, columns, lines } = this.layout;
+    const line = Math.floor((event.clientY - box.top) / this.lineHeight);
+    const column = Math.floor((event.clientX - box.left - LEFT) / cell);
+    const place = line * columns + column;
+    return line < 0 || line >= lines || column < 0 || column >= columns || place >= this.count ? -1 : place;
+  }
+
+  /** @param {PointerEvent} event */
+  hover(event) {
+    const { owner, report } = this;
+    const place = this.placeAt(event);
+    if (place < 0 || !report) return owner.tip.hide();
+    const { clientX: left, clientY: y } = event;
+    const box = { left, right: left, top: y - 8, bottom: y + 8, width: 0 };
+    owner.tip.show({ getBoundingClientRect: () => box }, this.describe(place));
+  }
+
+  /** @type {(place: number) => Child[]} */
+  describe(place) {
+    const { model } = this.owner;
+    const report = /** @type {PlacesReport} */ (this.report);
+    const id = model.id(model.promptLength + place);
+    const taken = report.oracle.indexOf(place);
+    return [
+      h("div", `Before token ${place + 1}, `, h("code.sv-token", model.pieces.label(id ?? -1, 14)), ":"),
+      ...Object.entries(report.reach).map(([name, tokens]) =>
+        h("div", `${name}: ${plural(tokens[place], "token")} would have been accepted`)),
+      taken >= 0 ? h("div", `The best path takes ${report.choices[taken]} here.`) : null,
+    ];
+  }
+
+  /** Shows the step that wrote a place's token, and selects the token. @param {number} place */
+  select(place) {
+    const { owner } = this;
+    const position = owner.model.promptLength + place;
+    owner.pause();
+    owner.setStep(owner.model.stepOf(position));
+    owner.reveal(position);
+    owner.select(ofPosition(owner.model, position));
+  }
+}
