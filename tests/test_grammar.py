@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from fastapi.testclient import TestClient
 
 from decoders import Grammar, Prompt, UserError, divergence, generate, record
 from decoders.engine.decoding import Decoding
 from decoders.prompt import codec
-from decoders.prompt.grammar import FILTER, REGEX, Matcher
+from decoders.prompt.grammar import FILTER, MARK, REGEX, Matcher
 from decoders.study.look.whatif import ReadRun, go_on
 from decoders.trace.check import check
 from decoders.verifiers.sampling import Sampling
@@ -25,6 +27,8 @@ from specviz.cli import main
 
 from .drafts import target_with_parts
 from .models import network, prompt_ids, save_model, tiny_tokenizer
+from .stubs import client_of, gallery_desk
+from .waiting import until
 
 llguidance = pytest.importorskip("llguidance")
 NEW, STOP = 48, 1
@@ -184,3 +188,40 @@ def test_the_command_takes_a_grammar(tmp_path: Any, capsys: pytest.CaptureFixtur
         (["--json-schema", str(tmp_path / "none")], "cannot read the JSON Schema file"),
     ):  # fmt: skip
         assert main([*base, *options]) == 2 and words in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def client(module_home: Any) -> Iterator[TestClient]:
+    target = target_with_parts(())
+    target.model.generation_config.eos_token_id = STOP
+    run = record(target, Prompt.from_ids(prompt_ids(1)), max_new_tokens=4)
+    with client_of(gallery_desk(target, {"first": run})) as client:
+        yield client
+
+
+def start(client: TestClient, grammar: dict[str, Any], **settings: Any) -> Any:
+    prompt = {"mode": "text", "text": "the old lamp the", "grammar": grammar}
+    return client.post("/api/runs", json={"prompt": prompt, "method": "pld", "settings": settings})
+
+
+@pytest.mark.parametrize(("kind", "text", "words"), [
+    ("json schema", "{oops", "is no JSON"), ("json schema", '{"type": "nothing"}', "cannot be read"),
+    ("regex", "(", "cannot be read"), ("regex", "x" * 200_001, "at most 200,000"), ("xml", "<a>", "names and values"),
+])  # fmt: skip
+def test_a_bad_form_of_the_answer_is_refused_at_its_field(client: TestClient, kind: str, text: str, words: str):
+    answer = start(client, {"kind": kind, "text": text})
+    assert answer.status_code >= 400 and words in answer.json()["error"]
+    assert kind == "xml" or answer.json()["place"] == "grammar"
+
+
+@pytest.mark.parametrize("drafts", [MARK, FILTER])
+def test_a_run_of_the_page_keeps_to_its_form(client: TestClient, drafts: str):
+    form = {"kind": REGEX, "text": "[0-9]{2}-[a-z]", "filter": drafts == FILTER}
+    answer = start(client, form, max_new_tokens=24).json()
+    assert "run" in answer, answer
+    key = answer["run"]["id"]
+    until(lambda: client.get(f"/api/traces/{key}").json()["run"].get("complete"), "the run is over")
+    run = client.get(f"/api/traces/{key}").json()["run"]
+    assert run["grammar"]["text"] == form["text"] and run["grammar"]["drafts"] == drafts and not run.get("error")
+    assert client.get(f"/api/inspect/prompt?run={key}").json()["prompt"]["grammar"] == form
+    assert "grammar" not in client.get("/api/inspect/prompt?run=first").json()["prompt"]

@@ -22,9 +22,12 @@ from decoders.verifiers.processors import has_state
 from decoders.verifiers.sampling import Sampling, drawn_token
 from specviz.cli import main
 from specviz.pages.compare.outcome import plain_key
+from specviz.server.forms import PromptForm
 
 from .drafts import target_with_parts
 from .models import network, prompt_ids, save_model
+from .stubs import at_work, gallery_desk
+from .waiting import until
 
 NEW, STOPS = 20, (9, 40, 77)
 METHODS = (
@@ -307,3 +310,19 @@ def test_the_command_takes_settings_and_files(tmp_path: Path, capsys: pytest.Cap
     ):  # fmt: skip
         assert main([*base, "--processor", text]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_the_page_applies_what_the_models_own_config_asks_for(monkeypatch: pytest.MonkeyPatch):
+    target = target_with_parts(())
+    desk = gallery_desk(target, {"first": record(target, Prompt.from_ids(prompt_ids(1)), max_new_tokens=4)})
+    with at_work(desk):
+        names = [control["name"] for control in desk.catalog()["settings"]]
+        assert "max_new_tokens" in names and "processors" not in names  # this model asks for nothing
+        monkeypatch.setattr(target.model.generation_config, "repetition_penalty", 1.5)
+        (control,) = (control for control in desk.catalog()["settings"] if control["name"] == "processors")
+        assert "repetition_penalty = 1.5" in control["help"] and control["default"] is True
+        for value in (True, False):
+            form = PromptForm("text", text="the old lamp the old lamp")
+            job = desk.submit(form, "pld", {}, {"max_new_tokens": 6, "processors": value})
+            until(lambda job=job: job.id in desk.store, "the run is over")
+            assert bool(desk.store.get(job.id).run.get("processing")) is value

@@ -27,7 +27,7 @@ from specviz.words import sentence
 
 from .cards import judges, of_model, part_training, verifier_cards
 from .counter import Counter
-from .forms import MAX_POOL, PromptForm, Refusal, RunSettings, checked_params, too_long
+from .forms import MAX_POOL, PromptForm, Refusal, RunSettings, check_grammar, checked_params, too_long
 from .job import Job
 from .library import Library
 from .limits import Rules
@@ -195,7 +195,7 @@ class Desk(Counter):
         return {
             "methods": cards,
             "verifiers": verifier_cards() if any(entry["judges"] for entry in cards) else [],
-            "settings": [dataclasses.asdict(self._bound(c)) for c in controls(RunSettings)],
+            "settings": [dataclasses.asdict(bound) for c in controls(RunSettings) if (bound := self._bound(c))],
             "reason": self.reason(),
             "note": " ".join([self.note, *self._left_out()]).strip(),
             "state": self.loader.state,
@@ -215,8 +215,19 @@ class Desk(Counter):
         entry = self.store.entry(self.first)
         return "" if entry is None else str(entry.summary.get("method_name", ""))
 
-    def _bound(self, control: Control) -> Control:
-        return dataclasses.replace(control, high=self.rules.new_tokens) if control.name == "max_new_tokens" else control
+    def _bound(self, control: Control) -> Control | None:
+        """A setting's control as this server and its model have it; None for one that changes nothing here."""
+        if control.name == "max_new_tokens":
+            return dataclasses.replace(control, high=self.rules.new_tokens)
+        if control.name != "processors":
+            return control
+        config = getattr(getattr(self.loader.target, "model", None), "generation_config", None)
+        if config is None:
+            return None
+        from decoders.model.target_model.own_settings import list_applied
+
+        names = ", ".join(list_applied(config))
+        return dataclasses.replace(control, help=f"{control.help} Here: {names}.") if names else None
 
     def _describe(self, method: Any) -> dict[str, Any]:
         target = self.loader.target
@@ -321,6 +332,7 @@ class Desk(Counter):
         may_shorten = chosen_method.prompt is not None  # by how much, only the run knows
         if len(prompt.tokens) >= target.context_length and not may_shorten:
             raise Refusal("prompt", too_long(len(prompt.tokens), target.context_length))
+        check_grammar(prompt, target)
         return chosen_method, prompt, dataclasses.asdict(method_params), common
 
     def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:
@@ -383,12 +395,14 @@ class Desk(Counter):
 
     def _options(self, method: str, title: str, params: dict[str, Any], settings: RunSettings) -> dict[str, Any]:
         from decoders import Sampling
+        from decoders.model.target_model.own_settings import NEUTRAL
 
         lossy = not self._methods()[method].lossless
         return {
             "method": method, "params": params, "title": title,
             "sampling": Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed),
             "max_new_tokens": settings.max_new_tokens, "length": settings.length,
+            "generation": {} if settings.processors else dict(NEUTRAL),
             "compare": lossy or (settings.compare and method != BASELINE),
         }  # fmt: skip
 

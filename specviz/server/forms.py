@@ -19,7 +19,8 @@ from specviz.words import numeric, sentence
 from .bodies import Body, SentFile, needs
 
 if TYPE_CHECKING:
-    from decoders import Prompt
+    from decoders import Prompt, Target
+    from decoders.prompt.grammar import Grammar
     from decoders.trace.trace import Trace
 
 MODES = {"segments": "Segments", "chat": "Chat", "text": "Plain text"}
@@ -56,6 +57,11 @@ class RunSettings:
     )
     seed: int = param(0, "Seed", "The same seed gives the same draws.", low=0, high=2**31 - 1, step=1)
     length: str = length_param()
+    processors: bool = param(
+        True,
+        "The model's own processors",
+        "Applies what the model's generation config asks for, as generate() does.",
+    )
     compare: bool = param(
         False,
         "Compare with plain decoding",
@@ -64,7 +70,7 @@ class RunSettings:
 
 
 class Refusal(UserError):
-    """Bad input: one sentence, and the place (prompt, pool, method, model, queue, file) it belongs to.
+    """Bad input: one sentence, and the place (prompt, grammar, pool, method, model, queue, file) it belongs to.
 
     ``retry_s`` is 0, or after how many seconds the same may be asked for again.
     """
@@ -85,7 +91,7 @@ class PromptForm:
     ``reference`` is the answer hoped for, to measure quality by, and ``reference_of`` whose it is. ``pool_text`` is
     another text to draft from, for methods that take one, and ``pool_name`` what it is called. ``dialogue``: a
     chat's (role, content), where they are not marked in ``text``. ``recorded`` is the prompt of a recorded run, taken
-    token by token in place of all that.
+    token by token in place of all that. ``grammar`` is the form of the answer.
     """
 
     mode: str = "segments"
@@ -99,6 +105,7 @@ class PromptForm:
     reference_of: str = ""
     dialogue: tuple[tuple[str, str], ...] = ()
     recorded: Prompt | None = None
+    grammar: Grammar | None = None
 
     @classmethod
     def of_trace(cls, trace: Trace) -> PromptForm:
@@ -122,6 +129,8 @@ class PromptForm:
         """The form as the browser has it; of a chat its messages."""
         names = ("mode", "instruction", "context", "question", "text", "reference")
         fields = {name: getattr(self, name) for name in names}
+        if self.grammar is not None:
+            fields["grammar"] = sent_grammar(self.grammar)
         if self.mode != "chat":
             return {**fields, "messages": []}
         return {**fields, "text": "", "messages": self._typed_turns()}
@@ -136,7 +145,8 @@ class PromptForm:
         texts = (self.instruction, self.context, self.question) if self.mode == "segments" else (self.text,)
         if self.mode == "chat":
             texts = tuple(text for message in self._typed_turns() for text in message.values())
-        parts = (self.mode, *texts, self.pool_text)
+        grammar = () if self.grammar is None else (self.grammar.kind, self.grammar.text)
+        parts = (self.mode, *texts, self.pool_text, *grammar)
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
@@ -163,7 +173,7 @@ class PromptForm:
                 f"The reference has {len(self.reference):,} characters and at most {MAX_REFERENCE:,} are taken: "
                 "shorten it.",
             )
-        hoped_for = {"reference": self.reference.strip(), "reference_of": self.reference_of}
+        hoped_for = {"reference": self.reference.strip(), "reference_of": self.reference_of, "grammar": self.grammar}
         prompt = dataclasses.replace(self.prompt(tokenizer), **hoped_for)
         if not pooled or not self.pool_name:
             return prompt
@@ -217,6 +227,42 @@ class PromptForm:
             raise Refusal("prompt", EMPTY)
 
 
+class SentGrammar(Body):
+    """The form of an answer as a page sends it; ``filter``: drafted tokens that it forbids are not verified."""
+
+    kind: Literal["json schema", "regex"]
+    text: str
+    filter: bool = False
+
+    def grammar(self) -> Grammar:
+        """The grammar. Raises Refusal for a text that is none."""
+        from decoders.prompt.grammar import FILTER, MARK, Grammar
+
+        try:
+            return Grammar(self.kind, self.text, FILTER if self.filter else MARK)
+        except UserError as problem:
+            raise Refusal("grammar", sentence(problem)) from None
+
+
+def sent_grammar(grammar: Grammar) -> dict[str, Any]:
+    """A grammar as the page has it."""
+    from decoders.prompt.grammar import FILTER
+
+    return {"kind": grammar.kind, "text": grammar.text, "filter": grammar.drafts == FILTER}
+
+
+def check_grammar(prompt: Prompt, target: Target) -> None:
+    """Raises Refusal for a prompt's grammar that the target cannot keep to."""
+    from decoders.prompt.grammar import Matcher
+
+    if prompt.grammar is None:
+        return
+    try:
+        Matcher(prompt.grammar, target.tokenizer, target.info["vocab"], target.stop_ids, len(prompt.tokens))
+    except UserError as problem:
+        raise Refusal("grammar", sentence(problem)) from None
+
+
 class Message(Body):
     """A message of a chat."""
 
@@ -225,7 +271,7 @@ class Message(Body):
 
 
 class TypedPrompt(Body):
-    """A prompt as a page sends it: ``PromptForm``'s fields, the title of its run, and the pool as a file."""
+    """A prompt as a page sends it: ``PromptForm``'s fields, the title of its run, the pool as a file, the grammar."""
 
     title: Annotated[str, Field(max_length=200)] = ""
     mode: str = "segments"
@@ -241,6 +287,7 @@ class TypedPrompt(Body):
     reference: str = ""
     reference_of: Literal["", "your own", "the example's", "the run's"] = ""
     pool: SentFile | None = None
+    grammar: SentGrammar | None = None
 
     def form(self) -> PromptForm:
         """The prompt's form. Raises Refusal for a pool that holds no text."""
@@ -248,8 +295,9 @@ class TypedPrompt(Body):
             raise Refusal("pool", f"The pool file {self.pool.name} holds no text: give one with at least two words.")
         pool = {} if self.pool is None else {"pool_text": self.pool.text, "pool_name": self.pool.name}
         names = ("mode", "instruction", "context", "question", "text", "reference", "reference_of")
+        grammar = None if self.grammar is None else self.grammar.grammar()
         dialogue = tuple((message.role, message.content) for message in self.messages)
-        return PromptForm(**{name: getattr(self, name) for name in names}, dialogue=dialogue, **pool)
+        return PromptForm(**{name: getattr(self, name) for name in names}, dialogue=dialogue, grammar=grammar, **pool)
 
 
 def checked_params(kind: type, values: Mapping[str, Any]) -> Any:

@@ -32,6 +32,9 @@ test("a run of an unchanged example has its name, and no field of another form i
   assert.deepEqual(sent, { title: "Ask: Paris", mode: "text", text: "The capital?", reference: "Paris.",
     reference_of: "the example's", pool: null });
   assert.equal(payload({ prompt: text("mine"), source, own: null }, examples, null).title, "");
+  const grammar = { kind: "regex", text: "[0-9]", filter: false };
+  const form = (change) => payload({ prompt: { ...paris, grammar: change }, source, own: null }, examples, null).grammar;
+  assert.deepEqual([form(grammar), form({ ...grammar, text: " " }), form(null)], [grammar, undefined, undefined]);
 });
 
 test("another form takes along what was typed, and loses nothing of its own", () => {

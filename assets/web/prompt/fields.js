@@ -144,6 +144,38 @@ function Beside({ prefix }) {
   </div>`;
 }
 
+/** @type {[kind: AnswerForm["kind"] | "", label: string][]} */
+const GRAMMARS = [["", "Any text"], ["json schema", "JSON of a schema"], ["regex", "A regular expression"]];
+const FILTER = "Drafted tokens that the form forbids are left out before they are verified; else they are marked.";
+
+/** The form that the answer must have. @param {{ prefix: string }} props */
+function AnswerFields({ prefix }) {
+  const { grammar } = draft.value.prompt;
+  const wrong = fault.value?.place === "grammar" ? fault.value.text : "";
+  const now = grammar ?? { kind: /** @type {const} */ ("regex"), text: "", filter: false };
+  /** @param {Partial<AnswerForm>} part */
+  const change = (part) => type({ grammar: { ...now, ...part } });
+  const choose = (/** @type {FieldEvent<HTMLSelectElement>} */ { currentTarget: { value } }) =>
+    value ? change({ kind: /** @type {AnswerForm["kind"]} */ (value) }) : type({ grammar: null });
+  const example = now.kind === "regex" ? "[0-9]{4}-[0-9]{2}" : '{"type": "object", "properties": …}';
+  return html`<details id="${prefix}-answer" class="ui-fold" open=${!!grammar || !!wrong}>
+    <summary>Form of the answer${grammar?.text.trim() ? `: ${GRAMMARS.find(([kind]) => kind === now.kind)?.[1]}` : ""}
+    </summary>
+    <${Field} label="Form">
+      ${(/** @type {object} */ tied) => html`<select class="ui-input" onChange=${choose} ...${tied}>
+        ${GRAMMARS.map(([kind, label]) =>
+          html`<option value=${kind} selected=${kind === (grammar?.kind ?? "")}>${label}</option>`)}</select>`}
+    </${Field}>
+    ${grammar && html`
+      <${Area} id="${prefix}-grammar" label=${now.kind === "regex" ? "Regular expression" : "JSON Schema"} code
+        rows=${now.kind === "regex" ? 2 : 6} value=${now.text} placeholder=${example} wrong=${wrong}
+        change=${(/** @type {string} */ text) => change({ text })} />
+      <label class="ui-check" title=${FILTER}><input type="checkbox" checked=${now.filter}
+        onChange=${(/** @type {FieldEvent} */ { currentTarget }) => change({ filter: currentTarget.checked })} />
+        Leave out drafted tokens that it forbids</label>`}
+  </details>`;
+}
+
 /** What few prompts need: a template, the reference, the file to draft from. @param {{ prefix: string }} props */
 function More({ prefix }) {
   const { text } = referenceOf(draft.value);
@@ -235,6 +267,7 @@ export function PromptFields({ prefix = "sv", seen = true, file = pooled.value }
     <${Texts} prefix=${prefix} />
     <${Notes} prefix=${prefix} />
     ${file && html`<${Pool} prefix=${prefix} />`}
+    <${AnswerFields} prefix=${prefix} />
     <${More} prefix=${prefix} />
   </div>`;
 }

@@ -64,7 +64,9 @@ export function payload(draft, examples, pool) {
   const { text: reference, of } = referenceOf(draft);
   const title = examples.find((one) => same(one.prompt, draft.prompt))?.label ?? "";
   const parts = mode === "segments" ? { instruction, context, question } : mode === "chat" ? { messages } : { text };
-  return { title, mode, ...parts, reference: reference.trim(), reference_of: of, pool };
+  const { grammar } = draft.prompt;
+  const kept = grammar?.text.trim() ? { grammar } : {};
+  return { title, mode, ...parts, reference: reference.trim(), reference_of: of, pool, ...kept };
 }
 
 /** The prompt in another form; what was typed goes along where that form is empty. */

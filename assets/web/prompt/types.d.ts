@@ -8,7 +8,12 @@ interface TypedPrompt {
   instruction: string; context: string; question: string; text: string;
   messages: ChatMessage[];
   reference: string;
+  /** The form of the answer; without it any. */
+  grammar?: AnswerForm | null;
 }
+
+/** ``filter``: drafted tokens that it forbids are left out before they are verified. */
+interface AnswerForm { kind: "json schema" | "regex"; text: string; filter: boolean }
 
 /** What filled the form, and ``whose`` the reference is that goes with its prompt; ``run``: it is that run's prompt. */
 interface PromptSource { run: string; whose: "the run's" | "the example's" | ""; prompt: TypedPrompt; note: string }

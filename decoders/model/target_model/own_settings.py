@@ -31,6 +31,11 @@ NEUTRAL: Mapping[str, Any] = dict.fromkeys(SETTINGS)
 """Settings by which a run applies none of the model's own: for comparisons with a generate() that does not either."""
 
 
+def list_applied(config: Any) -> list[str]:
+    """The settings of a generation config that a run applies, as "repetition_penalty = 1.1"."""
+    return [f"{name} = {str(value)[:80]}" for name, value in _active(config, SETTINGS).items()]
+
+
 def passed_over(config: Any) -> list[str]:
     """The settings of a generation config that a run does not apply, as "num_beams = 4"."""
     return [f"{name} = {str(value)[:80]}" for name, value in _active(config, PASSED_OVER).items()]

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from itertools import groupby, pairwise
 
+from decoders.prompt.grammar import Grammar
 from decoders.prompt.templates import CONTEXT, QUESTION, templates
 from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
@@ -16,23 +17,32 @@ Stretch = tuple[str, int, str]  # a segment's name, its passage, its text
 
 
 def form_of(trace: Trace) -> PromptForm:
-    """The form that a run's prompt was made from: of a chat its messages, without the template around them.
+    """The form that a run's prompt was made from, with its reference and the form of its answer."""
+    grammar = trace.run.get("grammar")
+    return dataclasses.replace(
+        _typed_form(trace),
+        reference=str(trace.run.get("reference") or ""),
+        grammar=Grammar(grammar["kind"], grammar["text"], grammar["drafts"]) if grammar else None,
+    )
+
+
+def _typed_form(trace: Trace) -> PromptForm:
+    """The texts that a run's prompt was made from: of a chat its messages, without the template around them.
 
     A trace records which part of the prompt each token belongs to. A token that spans two parts counts for the first,
     so what stands behind a template's line breaks is given back to the part that follows.
     """
     stretches = _stretches(trace)
     names = {name for name, _, _ in stretches}
-    reference = str(trace.run.get("reference") or "")
     if "chat" in names:
         parts = [text.strip("\n") for name, _, text in stretches if name != "template"]
-        return PromptForm("chat", dialogue=_turns(parts), reference=reference)
+        return PromptForm("chat", dialogue=_turns(parts))
     if "text" in names or not names & set(TEXT_FIELDS):
         ids = [t for t, s in zip(trace.prompt_ids, _column(trace, "segment"), strict=True) if s != "template"]
-        return PromptForm("text", text=trace.text(ids or trace.prompt_ids), reference=reference)
+        return PromptForm("text", text=trace.text(ids or trace.prompt_ids))
     parts = [name for name, _, _ in stretches if name in TEXT_FIELDS]
     if parts != sorted(parts, key=TEXT_FIELDS.index) or parts.count("instruction") > 1:
-        return dataclasses.replace(_from_template(trace), reference=reference)
+        return _from_template(trace)
     texts = {name: [text.strip("\n") for segment, _, text in stretches if segment == name] for name in TEXT_FIELDS}
     passages = texts["context"]
     if len(passages) > 1:
@@ -42,7 +52,6 @@ def form_of(trace: Trace) -> PromptForm:
         instruction="\n".join(texts["instruction"]),
         context=f"\n{SEPARATOR}\n".join(passages),
         question="\n".join(texts["question"]),
-        reference=reference,
     )
 
 
