@@ -36,6 +36,7 @@ from decoders.study.attribute.quotes import (
     sweep,
     token_score,
 )
+from decoders.study.attribute.rarity import token_bits
 from decoders.study.attribute.text import TokenText, grapheme_breaks
 from decoders.study.attribute.verbatim import quotations
 from decoders.study.look.teacher_forcing import answer_ids, check_answer, forced_trace
@@ -113,6 +114,23 @@ def test_quotations_are_found_by_their_text_alone():
     assert found == [Link(1, 5, 6, 9, 1, "context"), Link(6, 9, 1, 4, 0, "context")]
     assert all(verbatim(trace, link) for link in found)
     assert quotations(two_passages([(" lamp", -1), (" Which", -1)])) == []  # a word is none; nor is what is no passage
+
+
+def test_rarity_is_of_words_by_their_place_in_the_vocabulary():
+    trace = two_passages([("the", -1), (" ,", -1), (" lamp", -1), ("<|end|>", -1)])
+    trace.run["model"] = {"name": "m", "vocab": 1000}
+    the, comma, lamp, end = token_bits(trace, trace.output_ids)
+    ids = dict(zip(("the", " lamp"), (trace.output_ids[0], trace.output_ids[2]), strict=True))
+    assert comma == end == 0 and the == pytest.approx(math.log2((ids["the"] + 1) * math.log(1000)))
+    assert lamp - the == pytest.approx(math.log2((ids[" lamp"] + 1) / (ids["the"] + 1)))
+
+
+def test_function_words_and_punctuation_are_no_quotations():
+    """The defect: ", the" and a line end were drawn as loud as a copied name."""
+    trace = two_passages([("the", 1), (",", -1), (" old", 2), (" the", -1), (" lamp", 3), (" fell", 4)])
+    assert [link.start for link in links(trace, 1, words=True)] == [2, 4]
+    comma = trace_of([("context", 0, ["x", ",", " the", " end"])], [("y", -1), (",", -1), (" the", -1), (".", -1)])
+    assert quotations(comma) == []
 
 
 def test_without_passages_the_turns_are_the_sources_and_not_the_template():
@@ -618,6 +636,6 @@ def test_links_end_where_words_and_numbers_do():
         words: [answer[link.start : link.stop].strip() for link in links(trace, 1, words=words)]
         for words in (False, True)
     }  # fmt: skip
-    assert said[False] == [b"built in 1", b"930", b"the"] and said[True] == [b"built in", b"the"]
+    assert said[False] == [b"built in 1", b"930", b"the"] and said[True] == [b"built in"]  # "the" alone is no quotation
     assert all(verbatim(trace, link) for link in links(trace, 1, words=True))
     assert len(links(trace, 9, words=True)) == 1 and links(trace, 10, words=True) == []

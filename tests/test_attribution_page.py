@@ -252,6 +252,18 @@ def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
     assert told["state"] == "stopped" and told["done"] < 200
 
 
+def test_links_below_a_rarity_are_left_out_of_exports(client: TestClient) -> None:
+    address = "/api/attribution/runs/one/download"
+    every = client.get(address, params={"format": "json"}).json()["links"]
+    limit = sorted(link["bits"] for link in every)[len(every) // 2]
+    told = client.get(address, params={"format": "json", "min_bits": limit}).json()
+    assert [link["text"] for link in told["links"]] == [link["text"] for link in every if link["bits"] >= limit]
+    assert told["min_bits"] == limit and 0 < len(told["links"]) < len(every)
+    rows = client.get(address, params={"format": "csv", "min_bits": limit}).text.split("\r\n")
+    assert rows[0].startswith("number,source,tokens,bits,verbatim") and "user turn 2" in "".join(rows)
+    assert client.get(address, params={"min_bits": -1}).status_code == 422
+
+
 # --- cause ------------------------------------------------------------------------------------------------------------
 
 

@@ -141,8 +141,17 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     before = page.locator('[data-side="answer"]').count()
     page.evaluate("""() => { const s = document.querySelector(".sv-a-range"); s.value = 12;
         s.dispatchEvent(new Event("input", { bubbles: true })); }""")
-    expect(page.locator(".sv-a-now")).to_have_text("12")
+    expect(page.locator(".sv-a-now").first).to_have_text("12")
     becomes(page, lambda: page.locator('[data-side="answer"]').count() < before, True)
+    # rarity: the marks of common words go, the numbers stay
+    said = page.inner_text(".sv-a-summary")
+    page.evaluate("""() => { const s = document.querySelector(".sv-a-bits"); s.value = 80;
+        s.dispatchEvent(new Event("input", { bubbles: true })); }""")
+    expect(page.locator(".sv-a-min").nth(1)).to_contain_text(re.compile(r"below 80 bits: \d+ of \d+"))
+    assert page.inner_text(".sv-a-summary") == said
+    page.wait_for_function("new URL(location.href).searchParams.get('bits') === '80'")
+    page.evaluate("""() => { const s = document.querySelector(".sv-a-bits"); s.value = 0;
+        s.dispatchEvent(new Event("input", { bubbles: true })); }""")
     page.hover('[data-side="answer"] >> nth=0')
     for linked in ('[data-side="source"].sv-a-lit', ".sv-a-line"):
         expect(page.locator(linked)).not_to_have_count(0)
@@ -150,7 +159,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     expect(page.locator("button.sv-a-lane").nth(2)).to_have_attribute("aria-pressed", "true")
     assert attribution_requests(page) == asked
     page.wait_for_function("new URL(location.href).searchParams.get('min_run') === '12'")
-    expect(page.locator(".sv-a-min")).to_contain_text("minimum length 12")
+    expect(page.locator(".sv-a-min").first).to_contain_text("minimum length 12")
     expect(page.locator(".sva-signals button:disabled[title*='no GLIDE draft model']")).to_have_count(1)
     # an answer of one's own, by two signals; an empty one first
     page.click("[data-opens=own]")

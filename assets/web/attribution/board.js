@@ -1,6 +1,6 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
-import { SOURCES, agreement, at, look, ranked, size, tag } from "specviz/attribution/links.js";
+import { SOURCES, agreement, at, look, ranked, size, strength, tag } from "specviz/attribution/links.js";
 import { append, button, h, s, stretched } from "specviz/base/dom.js";
 import { clamp, percent, plural, short, thousandths } from "specviz/base/numbers.js";
 
@@ -14,6 +14,9 @@ const WHY = {
 };
 
 const RANKED = 3; // sources named in a lane
+export const MOST_BITS = 80; // of the slider of rarity
+const RARITY = "Rarity of a run: the sum over its tokens of −log₂ p, p = 1 ÷ (rank in the vocabulary · ln its size). " +
+  "“in order to” has some 40 bits, a name of four tokens 60. Brighter is rarer.";
 const NO_SIGNAL = "This method records no source: the text alone tells";
 
 /** The card above an answer and its sources; ``view`` is the Attribution it belongs to. */
@@ -26,6 +29,10 @@ export class Board {
     this.slider = h("input.sv-a-range", shortest);
     this.slider.addEventListener("input", () => this.view.set({ minRun: Number(this.slider.value) }));
     this.sliderText = h("output.sv-a-now");
+    const bits = { type: "range", min: 0, max: MOST_BITS, step: 5, "aria-label": "Rarity of the runs shown, in bits" };
+    this.rarity = h("input.sv-a-bits", bits);
+    this.rarity.addEventListener("input", () => this.view.set({ minBits: Number(this.rarity.value) }));
+    this.rarityText = h("output.sv-a-now");
     this.lengths = s("svg.sv-a-lengths", { "aria-hidden": "true", preserveAspectRatio: "none" });
     this.countedButtons = /** @type {Counted[]} */ (Object.keys(COUNTED)).map((counted) => {
       const attributes = { class: "sv-quiet", role: "radio", "data-counted": counted };
@@ -43,6 +50,14 @@ export class Board {
         "label.sv-a-min.ui-line.ui-words",
         h("span", "minimum length ", this.sliderText),
         h("span.sv-a-slide", this.lengths, this.slider),
+      ),
+      this.view.tip.add(
+        h(
+          "label.sv-a-min.ui-line.ui-words",
+          h("span", "hide what anybody could have written ", this.rarityText),
+          this.rarity,
+        ),
+        RARITY,
       ),
       h("div.ui-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
       this.restButton,
@@ -143,6 +158,11 @@ export class Board {
     this.slider.value = String(minRun);
     this.slider.setAttribute("aria-valuetext", plural(minRun, "token"));
     this.sliderText.textContent = String(minRun);
+    const { found, minBits } = this.view;
+    const hidden = found.links.filter((link) => strength(link, minBits).common).length;
+    this.rarity.value = String(minBits);
+    this.rarity.setAttribute("aria-valuetext", `${minBits} bits`);
+    this.rarityText.textContent = minBits ? `below ${minBits} bits: ${hidden} of ${found.links.length}` : "off";
     const counts = new Array(Number(this.slider.max)).fill(0);
     for (const link of doc.links) counts[Math.min(size(link), counts.length) - 1] += 1;
     const top = Math.max(1, ...counts);
@@ -210,7 +230,8 @@ export class Board {
     const length = doc.output_tokens;
     /** @type {Parameters<typeof this.strip>[1]} */
     const spans = links.map((link) => {
-      const name = look(doc.sources[link.source_index], link.source_index);
+      const common = strength(link, this.view.minBits).common ? " sv-a-common" : "";
+      const name = look(doc.sources[link.source_index], link.source_index) + common;
       return [...link.output_tokens, name, chosen ? link.number : null];
     });
     const agreed = chosen ? null : agreement(ours, links, length);

@@ -5,6 +5,15 @@ export const SOURCES = ["context", "pool", "turn"];
 const COLORS = 8; // then the same colours again, with another line
 const LINES = 3;
 
+const BRIGHT = 60; // bits of a link in full colour: about six words that are not common
+
+/** How strongly a link is coloured, by the rarity of its words; those below ``minBits`` not at all. */
+/** @type {(link: SourceLink, minBits: number) => { common: boolean, share: number }} */
+export const strength = ({ bits }, minBits) => ({
+  common: bits < minBits,
+  share: bits < minBits ? 0 : Math.min(1, bits / BRIGHT),
+});
+
 /** A link's tokens in the answer. @param {SourceLink} link */
 export const size = (link) => link.output_tokens[1] - link.output_tokens[0];
 

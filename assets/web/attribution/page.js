@@ -1,6 +1,6 @@
 /* Page "Attribution": what an answer was copied from. Chooses and starts; the view draws. */
 
-import { COUNTED } from "specviz/attribution/board.js";
+import { COUNTED, MOST_BITS } from "specviz/attribution/board.js";
 import { choices } from "specviz/attribution/forms.js";
 import { answerForm } from "specviz/attribution/own.js";
 import { drawScores, scoreForm } from "specviz/attribution/quotes.js";
@@ -45,8 +45,8 @@ function frame() {
   part("quotes").append(scoreForm(), h("div.sva-scores.ui-stack"));
   page.view = new Attribution(host);
   page.view.ask = async (part) => postJson(`api/attribution/runs/${encodeURIComponent(page.id)}/without`, part);
-  page.view.changed = ({ minRun, counted, active }) => {
-    Object.assign(page, { minRun, counted, chosen: ordered()[active]?.id });
+  page.view.changed = ({ minRun, minBits, counted, active }) => {
+    Object.assign(page, { minRun, minBits, counted, chosen: ordered()[active]?.id });
     drawExports();
     address();
   };
@@ -56,6 +56,8 @@ async function begin() {
   const asked = new URLSearchParams(location.search);
   const n = Number.parseInt(asked.get("min_run") || "", 10);
   if (n >= 1 && n <= 10000) page.minRun = n;
+  const bits = Number(asked.get("bits"));
+  if (bits > 0 && bits <= MOST_BITS) page.minBits = bits;
   const counted = asked.get("counted");
   if (counted && counted in COUNTED) page.counted = /** @type {Counted} */ (counted);
   page.catalog = (await within(page.box, () => getJson("api/attribution"))) ?? null;

@@ -85,7 +85,7 @@ function draw() {
   const docs = ordered();
   view().host.hidden = false;
   const active = Math.max(0, docs.findIndex((doc) => doc.id === page.chosen));
-  view().load(docs, { minRun: page.minRun, counted: page.counted, active });
+  view().load(docs, { minRun: page.minRun, minBits: page.minBits, counted: page.counted, active });
   drawSignals();
   drawExports();
 }
@@ -198,7 +198,8 @@ export function drawExports() {
   /** @param {string} format */
   const address = (format) => {
     const key = format === "html" ? page.id : chosen;
-    const asked = new URLSearchParams({ format, min_run: String(page.minRun), counted: page.counted });
+    const numbers = { min_run: String(page.minRun), min_bits: String(page.minBits) };
+    const asked = new URLSearchParams({ format, ...numbers, counted: page.counted });
     if (format === "html" && others) asked.set("others", others);
     return `api/attribution/runs/${encodeURIComponent(key)}/download?${asked}`;
   };
@@ -208,6 +209,7 @@ export function drawExports() {
   part("exports").replaceChildren(
     link("html", "HTML", "One page with all signals that works from disk, without a request"),
     link("json", "JSON", "The spans shown, with character offsets"),
+    link("csv", "CSV", "The spans shown as a table, with their rarity"),
     link("markdown", "Markdown", "The answer with footnotes"),
   );
 }
@@ -259,5 +261,6 @@ export function toggle(name) {
 
 /** Keeps the threshold in the address, a moment after the last change. */
 export const address = rested(() => {
-  if (app.tab === "attribution") setAddress({ min_run: String(page.minRun), counted: page.counted });
+  if (app.tab !== "attribution") return;
+  setAddress({ min_run: String(page.minRun), bits: page.minBits ? String(page.minBits) : null, counted: page.counted });
 }, 150);

@@ -1,6 +1,6 @@
 /* An answer and its sources side by side: every copied run marked on both. */
 
-import { SOURCES, look, parts, pieces, places, size, tag } from "specviz/attribution/links.js";
+import { SOURCES, look, parts, pieces, places, size, strength, tag } from "specviz/attribution/links.js";
 import { card, facts, h, s, stretched } from "specviz/base/dom.js";
 import { percent, plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
@@ -86,10 +86,13 @@ export class Sides {
     const source = this.view.doc.sources[index];
     const from = `${source.name}${verbatim ? "" : ", not verbatim"}`;
     const label = `Run ${number}, ${plural(size(link), "token")}, from ${from}`;
-    const told = { "data-side": "answer", "aria-description": label };
+    const place = { "data-side": "answer", "data-run": number, tabindex: number === 1 ? 0 : -1 };
+    const told = { ...place, "aria-description": label };
+    const dim = strength(link, this.view.minBits);
+    const style = `--sv-a-rare:${Math.round(100 * dim.share)}%`;
     return h(
       "span.sv-a-run",
-      { class: look(source, index), role: "button", tabindex: number === 1 ? 0 : -1, "data-run": number, ...told },
+      { class: `${look(source, index)} ${dim.common ? "sv-a-common" : ""}`, style, role: "button", ...told },
       h("sup.sv-a-num", { "aria-hidden": "true" }, `${number}${verbatim ? "" : "≠"}`, h("i", tag(source))),
       inside,
     );
@@ -102,6 +105,7 @@ export class Sides {
     return [
       facts([
         [`Run ${link.number}`, plural(size(link), "token")],
+        ["rarity", `${Math.round(link.bits)} bits`],
         ["from", `${source.name}, characters ${link.source[0]}–${link.source[1]}`],
         ["verbatim", link.verbatim ? "yes" : "no: the source says"],
       ]),
@@ -144,7 +148,8 @@ export class Sides {
     for (const [a, b, over] of pieces(spans, 0, count)) {
       const text = safe(source.text.slice(place(a), place(b)));
       const runs = over.map((k) => links[k]);
-      body.append(runs.length ? origin(runs, a, text) : text);
+      const common = runs.every((link) => strength(link, this.view.minBits).common);
+      body.append(runs.length ? origin(runs, a, text, common) : text);
     }
     const used = percent(mine.used_tokens, source.tokens);
     const note = mine.links
@@ -194,15 +199,15 @@ export class Sides {
 }
 
 /** A part of a source that runs were copied from; the numbers of those that begin there stand before it. */
-/** @type {(runs: SourceLink[], start: number, text: string) => HTMLElement} */
-function origin(runs, start, text) {
+/** @type {(runs: SourceLink[], start: number, text: string, common: boolean) => HTMLElement} */
+function origin(runs, start, text, common) {
   const numbers = runs.map((link) => link.number);
   const begun = runs.filter((link) => link.source[0] === start).map((link) => link.number);
   const label = `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}`;
   const told = { "data-run": numbers.join(" "), "data-side": "source", "aria-description": label };
   return h(
     "span.sv-a-run",
-    { class: runs.length > 1 && "sv-a-twice", role: "button", tabindex: -1, ...told },
+    { class: common ? "sv-a-common" : runs.length > 1 && "sv-a-twice", role: "button", tabindex: -1, ...told },
     begun.length > 0 && h("sup.sv-a-num", { "aria-hidden": "true" }, begun.join(",")),
     text,
   );

@@ -39,6 +39,7 @@ export class AttributionPage {
   /** @type {{ id: string, counted: Scored, told?: Scores } | null} */
   scoring = null;
   minRun = 2;
+  minBits = 0;
   /** @type {Counted} */
   counted = "words";
   seen = false;

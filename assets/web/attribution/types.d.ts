@@ -12,6 +12,8 @@ interface SourceLink {
   number: number; kind: SourceKind; passage: number; source_index: number;
   output: Stretch; source: Stretch; output_tokens: Stretch; source_tokens: Stretch;
   text: string; source_text: string; verbatim: boolean;
+  /** How rare its words are: Σ −log₂ p (decoders/study/attribute/rarity.py). */
+  bits: number;
 }
 
 /** What went from a source into the answer. */
@@ -75,7 +77,7 @@ interface AttributedRun extends SignalDocument {
 interface WaitingRun { id: string; title: string; state: "queued" | "running"; ahead: number; views?: undefined }
 
 /** What is chosen in the view. */
-interface AttributionChoice { minRun: number; counted: Counted; active: number }
+interface AttributionChoice { minRun: number; minBits: number; counted: Counted; active: number }
 
 /** ``api/attribution``: the signals, and why nothing can run. ``missing``: why this one cannot. */
 interface SignalCard { name: string; title: string; tells: string; missing: string; usual: boolean }

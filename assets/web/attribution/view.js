@@ -22,6 +22,8 @@ export class Attribution {
   /** Which of them is chosen. */
   active = 0;
   minRun = 2;
+  /** Links whose words are less rare are drawn without colour. */
+  minBits = 0;
   /** @type {Counted} */
   counted = "words";
   /** Whether what stands in the sources by its text alone is shown, in place of a signal's links. */
@@ -86,10 +88,11 @@ export class Attribution {
 
   /** Shows signals of one answer, the first or ``active`` chosen. */
   /** @type {(signals: SignalDocument[], choice?: Partial<AttributionChoice>) => this} */
-  load(signals, { minRun, counted, active } = {}) {
+  load(signals, { minRun, minBits, counted, active } = {}) {
     this.signals = signals;
     this.active = clamp(active || 0, 0, Math.max(0, signals.length - 1));
     if (minRun) this.minRun = Math.max(1, Math.round(minRun));
+    if (minBits !== undefined) this.minBits = Math.max(0, minBits);
     if (counted && counted in COUNTED) this.counted = counted;
     this.pinned = this.hovered = 0;
     this.text = signals.length > 0 && !this.signal.views[this.counted].links.length; // nothing else can be shown
@@ -114,7 +117,8 @@ export class Attribution {
     this.draw();
     const same = run && this.found.links.find((link) => link.output_tokens.join() === run.output_tokens.join());
     if (same) this.pin(same.number);
-    this.changed?.({ minRun: this.minRun, counted: this.counted, active: this.active });
+    const { minRun, minBits, counted, active } = this;
+    this.changed?.({ minRun, minBits, counted, active });
   }
 
   draw() {

@@ -23,6 +23,7 @@ import numpy as np
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
+from .rarity import is_quotable
 from .text import TokenText, _Bytes, _bytes
 from .turns import turns
 
@@ -251,7 +252,9 @@ def _grow(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[Link]
 
 
 def _in_words(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[Link]:
-    """Links without the tokens at their ends that are parts of a word; none of those that hold no whole word."""
+    """Links without the tokens at their ends that are parts of a word; none of those that hold no whole word, or a
+    function word alone.
+    """
     answer, of = TokenText(trace, source_map.ids[source_map.first :]), _bytes(trace)
     cut: list[Link] = []
     for run in runs:
@@ -260,7 +263,8 @@ def _in_words(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[L
             start += 1
         while stop > start and not answer.at_word(stop):
             stop -= 1
-        if start == stop:
+        a, b = answer.span(start, stop) if start < stop else (0, 0)
+        if not is_quotable(answer.text[a:b]):
             continue
         if (start, stop) != (run.start, run.stop):
             low, high = _same_text(source_map, of, run, start, stop)

@@ -12,6 +12,7 @@ from decoders.errors import capital
 from decoders.trace.trace import Trace
 
 from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied_spans, verbatim
+from .rarity import token_bits
 from .text import TokenText
 
 
@@ -20,13 +21,14 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
 
     ``output`` is the answer's text. Each of ``sources`` has its ``text`` and its coverage; each of ``links`` has
     "output" and "source", characters [a, b) of the answer and of the text of its source (``source_index`` in
-    ``sources``), the same in tokens, and whether it is verbatim. ``uncopied`` lists the rest of the answer.
+    ``sources``), the same in tokens, whether it is verbatim, and how rare its words are ("bits": ``rarity``).
+    ``uncopied`` lists the rest of the answer.
     """
     source_map, text = _Source(trace), TokenText(trace, trace.output_ids)
     sources = passages(trace, copies)
     texts = [TokenText(trace, source.ids) for source in sources]
     index = {source.home: i for i, source in enumerate(sources)}
-    rows = []
+    rows, bits = [], token_bits(trace, trace.output_ids)
     for number, link in enumerate(copies, 1):
         i = index[link.home]
         (a, b), (c, d) = text.span(link.start, link.stop), texts[i].span(*sources[i].tokens(link))
@@ -35,6 +37,7 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
             "source": [c, d], "output_tokens": [link.start, link.stop],
             "source_tokens": [link.source, link.source_stop], "text": text.text[a:b],
             "source_text": texts[i].text[c:d], "verbatim": verbatim(trace, link, source_map),
+            "bits": round(sum(bits[link.start : link.stop]), 1),
         })  # fmt: skip
     length, run, method = len(trace.output_ids), trace.run, trace.run["method"]
     about = {

@@ -1,7 +1,8 @@
 """Verbatim quotations: which words of an output stand in its sources, by their text alone. No signal, no recorded copy.
 
 Words are compared, and what stands between them but for blanks; case counts. From left to right, every word takes the
-longest run of words that one source has in the same order. Runs of fewer than two words are no quotations.
+longest run of words that one source has in the same order. Runs of fewer than two words are no quotations, nor is a
+function word with a comma.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection, Sequence
 from decoders.trace.trace import Trace
 
 from .attribution import SOURCES, Kind, Link, SourcePassage, _Source, passages
+from .rarity import is_quotable
 from .text import TokenText
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -58,7 +60,7 @@ def quotations(trace: Trace, among: Collection[tuple[Kind, int]] | None = None) 
     while at < len(output.words):
         spot, length = _longest(output.words, at, sources, places)
         link = spot and _link(output, at, at + length, *sources[spot[0]], spot[1])
-        if link:
+        if link and is_quotable(output.text.text[output.starts[at] : output.stops[at + length - 1]]):
             quote_links.append(link)
         at += max(1, length)
     return quote_links

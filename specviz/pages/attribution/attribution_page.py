@@ -17,6 +17,7 @@ from decoders.prompt.codec import of_trace
 from decoders.study.attribute.attribution import COUNT_UNITS, WAY_WORDS, WAYS, links
 from decoders.study.attribute.export import markdown, to_json
 from decoders.study.attribute.quotes import QuotedAnswer
+from decoders.study.attribute.rarity import token_bits
 from specviz.places import is_id
 from specviz.server.bodies import Body, Listed, PageSession, needs
 from specviz.server.desk import Desk, get, post
@@ -28,15 +29,19 @@ from specviz.views.examples import passages
 from specviz.views.prompts import check_tokens
 
 from .causes import Causes
-from .document import answer_digest, document, known_quotes, standalone
+from .document import answer_digest, document, known_quotes, link_table, standalone
 from .scoring import MAX_ROWS, MIN_RUNS, Scorings, chosen_signals, unfit
 
 if TYPE_CHECKING:
     from decoders import Prompt
     from decoders.trace.trace import Trace
 
-FORMATS = {"html": "text/html; charset=utf-8", "json": "application/json", "markdown": "text/markdown; charset=utf-8"}
-SUFFIXES = {"html": "html", "json": "json", "markdown": "md"}
+FORMATS = {
+    "html": "text/html; charset=utf-8", "json": "application/json", "csv": "text/csv; charset=utf-8",
+    "markdown": "text/markdown; charset=utf-8",
+}  # fmt: skip
+SUFFIXES = {"html": "html", "json": "json", "csv": "csv", "markdown": "md"}
+MAX_BITS = 10_000
 PAPER = (  # PLD+ table 10: method, precision, recall, F1
     ("GPT-4", 0.96, 0.87, 0.90),
     ("Yi-6b (Phukan et al. 2024)", 0.94, 0.99, 0.96),
@@ -168,20 +173,30 @@ class Attribution(Scorings, Causes):
 
     @get("runs/{key}/download")
     def download(
-        self, key: str, format: str = "html", min_run: int = 2, counted: str = "words", others: Listed = ()
-    ) -> Response:
-        """A run's links as a file. ``others``: runs shown beside it (HTML). Raises UnknownTrace and UserError."""
+        self, key: str, format: str = "html", min_run: int = 2, counted: str = "words", others: Listed = (),
+        min_bits: float = 0,
+    ) -> Response:  # fmt: skip
+        """A run's links of at least ``min_run`` tokens and ``min_bits`` of rarity as a file. ``others``: runs shown
+        beside it (HTML). Raises UnknownTrace and UserError.
+        """
         if counted not in WAYS:
             raise UserError(f"counted={counted[:40]!r} is unknown: use one of {', '.join(WAYS)}")
         if format not in FORMATS:
             raise UserError(f"the format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}")
         if not 1 <= min_run <= 10_000:
             raise UserError(f"min_run={min_run} is out of range: a whole number from 1 to 10,000")
+        if not 0 <= min_bits <= MAX_BITS:
+            raise UserError(f"min_bits={min_bits} is out of range: a number from 0 to {MAX_BITS:,}")
         trace = self.desk.trace(key)
-        run_links = links(trace, min_run, **WAYS[counted])
+        bits = token_bits(trace, trace.output_ids)
+        every_link = links(trace, min_run, **WAYS[counted])
+        run_links = [link for link in every_link if sum(bits[link.start : link.stop]) >= min_bits]
         if format == "json":
-            export = {**to_json(trace, run_links), "min_run": min_run, "counted": WAY_WORDS[counted]}
+            settings = {"min_run": min_run, "min_bits": min_bits, "counted": WAY_WORDS[counted]}
+            export = {**to_json(trace, run_links), **settings, "causes": self.causes(key)}
             text = json.dumps(export, ensure_ascii=False, indent=1)
+        elif format == "csv":
+            text = link_table(to_json(trace, run_links))
         elif format == "markdown":
             text = markdown(trace, run_links)
         else:
@@ -189,7 +204,7 @@ class Attribution(Scorings, Causes):
             same_runs = [run_id for run_id, run in runs.items() if run.output_ids == trace.output_ids]
             gold = self._known_of(same_runs)
             parts = [document(runs[run_id], gold, self.causes(run_id)) for run_id in same_runs]
-            text = standalone(parts, min_run, counted)
+            text = standalone(parts, min_run, counted, min_bits)
         return attachment(text, FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}")
 
     # --- runs ---

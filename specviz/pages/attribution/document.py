@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +18,7 @@ from decoders.study.attribute.text import TokenText
 from decoders.study.attribute.verbatim import quotations
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_page
+from specviz.views.frames import inert
 from specviz.views.known_quotes import quoted_answer
 
 SCHEMA = "specattribution-page/1"
@@ -97,11 +100,30 @@ def thresholds(
     return outcomes
 
 
-def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, counted: str = "words") -> str:
+def link_table(export: Mapping[str, Any]) -> str:
+    """Links, as ``to_json`` has them, as CSV: one a row, with ``inert`` text."""
+    lines = io.StringIO()
+    rows = csv.writer(lines, lineterminator="\r\n")
+    rows.writerow((
+        "number", "source", "tokens", "bits", "verbatim", "output_start", "output_stop", "source_start", "source_stop",
+        "text",
+    ))  # fmt: skip
+    for link in export["links"]:
+        (start, stop), source = link["output_tokens"], export["sources"][link["source_index"]]
+        rows.writerow((
+            link["number"], inert(source["name"]), stop - start, link["bits"], link["verbatim"], *link["output"],
+            *link["source"], inert(link["text"]),
+        ))  # fmt: skip
+    return lines.getvalue()
+
+
+def standalone(
+    signals: Sequence[Mapping[str, Any]], min_run: int = 2, counted: str = "words", min_bits: float = 0
+) -> str:
     """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
     ``signals`` are ``document``s, shown side by side.
     """
-    settings = {"signals": list(signals), "minRun": int(min_run), "counted": counted}
+    settings = {"signals": list(signals), "minRun": int(min_run), "minBits": min_bits, "counted": counted}
     return standalone_page(
         f"{signals[0].get('title') or 'answer'} · attribution",
         '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
