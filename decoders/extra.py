@@ -111,6 +111,9 @@ class Extra:
             "which adds routes and returns an async context manager for the server's life, or None"
         },
     )
+    widgets: tuple[Any, ...] = field(
+        default=(), metadata={"about": "modules with `widget(trace, step, height)`, which `trace.widget()` returns"}
+    )
     web: str = field(
         default="", metadata={"about": "a folder of ES modules and style sheets, one folder per room, as `assets/web`"}
     )

@@ -274,6 +274,10 @@ def test_a_page_from_disk_carries_what_it_needs_and_no_more() -> None:
     assert set(carried) == reach(["specviz/inspect/standalone.js"])
     assert not [name for name in carried if name.startswith(("specviz/shell/", "specviz/runs/"))]
     assert all(url.startswith("data:text/javascript") and "#" not in url for url in carried.values())
+    for name in carried:
+        comments = [match[0].strip() for match in web.COMMENT.finditer(web.modules()[name])]
+        assert all(text.index("*/") == len(text) - 2 for text in comments), "no code is left out"
+        assert not any(text.startswith("/*!") for text in comments), "a licence stays"
     assert ".svr-" not in web.styles(carried) and ".sv-tree" in web.styles(carried) and "@import" not in web.styles()
 
 

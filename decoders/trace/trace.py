@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
+from decoders.extra import entries_of
+
 from .check import as_float, check, check_run, quote
 from .run import RunRecord
 from .tables import NO_TABLES, OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
@@ -99,6 +101,14 @@ class Trace:
         for viewer in entry_points(group="specviz.viewers"):
             return viewer.load()(self, step, height)
         raise TraceError("no viewer is installed: run pip install -e . in the project's folder, or specviz view TRACE")
+
+    def widget(self, step: int = 0, height: int = 720) -> Any:
+        """The inspector as a widget, opened at ``step``: its traits ``step``, ``token`` and ``node`` say what is
+        selected, and select it. The annex that draws it is found by its ``Extra``.
+        """
+        for _, module in entries_of("widgets"):
+            return module.widget(self, step, height)
+        raise TraceError("no widget is installed: trace.show() shows the run without one")
 
     def to_json(self) -> dict[str, Any]:
         """The document: {"schema", "run", and each table as column → list}."""

@@ -42,6 +42,8 @@ VENDOR_FILES = MappingProxyType({
 STATIC = re.compile(
     r"(?:^|;)(?:import|export)\b[^;\"']*?\bfrom\s*[\"']([^\"']+)[\"']|^import\s+[\"']([^\"']+)[\"']", re.M
 )
+# a comment that has its lines to itself; /*! is a licence
+COMMENT = re.compile(r"^[ \t]*/\*(?!!)(?:[^*]|\*(?!/))*\*/[ \t]*\n", re.M)
 IMPORT_LINE = re.compile(r'^@import "specviz/([^"]+)";\n', re.M)
 # what a data: URL keeps as it is: printable ASCII but "%", which would be decoded, and "#", which would end it
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#")
@@ -197,8 +199,9 @@ def bundle(entry: str) -> str:
 
 
 def inline_map(entry: str) -> dict[str, str]:
-    """Specifier → the module itself, as a ``data:`` URL, of all that ``entry`` needs."""
-    return {name: "data:text/javascript;charset=utf-8," + quote(modules()[name], PLAIN) for name in reachable(entry)}
+    """Specifier → the module itself without its comments, as a ``data:`` URL, of all that ``entry`` needs."""
+    sources = {name: COMMENT.sub("", modules()[name]) for name in reachable(entry)}
+    return {name: "data:text/javascript;charset=utf-8," + quote(source, PLAIN) for name, source in sources.items()}
 
 
 def embed_json(value: object) -> str:

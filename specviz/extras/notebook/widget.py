@@ -1,0 +1,113 @@
+"""``trace.widget()``: the inspector as an anywidget. It is the exported page in a frame of its own, so that neither it
+nor the notebook disturbs the other; what is selected goes both ways as messages.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from decoders.trace.report import payload
+from decoders.trace.trace import Trace
+from specviz.views import web
+from specviz.views.export import POLICY, begin_script, page
+
+if TYPE_CHECKING:
+    from anywidget import AnyWidget
+
+ENTRY = "specviz/notebook/standalone.js"
+SCRIPT = Path(__file__).with_name("widget.js")
+PACKED = "@packed@"  # in the page: where the script puts what is packed
+STYLE = "html { color-scheme: light; } html.dark { color-scheme: dark; } body { margin: 0; padding: 4px; }"
+# the page's own words: what it unpacks goes where the modules look for it
+TAKE = (
+    "document.head.append(Object.assign(document.createElement('style'), { textContent: data.style })); "
+    "document.getElementById('trace').textContent = data.trace"
+)
+
+
+def widget(trace: Trace, step: int = 0, height: int = 720) -> AnyWidget:
+    """The widget of a run, opened at ``step`` (from 0), ``height`` pixels high. Raises UserError where anywidget is
+    missing, and traitlets.TraitError for a step that the run does not have.
+    """
+    return _widget_class()(trace, step=step, height=height)
+
+
+def pack(trace: Trace) -> bytes:
+    """The modules, the style and the run, compressed, as the page reads them."""
+    data = {
+        "style": STYLE + web.styles(web.reachable(ENTRY)),
+        "trace": json.dumps(payload(trace), separators=(",", ":"), ensure_ascii=False),
+    }
+    document = {"imports": web.inline_map(ENTRY), "data": data}
+    return gzip.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9, mtime=0)
+
+
+def script() -> str:
+    """The widget's ES module, with the page that it fills in."""
+    body = (
+        '<main id="inspector" data-step="0"></main><script type="application/json" id="trace"></script>'
+        f"<script>{begin_script(json.dumps(PACKED), 'data', TAKE, ENTRY)}</script>"
+    )
+    return f"const PAGE = {json.dumps(page('specviz', '', body, POLICY))};\n{SCRIPT.read_text('utf-8')}"
+
+
+@cache
+def _widget_class() -> Any:
+    """The class, made when the first widget is: anywidget is imported then."""
+    try:
+        import anywidget
+        import traitlets
+    except ImportError as problem:
+        raise UserError(
+            f'trace.widget() needs the package anywidget ({problem}): pip install "specviz-drafts[widget]", or use '
+            "trace.show()"
+        ) from None
+
+    class TraceWidget(anywidget.AnyWidget):
+        """The inspector of one run. ``step`` counts from 0; ``token`` is the position of the selected token in the
+        run's tokens; ``node`` the selected node of the step's draft, -1 for the target's own token; None: nothing is.
+        """
+
+        _esm = script()
+        packed = traitlets.Bytes().tag(sync=True)
+        height = traitlets.Int(720, min=200).tag(sync=True)
+        step = traitlets.Int(0).tag(sync=True)
+        token = traitlets.Int(None, allow_none=True).tag(sync=True)
+        node = traitlets.Int(None, allow_none=True).tag(sync=True)
+
+        def __init__(self, trace: Trace, **traits: Any) -> None:
+            self.trace = trace
+            super().__init__(packed=pack(trace), **traits)
+
+        def __repr__(self) -> str:
+            title = self.trace.run.get("title") or self.trace.run.get("id")
+            return (
+                f"TraceWidget({title!r}, step {self.step} of {self.trace.rows('steps')}): open this notebook where the "
+                "package anywidget is installed to see the run, or run the cell again"
+            )
+
+        @traitlets.validate("step")
+        def _check_step(self, proposal: Any) -> int | None:
+            return _within("step", proposal.value, 0, max(0, self.trace.rows("steps") - 1))
+
+        @traitlets.validate("token")
+        def _check_token(self, proposal: Any) -> int | None:
+            return _within("token", proposal.value, 0, self.trace.rows("tokens") - 1)
+
+        @traitlets.validate("node")
+        def _check_node(self, proposal: Any) -> int | None:
+            return _within("node", proposal.value, -1, self.trace.tables["nodes"]["step"].count(self.step) - 1)
+
+    def _within(name: str, value: int | None, low: int, high: int) -> int | None:
+        if value is not None and not low <= value <= high:
+            raise traitlets.TraitError(
+                f"{name} {value} is out of range: this run has {low} to {high}, give one of those"
+            )
+        return value
+
+    return TraceWidget
