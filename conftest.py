@@ -61,6 +61,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     }
     if silent:
         raise pytest.UsageError(f"tests of the second tier that do not say why (tests/tiers.py): {sorted(silent)}")
+    browsing = (item for item in items if "chromium" in getattr(item, "fixturenames", ()))
+    strays = {item.path.name for item in browsing if place_in_run(item.path)}
+    if strays:  # few processes have a Chromium, and its event loop
+        raise pytest.UsageError(f"tests with a browser stand in files named test_…_browser.py: {sorted(strays)}")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ from specviz.views import web
 SCRIPT = Path(__file__).with_name("explain.js")
 ENTRIES = tuple(f"specviz/inspect/{name}.js" for name in ("sentence", "pane", "pool", "prompt_marks"))
 TIMEOUT_S = 60.0
+PACKAGE = re.compile(r"^(@[^/]+/[^/]+|[^/]+)/?(.*)$")  # of a module's name, and the rest of it
 MISSING = (
     'the sentences are worded by the page\'s scripts, which need Node.js here: pip install "specviz-drafts[explain]" '
     "brings it, or install Node.js 20 or newer"
@@ -52,18 +54,31 @@ def node() -> str:
     raise UserError(MISSING)
 
 
+def _write_modules(folder: Path) -> None:
+    """The page's modules and the libraries that they name, as Node.js looks for them."""
+    exports: dict[str, dict[str, str]] = {"specviz": {"./*": "./*"}}
+    for name in dict.fromkeys(module for entry in ENTRIES for module in web.reachable(entry)):
+        package, inner = PACKAGE.findall(name)[0]
+        place = inner or "index.js"
+        if package != "specviz":
+            place = place.removesuffix(".js") + ".js"
+            exports.setdefault(package, {})[f"./{inner}" if inner else "."] = f"./{place}"
+        file = folder / "node_modules" / package / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(web.modules()[name], "utf-8")
+    for package, names in exports.items():
+        about = {"type": "module", "exports": names}
+        (folder / "node_modules" / package / "package.json").write_text(json.dumps(about), "utf-8")
+    (folder / "package.json").write_text('{"type": "module"}', "utf-8")
+
+
 def sentences_of(trace: Trace, steps: Sequence[int]) -> list[StepSentences]:
     """Word these steps (from 0) as the page does. Raises UserError where Node.js is missing or too old."""
     command = node()
     question: dict[str, Any] = {"trace": payload(trace), "steps": list(steps)}
     with tempfile.TemporaryDirectory(prefix="specviz-") as scratch:
         folder = Path(scratch)
-        for name in dict.fromkeys(module for entry in ENTRIES for module in web.reachable(entry)):
-            file = folder / "node_modules" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(web.modules()[name], "utf-8")
-        for place in (folder, folder / "node_modules" / "specviz"):
-            (place / "package.json").write_text('{"type": "module"}', "utf-8")
+        _write_modules(folder)
         script = shutil.copy(SCRIPT, folder)
         try:
             done = subprocess.run(

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,23 +14,11 @@ from decoders import save
 from specviz import __version__
 from specviz.commands import COMMANDS
 from specviz.extras.publish.explain import sentences
-from specviz.extras.publish.explain.sentences import sentences_of
 from specviz.views.terms import CITATION
 from tests import recordings
 from tests.command import refusal, specviz
-from tests.stubs import StubDesk
-from tests.waiting import becomes
 
 ROOT = Path(__file__).resolve().parents[4]
-RUNS = (
-    recordings.chain(), recordings.tree(), recordings.casd(), recordings.glide(), recordings.ppd(), recordings.nasty(),
-    recordings.gallery_run("lighthouse-story-eagle3"),
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def desk(module_home: Path) -> StubDesk:
-    return StubDesk(gallery=RUNS)
 
 
 def test_the_command_prints_the_panels_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,22 +50,6 @@ def test_without_node_the_command_says_what_to_install(
     assert "specviz-drafts[explain]" in refusal(capsys, "explain", tmp_path / "run.spectrace")
     monkeypatch.setattr(sentences, "node", lambda: "false")
     assert "could not word the step" in refusal(capsys, "explain", tmp_path / "run.spectrace")
-
-
-def test_every_step_is_worded_as_on_the_page(page: Any, port: int, desk: StubDesk) -> None:
-    for number, trace in enumerate(RUNS):
-        page.goto(f"http://127.0.0.1:{port}/?trace=gallery-{number}")
-        becomes(page, lambda number=number: page.evaluate("specviz.app.shown"), f"gallery-{number}")
-        steps = range(0, trace.rows("steps"), max(1, trace.rows("steps") // 12))
-        shown = page.evaluate(
-            """steps => steps.map((step) => {
-              specviz.inspector.setStep(step);
-              return specviz.inspector.sentence.textContent;
-            })""",
-            [*steps],
-        )
-        worded = ["".join(text for text, _ in told.words) for told in sentences_of(trace, steps)]
-        assert worded == shown, trace.run["method"]["name"]
 
 
 def test_every_command_of_the_skill_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
