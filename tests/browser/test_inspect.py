@@ -317,10 +317,10 @@ def test_one_click_on_run_is_two_requests_and_a_stream(visit: Visit, desk: StubD
     desk.gate.clear()
     page.click(".svp-go:visible")
     page.wait_for_function("specviz.app.inspector.model.stepCount === 4")
-    desk.gate.set()
     key = page.evaluate("specviz.app.current")
     # the status is asked for every few seconds, whatever one does; Gradio's own blobs come when they come
     asked = [path for path in asked if not path.endswith("/api/status") and "://" not in path]
+    desk.gate.set()  # a run that ends is asked for again, with the list
     assert sorted(asked) == [f"GET /api/live/{key}", f"GET /api/traces/{key}", "POST /api/runs"]
 
 
