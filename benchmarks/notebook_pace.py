@@ -8,6 +8,7 @@ first view, the median of five. The aims for a run of 300 tokens: 400 kB and 1 s
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -36,6 +37,12 @@ SOURCES = (
     "w.node = 1",
 )
 
+END_SESSIONS = """async () => {
+  const headers = { "X-XSRFToken": document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? "" };
+  for (const { id } of await (await fetch("/api/sessions")).json())
+    await fetch(`/api/sessions/${id}`, { method: "DELETE", headers });
+}"""
+
 
 def notebook(trace: Path) -> dict[str, Any]:
     cells = [
@@ -56,7 +63,12 @@ def jupyterlab(folder: Path) -> Iterator[str]:
     options = {"port": port, "ip": "127.0.0.1", "open_browser": False, "allow_root": True, "root_dir": folder}
     command = [sys.executable, "-m", "jupyterlab", "--IdentityProvider.token="]
     command += [f"--ServerApp.{name}={value}" for name, value in options.items()]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    home, quiet = folder / ".jupyter", subprocess.DEVNULL  # nothing of the user's is read or changed
+    places = {f"JUPYTER_{name}_DIR": str(home) for name in ("CONFIG", "DATA", "RUNTIME")} | {"IPYTHONDIR": str(home)}
+    settings = home / "lab" / "user-settings" / "@jupyter-widgets" / "jupyterlab-manager"
+    settings.mkdir(parents=True)
+    (settings / "plugin.jupyterlab-settings").write_text('{"saveState": true}', "utf-8")
+    server = subprocess.Popen(command, stdout=quiet, stderr=quiet, env={**os.environ, **places})
     address = f"http://127.0.0.1:{port}/lab"
 
     def answers() -> bool:
@@ -87,6 +99,16 @@ def run_cell(page: Any, number: int) -> Any:
     return cell.locator(".jp-OutputArea")
 
 
+def open_notebook(browser: Any, address: str) -> Any:
+    """The notebook in a window of its own."""
+    page = browser.new_page(viewport={"width": 1400, "height": 1600})
+    page.set_default_timeout(60_000)
+    page.goto(f"{address}/tree/run.ipynb")
+    page.locator(".jp-CodeCell").nth(4).wait_for()
+    page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for()
+    return page
+
+
 def main() -> None:
     parser = parser_of("notebook_pace", __doc__)
     default, about = next(GALLERY.glob("2-*")), "a run (default: one of the gallery)"
@@ -101,11 +123,7 @@ def main() -> None:
         (Path(scratch) / "run.ipynb").write_text(json.dumps(notebook(file)), "utf-8")
         browser = playwright.chromium.launch(executable_path=found_chromium(), args=FLAGS)
         with jupyterlab(Path(scratch)) as address:
-            page = browser.new_page(viewport={"width": 1400, "height": 1600})
-            page.set_default_timeout(60_000)
-            page.goto(f"{address}/tree/run.ipynb")
-            page.locator(".jp-CodeCell").nth(4).wait_for()
-            page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for()
+            page = open_notebook(browser, address)
             run_cell(page, 0)
             expect(page.locator(".jp-CodeCell").nth(0).locator(".jp-InputPrompt")).to_contain_text("[1]")
             frame, times = page.frame_locator(".jp-CodeCell iframe >> nth=-1"), []
@@ -126,6 +144,18 @@ def main() -> None:
                 lambda: "traits 4" in (text := run_cell(page, 2).inner_text()) and text.strip()[-1] == "1", "the node"
             )
             print("step and node went both ways")
+
+            # saved, and opened without the kernel that made it
+            page.locator("[data-command='docmanager:save']").first.click()
+            until(
+                lambda: "widgets" in json.loads((Path(scratch) / "run.ipynb").read_text("utf-8"))["metadata"], "saved"
+            )
+            page.evaluate(END_SESSIONS)
+            page.close()
+            page = open_notebook(browser, address)
+            frame = page.frame_locator(".jp-CodeCell iframe >> nth=-1")
+            becomes(page, lambda: frame.locator(".sv-counter").inner_text().split()[1], "5")
+            print("the saved state shows the run")
             page.close()
         browser.close()
 
