@@ -25,7 +25,8 @@ const keep = rested(() => {
 
 followSystem();
 markOverrides();
-export const inspector = new Inspector(host, { autofocus: true, actions: { link: true } });
+const link = location.protocol !== "about:"; // a notebook's frame has no address
+export const inspector = new Inspector(host, { autofocus: true, actions: { link } });
 inspector.load(JSON.parse(must(document.getElementById("trace")).textContent || ""), view());
 inspector.on("step", keep).on("pin", keep);
 addEventListener("hashchange", () => {

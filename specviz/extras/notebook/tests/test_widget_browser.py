@@ -134,8 +134,12 @@ def test_what_is_selected_goes_both_ways(page: Any, trace: Any) -> None:
 
 def test_a_hostile_run_runs_nothing(page: Any) -> None:
     page.goto("about:blank")
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # a dark notebook
     packed = base64.b64encode(widget_module.pack(recordings.nasty())).decode()
     state = {"step": 0, "token": None, "node": None, "height": 700}
     page.evaluate(NOTEBOOK, {"script": widget_module.script(), "packed": packed, "state": state})
     page.frame_locator("iframe").locator(".sv-row").first.wait_for()
+    expect(page.frame_locator("iframe").locator("html.dark")).to_have_count(1)
+    page.frame_locator("iframe").get_by_role("button", name="Share").click()
+    expect(page.frame_locator("iframe").get_by_role("menuitem").first).to_contain_text("More files")  # it has no address
     assert [frame.evaluate("window.__pwned ?? null") for frame in page.frames] == [None, None]
