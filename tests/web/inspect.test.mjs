@@ -94,6 +94,8 @@ test("who proposed a node of a merged draft is read from its mask, and drawn as 
   const names = drafters(model);
   assert.deepEqual(model.nodes(0).map(({ who }) => namesIn(names, who)), ["", "pld+h and eagle3", "eagle3", "pld+h"]);
   assert.deepEqual(["who", "q1", "estimate"].map((key) => isOwn(model, key)), [true, true, false]);
+  const asked = before(trace, 0, "accepted", false); // a learner is asked what is kept, and sees who proposed it
+  assert.deepEqual(asked.nodes["term:who"].slice(0, 4), [null, 3, 2, 1]);
   const ends = (k, count = 2) => sector(count, k, 6).match(/-?[\d.]+ -?[\d.]+(?=A|Z)/g);
   assert.deepEqual(ends(0), ["0.00 6.00", "0.00 -6.00"].map((end, k) => (k ? "-0.00 -6.00" : end)));
   assert.deepEqual([0, 1, 2].map((k) => ends(k, 3)[1]), [0, 1, 2].map((k) => ends((k + 1) % 3, 3)[0]));

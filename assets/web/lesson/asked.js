@@ -7,7 +7,10 @@ import { OPEN } from "specviz/base/model.js";
 const BEFORE = ["route", "reason", "drafted", "depth", "context", "draft_ms"];
 /** @type {Record<string, number | string>} */
 const EMPTY = { accepted: 0, emitted: 0, bonus: OPEN, outcome: "", origins: "" };
-const SAID = ["confidence", "bin", "draft_rank", "branch_rank", "branch_anchor", "branch_logprob", "guess_rank"];
+const SAID = [
+  "confidence", "bin", "draft_rank", "branch_rank", "branch_anchor", "branch_logprob", "guess_rank", "who", "estimate",
+  ...[1, 2, 3].flatMap((k) => [`q${k}`, `rank${k}`]),
+];
 
 /** The columns of a table by name, to be written to. @typedef {Record<string, any[]>} Writable */
 

@@ -27,6 +27,7 @@ from decoders.method.guard import GuardedDrafter
 from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Target
 from decoders.names import UNDER
+from decoders.trace.run import RunRecord
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser
@@ -67,7 +68,7 @@ def path_of(draft: Draft, text: Sequence[int]) -> list[int]:
     return path
 
 
-def replay_fault(run: Mapping[str, Any]) -> str:
+def replay_fault(run: RunRecord) -> str:
     """The reason why no place of a run can be replayed; "" where it can."""
     if sampling_of(run).greedy and run["method"].get("lossless", False) and not run.get("forced"):
         return ""

@@ -807,6 +807,7 @@ def test_csv_is_a_table_that_a_spreadsheet_does_not_run(both: tuple[Results, lis
     hostile = Results(results.about, [{**results.rows[0], "prompt": '=cmd|"x",\n'}])
     (row,) = csv.DictReader(io.StringIO(hostile.to_csv(), newline=""))
     zipped = hostile.to_zip()
+    assert {entry.compress_type for entry in zipfile.ZipFile(io.BytesIO(zipped)).infolist()} == {zipfile.ZIP_DEFLATED}
     assert b"\"'=cmd" in zipfile.ZipFile(io.BytesIO(zipped)).read("runs.csv")
     packed = zipfile.ZipFile(io.BytesIO(zipped)).infolist()
     assert all(info.compress_type == zipfile.ZIP_DEFLATED for info in packed)
