@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from decoders import Prompt, UserError, record
 from decoders.study.attribute import attribution
 from decoders.study.attribute import export as attribution_export
-from decoders.study.attribute.attribution import Link, link_mask, links, uncopied_spans, verbatim
+from decoders.study.attribute.attribution import Link, given_sources, link_mask, links, uncopied_spans, verbatim
 from decoders.study.attribute.demo_quotes import demo_quotes
 from decoders.study.attribute.export import split_by_link, to_json
 from decoders.study.attribute.quotes import (
@@ -114,6 +114,19 @@ def test_quotations_are_found_by_their_text_alone():
     assert found == [Link(1, 5, 6, 9, 1, "context"), Link(6, 9, 1, 4, 0, "context")]
     assert all(verbatim(trace, link) for link in found)
     assert quotations(two_passages([(" lamp", -1), (" Which", -1)])) == []  # a word is none; nor is what is no passage
+
+
+def test_used_sources_are_counted_in_one_place():
+    """The defect: "2 of 3 passages used" stood above "4 of 4 used"; a pool's unused passages did not count."""
+    parts = [("context", n, [f"w{n}", " x"]) for n in range(3)]
+    trace = trace_of(parts, [("w0", 0), (" x", 1), (" z", -1)])
+    assert given_sources(trace) == {("context", 0), ("context", 1), ("context", 2)}
+    export = to_json(trace, links(trace, 1))
+    assert (export["used_sources"], export["given_sources"]) == (1, 3)
+    pool = [(0, "a", 0), (1, " b", 1), (2, " c", 2)]
+    pooled = trace_of([("text", -1, ["q"])], [("a", -1), (" b", -1)], pool, {0: 0, 1: 1})
+    assert (to_json(pooled, links(pooled, 1))["used_sources"], len(given_sources(pooled))) == (2, 3)
+    assert given_sources(trace_of([("chat", -1, ["q"])], [])) == {("turn", 0)}
 
 
 def test_rarity_is_of_words_by_their_place_in_the_vocabulary():

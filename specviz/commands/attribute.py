@@ -230,7 +230,7 @@ def _sources(
     common.show_table(heads, rows, error=True)
     wrong = sum(not link["verbatim"] for link in data["links"])
     words = f"{plural(len(links), 'link')} by {trace.run['method']['name']}"
-    words += f" ({attribution.WAY_WORDS[_way(args)]})"
+    words += f" ({attribution.WAY_WORDS[_way(args)]}), from {data['used_sources']} of {data['given_sources']} sources"
     if data["run"]["signal"] == "attention":
         words += ", from where its draft model looked"
     elif not data["run"]["signal"]:

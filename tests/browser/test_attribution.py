@@ -155,6 +155,8 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.hover('[data-side="answer"] >> nth=0')
     for linked in ('[data-side="source"].sv-a-lit', ".sv-a-line"):
         expect(page.locator(linked)).not_to_have_count(0)
+    # the lines' layer lies over the whole page: a fill of its own would hide all text
+    expect(page.locator(".sv-a-links")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
     page.click("button.sv-a-lane >> nth=2")
     expect(page.locator("button.sv-a-lane").nth(2)).to_have_attribute("aria-pressed", "true")
     assert attribution_requests(page) == asked
@@ -185,6 +187,18 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.locator("td .sv-a-weight").nth(2).click()
     expect(page.locator(".sv-a-said")).to_contain_text(re.compile("^Passage 1 (contributed|corroborates|speaks|took)"))
     expect(page.locator(".sv-a-said")).to_contain_text("Read again without it")
+    expect(page.locator(".sv-a-caused")).to_contain_text("Cause, by leaving each out: contributed: ")
+    # head and panes count used sources alike, and say what they speak of
+    [verbatim, linked] = [page.inner_text(f".sv-a-how p >> nth={k}") for k in (0, 1)]
+    assert verbatim.startswith("Word for word: ") and " linked " in linked
+    used = re.findall(r"\d of 2 passages", linked)
+    assert page.inner_text(".sv-a-sources header").find(f"{used[0]} linked") >= 0
+    page.locator("button.sv-a-lane").first.click()
+    used = re.findall(r"\d of 2 passages", verbatim)
+    expect(page.locator(".sv-a-sources")).to_contain_text(f"{used[0]} quoted word for word")
+    page.locator("button.sv-a-lane").nth(1).click()
+    page.locator("td .sv-a-weight").nth(2).click()
+    page.locator("td .sv-a-weight").nth(2).click()
     assert page.locator(".sv-a-answer .sv-a-heat").count() > 0
     assert page.inner_text(".sv-a-matrix tr[aria-current] th").startswith("the old lamp")
     page.locator('[data-side="answer"]').first.click()

@@ -1,6 +1,6 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
-import { SOURCES, agreement, at, look, ranked, size, strength, tag } from "specviz/attribution/links.js";
+import { SOURCES, agreement, at, look, ranked, size, strength, tag, usage } from "specviz/attribution/links.js";
 import { append, button, h, s, stretched } from "specviz/base/dom.js";
 import { clamp, percent, plural, short, thousandths } from "specviz/base/numbers.js";
 
@@ -86,9 +86,7 @@ export class Board {
       bar.append(h("i", { class: name, style: `flex:${count}` }));
       list.append(h("li", h("span.sv-a-key", { class: name }, number), ` ${text} `, h("b", percent(count, all))));
     };
-    const there = signal.verbatim.sources;
-    const used = stands.sources.filter((mine, k) => mine.links && SOURCES.includes(there[k].kind)).length;
-    const given = there.filter((source) => SOURCES.includes(source.kind)).length;
+    const given = signal.verbatim.given_sources;
     stands.sources.forEach((mine, k) => {
       const source = signal.verbatim.sources[k];
       const plain = SOURCES.includes(source.kind) || (source.kind === "prompt" && !given);
@@ -99,14 +97,15 @@ export class Board {
     const runs = plural(found.links.length, "run");
     const longest = Math.max(0, ...stands.links.map(size));
     const facts = [
-      `${stands.copied_tokens} of ${plural(all, "token")}`,
-      plural(stands.links.length, "quotation"),
-      longest > 0 && `longest ${longest}`,
-      given ? `${used} of ${plural(given, "passage")} used` : "no passages: held against the prompt",
-    ].filter(Boolean);
-    const by = [
-      doc.run.signal ? `${short(doc.run.method_title)} linked ${found.copied_tokens} in ${runs}` : NO_SIGNAL,
+      `Word for word: ${stands.copied_tokens} of ${plural(all, "token")} in ` +
+        plural(stands.links.length, "quotation") + (longest ? `, the longest ${longest}` : ""),
+      given ? `from ${usage(signal.verbatim, stands.used_sources)}` : "no passages: held against the prompt",
     ];
+    const title = short(doc.run.method_title);
+    const from = usage(doc, found.used_sources);
+    const linked = `${title} linked ${found.copied_tokens} in ${runs}${from && `, to ${from}`}`;
+    const by = doc.run.signal ? linked : NO_SIGNAL;
+    const cause = this.view.cause.summary();
     const check = wrong ? `≠ ${wrong} of ${runs} not verbatim` : "✓ every run verbatim";
     const verdict =
       found.links.length > 0 && h("span", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
@@ -124,10 +123,11 @@ export class Board {
       ),
       h(
         "div.sv-a-how",
-        h("p.ui-words", facts.join(" · ")),
+        h("p.ui-words", facts.join(", ")),
         bar,
         list,
-        !this.view.text && h("p.sv-a-signal.ui-words", by.join(" · "), verdict ? " · " : "", verdict),
+        !this.view.text && h("p.sv-a-signal.ui-words", by, verdict ? " · " : "", verdict),
+        cause && h("p.sv-a-caused.ui-words", cause),
       ),
       found.score ? this.goldBox(found.score) : "",
     );

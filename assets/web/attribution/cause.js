@@ -94,6 +94,30 @@ export class CauseCard {
     this.said.hidden = !cause;
   }
 
+  /** The sources by their part in the whole answer, in a sentence; "" before any was read. */
+  summary() {
+    const { sources, found } = this;
+    const read = sources.filter((source) => found.has(keyOf(source)));
+    if (!read.length) return "";
+    /** @type {(standing: Standing) => string} */
+    const tags = (standing) =>
+      read.filter((source) => found.get(keyOf(source))?.weights[0].standing === standing).map(tag).join(", ");
+    const parts = [
+      `contributed: ${tags("contributed") || "none"}`,
+      tags("corroborates") && `corroborate only: ${tags("corroborates")}`,
+      tags("against") && `against: ${tags("against")}`,
+      read.length < sources.length && `${sources.length - read.length} not read yet`,
+    ];
+    return `Cause, by leaving each out: ${parts.filter(Boolean).join(" · ")}`;
+  }
+
+  /** A source's part in the whole answer, beside its name. @type {(source: AttributedSource) => Child} */
+  chip(source) {
+    const weight = this.found.get(keyOf(source))?.weights[0];
+    if (!weight || weight.standing === "none") return "";
+    return h("span.sv-a-weight", { "data-standing": weight.standing }, weight.standing);
+  }
+
   /** @type {(cause: Cause, row: number) => HTMLElement} */
   words(cause, row) {
     const weight = cause.weights[row];
@@ -219,7 +243,11 @@ export class CauseCard {
     try {
       const cause = await this.view.ask?.(part);
       if (!cause || turn !== this.turn) return null;
-      if (cause.kind) this.found.set(keyOf(cause), cause);
+      if (cause.kind) {
+        this.found.set(keyOf(cause), cause);
+        this.view.board.drawSummary();
+        this.view.sides.drawSources();
+      }
       tell(this.bad, "");
       return cause;
     } catch (problem) {

@@ -1,5 +1,7 @@
 /* What a threshold leaves of an answer's links, texts cut where links begin and end, how sources look. */
 
+import { plural } from "specviz/base/numbers.js";
+
 /** The kinds that are passages. @type {SourceKind[]} */
 export const SOURCES = ["context", "pool", "turn"];
 const COLORS = 8; // then the same colours again, with another line
@@ -99,6 +101,13 @@ export function tag({ kind, passage }) {
   if (kind === "prompt") return "prompt";
   if (kind === "output") return "answer";
   return `${kind === "pool" ? "pool " : kind === "turn" ? "T" : "P"}${passage + 1}`;
+}
+
+/** Which sources were used, the one wording of it: "2 of 4 passages"; "" where none were given. */
+/** @type {(view: AttributedView, used: number) => string} */
+export function usage({ sources, given_sources: given }, used) {
+  const noun = sources.some(({ kind }) => kind === "turn") ? "turn" : "passage";
+  return given ? `${used} of ${plural(given, noun)}` : "";
 }
 
 /** A source's colour and line by its place in the list; what is no passage has none of its own. */

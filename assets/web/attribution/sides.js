@@ -1,6 +1,6 @@
 /* An answer and its sources side by side: every copied run marked on both. */
 
-import { SOURCES, look, parts, pieces, places, size, strength, tag } from "specviz/attribution/links.js";
+import { SOURCES, look, parts, pieces, places, size, strength, tag, usage } from "specviz/attribution/links.js";
 import { card, facts, h, s, stretched } from "specviz/base/dom.js";
 import { percent, plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
@@ -47,7 +47,7 @@ export class Sides {
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(body);
     this.answer.body.scrollTop = top;
-    const own = `${found.own_tokens} not found in the sources`;
+    const own = `${found.own_tokens} ${this.view.text ? "not word for word in the sources" : "not linked"}`;
     this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${own}`;
   }
 
@@ -126,8 +126,8 @@ export class Sides {
     this.sources.body.replaceChildren(...listed);
     for (const text of texts()) text.scrollTop = tops.get(sourceOf(text)) || 0;
     this.sources.body.scrollTop = top;
-    const used = found.sources.filter((mine) => mine.links).length;
-    this.sources.note.textContent = listed.length ? `${used} of ${listed.length} used` : "";
+    const used = usage(doc, found.used_sources);
+    this.sources.note.textContent = used && `${used} ${this.view.text ? "quoted word for word" : "linked"}`;
     if (!listed.length)
       this.sources.body.append(
         h("p.sv-empty", "This prompt has no passages, and nothing was copied from the rest of it."),
@@ -154,7 +154,9 @@ export class Sides {
     const used = percent(mine.used_tokens, source.tokens);
     const note = mine.links
       ? `${plural(mine.copied_tokens, "token")} in ${plural(mine.links, "run")}, longest ${mine.longest}`
-      : "not used";
+      : this.view.text
+        ? "not quoted"
+        : "not linked";
     const thin = count / 100;
     const marks = links.map(({ source: [x, stop] }) => s("rect", { x, width: Math.max(thin, stop - x), height: 6 }));
     const flip = () => {
@@ -168,7 +170,7 @@ export class Sides {
       { "aria-expanded": String(open), onclick: flip },
       h("span.sv-a-key", tag(source)),
       h("b.sv-a-passage-name", source.name),
-      h("span.sv-a-note.ui-clip", note),
+      h("span.sv-a-note.ui-clip", note, this.view.cause.chip(source)),
       h("b.sv-a-used", used),
       stretched("sv-a-map", count, 6, marks),
     );

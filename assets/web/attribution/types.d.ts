@@ -28,7 +28,7 @@ interface QuoteScore { precision: number; recall: number; f1: number; right_pass
 
 /** What links come to at thresholds above the entry before and up to ``min_run``. */
 interface Threshold {
-  min_run: number; links: number; not_verbatim: number; copied_tokens: number; own_tokens: number;
+  min_run: number; links: number; used_sources: number; not_verbatim: number; copied_tokens: number; own_tokens: number;
   uncopied: Stretch[]; sources: SourceShare[]; score: QuoteScore | null;
 }
 
@@ -38,7 +38,7 @@ interface AttributedView {
     id: string; title: string; method: string; method_title: string; signal: "copy" | "attention" | "";
     model: string; forced: boolean;
   };
-  output: string; output_tokens: number; sources: AttributedSource[]; links: SourceLink[]; thresholds: Threshold[];
+  output: string; output_tokens: number; given_sources: number; sources: AttributedSource[]; links: SourceLink[]; thresholds: Threshold[];
 }
 
 /** What a threshold leaves of an answer's links, and what that comes to. */

@@ -245,7 +245,8 @@ export class Attribution {
     const middle = (a.edge + b.edge) / 2;
     const d = `M${a.edge} ${a.y} C${middle} ${a.y} ${middle} ${b.y} ${b.edge} ${b.y}`;
     const ends = `M${a.x} ${a.y} H${a.edge} M${b.edge} ${b.y} H${b.x}`; // thin: they pass over text
-    this.layer.setAttribute("class", `sv-a-links ${source.className.replace(/sv-a-(passage|folded)\b/g, "")}`);
+    const looks = [...source.classList].filter((name) => /^sv-a-(c\d*|l\d|other)$/.test(name)); // its colour and line
+    this.layer.setAttribute("class", ["sv-a-links", ...looks].join(" "));
     this.layer.replaceChildren(
       s("path.sv-a-line.sv-a-thin", { d: ends }),
       s("path.sv-a-line-back", { d }),

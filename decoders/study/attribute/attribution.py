@@ -384,6 +384,19 @@ class SourcePassage:
         )
 
 
+def given_sources(trace: Trace) -> frozenset[tuple[Kind, int]]:
+    """The sources that somebody gave: every passage of the context and the pool, or every turn."""
+    source_map = _Source(trace)
+    homes = {source_map.home(False, at) for at in range(source_map.first)}
+    homes |= {("pool", passage) for _, passage in source_map.pool.values()}
+    return frozenset(home for home in homes if home is not None and home[0] in SOURCES)
+
+
+def used_sources(copies: Collection[Link], given: Collection[tuple[Kind, int]]) -> int:
+    """The number of given sources that some links go to: the one count behind every "2 of 4 passages"."""
+    return len({link.home for link in copies} & {*given})
+
+
 def coverage(trace: Trace, copies: Sequence[Link], among: Sequence[Link] | None = None) -> list[Coverage]:
     """Every passage of the context (or turn of a prompt without any), used or not, and every other source that was used
     (by ``among``, where given), in that order.

@@ -11,7 +11,18 @@ from typing import Any
 from decoders.errors import capital
 from decoders.trace.trace import Trace
 
-from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied_spans, verbatim
+from .attribution import (
+    SCHEMA,
+    Kind,
+    Link,
+    _Source,
+    given_sources,
+    passages,
+    signal,
+    uncopied_spans,
+    used_sources,
+    verbatim,
+)
 from .rarity import token_bits
 from .text import TokenText
 
@@ -39,6 +50,7 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
             "source_text": texts[i].text[c:d], "verbatim": verbatim(trace, link, source_map),
             "bits": round(sum(bits[link.start : link.stop]), 1),
         })  # fmt: skip
+    given = given_sources(trace)
     length, run, method = len(trace.output_ids), trace.run, trace.run["method"]
     about = {
         "id": run["id"], "title": run.get("title", ""), "method": method["name"],
@@ -47,6 +59,7 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "schema": SCHEMA, "run": about, "output": text.text, "output_tokens": length,
+        "given_sources": len(given), "used_sources": used_sources(copies, given),
         "copied_tokens": sum(len(link) for link in copies), "verbatim": all(row["verbatim"] for row in rows),
         "sources": [
             {"name": source.name, "text": source_text.text, **asdict(source.coverage(copies))}

@@ -10,7 +10,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decoders.study.attribute.attribution import WAYS, Link, coverage, links, uncopied_spans
+from decoders.study.attribute.attribution import (
+    WAYS,
+    Link,
+    coverage,
+    given_sources,
+    links,
+    uncopied_spans,
+    used_sources,
+)
 from decoders.study.attribute.evidence import sentences
 from decoders.study.attribute.export import to_json
 from decoders.study.attribute.quotes import QuotedAnswer, gold_json, score_links
@@ -76,6 +84,7 @@ def thresholds(
     ``rows``: the same links as ``to_json`` has them. "sources" follow those of ``to_json``; "score" is None where no
     quotes are known, or the answer does not hold them.
     """
+    given = given_sources(trace)
     lengths = sorted({len(link) for link in all_links})
     outcomes = []
     for min_run in (*lengths, lengths[-1] + 1 if lengths else 1):
@@ -88,6 +97,7 @@ def thresholds(
             "not_verbatim": sum(
                 len(link) >= min_run and not row["verbatim"] for link, row in zip(all_links, rows, strict=True)
             ),
+            "used_sources": used_sources(kept_links, given),
             "copied_tokens": copied_tokens,
             "own_tokens": len(trace.output_ids) - copied_tokens,
             "uncopied": uncopied_spans(kept_links, len(trace.output_ids)),
