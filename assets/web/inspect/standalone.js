@@ -25,7 +25,7 @@ const keep = rested(() => {
 
 followSystem();
 markOverrides();
-const link = location.protocol !== "about:"; // a notebook's frame has no address
+const link = location.protocol !== "about:" || undefined; // a notebook's frame has no address
 export const inspector = new Inspector(host, { autofocus: true, actions: { link } });
 inspector.load(JSON.parse(must(document.getElementById("trace")).textContent || ""), view());
 inspector.on("step", keep).on("pin", keep);
