@@ -1,6 +1,6 @@
 """The widget in a real JupyterLab: ``python -m benchmarks.notebook_pace [TRACE]``; and in marimo, where that is there.
 
-It needs Chromium and, beside specviz, ``pip install jupyterlab anywidget`` (and marimo). A notebook shows a run, and its
+It needs Chromium and, beside specviz, ``pip install jupyterlab anywidget`` (and marimo). A notebook shows a run; its
 step and node go from the page to Python and back; it is saved and opened without its kernel. Printed are the widget's
 weight and the time from the cell's start to the first view, the median of five. The aims for a run of 300 tokens: 400
 kB and 1 s.
