@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sqlite3
 import stat
 import threading
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from decoders.errors import UserError
 from decoders.folders import private_folder
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
@@ -35,6 +37,10 @@ CREATE TABLE runs(
 CREATE VIRTUAL TABLE texts USING fts5({", ".join(PARTS)}, tokenize='trigram');
 PRAGMA user_version={VERSION};
 """
+LACKS_SEARCH = (
+    f"runs cannot be searched: SQLite {sqlite3.sqlite_version} of this Python lacks FTS5 with trigrams; use another "
+    "Python, with SQLite 3.34 or newer"
+)
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -120,6 +126,8 @@ class RunIndex:
                         return work(connection)
                 except (sqlite3.DatabaseError, OSError) as problem:
                     self._disconnect()
+                    if re.match("no such (module|tokenizer)", str(problem)):
+                        raise UserError(LACKS_SEARCH) from None
                     if self.path is None or attempt == 2:
                         raise
                     self._repair(problem)

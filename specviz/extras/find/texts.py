@@ -7,9 +7,9 @@ import zlib
 from array import array
 from bisect import bisect_right
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 
 from decoders.trace.trace import Trace
 
@@ -129,18 +129,14 @@ def places(words: Iterable[str], text_of: dict[str, str], rows_of: dict[str, byt
     for part in PARTS:
         rows = array("i")
         for pattern in patterns:
-            matches = list(_matches(pattern, text_of[part]))
-            count += len(matches)
+            matches = list(islice(pattern.finditer(text_of[part]), MAX_PLACES))
+            count += len(pattern.findall(text_of[part])) if matches else 0
             if matches and not rows:
                 rows.frombytes(zlib.decompress(rows_of[part]))
-            by_turn.append([_place(part, text_of[part], rows, match) for match in matches[:MAX_PLACES]])
+            by_turn.append([_place(part, text_of[part], rows, match) for match in matches])
     turns = [row[turn] for turn in range(MAX_PLACES) for row in by_turn if turn < len(row)]
     distinct = list({(place.part, place.step, place.text): place for place in turns}.values())[:MAX_PLACES]
     return sorted(distinct, key=lambda place: (PARTS.index(place.part), place.step, place.first)), count
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    return (match for match in pattern.finditer(text) if match.end() > match.start())
 
 
 def _place(part: str, text: str, rows: array[int], match: re.Match[str]) -> Place:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from decoders import save
+from decoders.errors import UserError
 from decoders.trace.trace import Trace
+from specviz.extras.find import index as index_module
 from specviz.extras.find.index import FILE, RunIndex, Source, file_sources
 from specviz.extras.find.texts import BRANCH_END, part_texts
 from specviz.server.library import Library
@@ -176,6 +178,13 @@ def _in_memory(runs: Path) -> None:
     index.sync(file_sources(runs))
     assert index.path is None and found(index, "rectangle") == {"tree"}
     index.close()
+
+
+def test_a_python_without_full_text_search_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "TABLES", index_module.TABLES.replace("trigram", "nosuch"))
+    for folder in (None, written(tmp_path / "runs", tree=recordings.tree())):
+        with pytest.raises(UserError, match="FTS5 with trigrams"):
+            RunIndex(folder).sync({})
 
 
 def test_two_programs_share_an_index(tmp_path: Path) -> None:

@@ -140,7 +140,6 @@ def test_a_hostile_run_runs_nothing(page: Any) -> None:
     page.evaluate(NOTEBOOK, {"script": widget_module.script(), "packed": packed, "state": state})
     page.frame_locator("iframe").locator(".sv-row").first.wait_for()
     expect(page.frame_locator("iframe").locator("html.dark")).to_have_count(1)
-    frame = page.frame_locator("iframe")
-    frame.get_by_role("button", name="Share").click()
-    expect(frame.get_by_role("menuitem").first).to_contain_text("More files")  # it has no address
+    page.frame_locator("iframe").get_by_role("button", name="Share").click()  # its frame has no address
+    expect(page.frame_locator("iframe").get_by_role("menuitem").first).to_contain_text("More files")
     assert [frame.evaluate("window.__pwned ?? null") for frame in page.frames] == [None, None]
