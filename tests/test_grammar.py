@@ -190,6 +190,23 @@ def test_the_command_takes_a_grammar(tmp_path: Any, capsys: pytest.CaptureFixtur
         assert main([*base, *options]) == 2 and words in capsys.readouterr().err
 
 
+def test_a_stop_token_ends_the_answer_and_nothing_is_asked_behind_it(target: Any):
+    tokenizer = tiny_tokenizer()
+    ids = tokenizer("ab", add_special_tokens=False)["input_ids"]
+    matcher = Matcher(Grammar(REGEX, "ab"), tokenizer, 320, (STOP,), 0)
+    assert matcher.move([*ids, STOP]) and matcher.mask([*ids, STOP]).all() and matcher.move([*ids, STOP, 7])
+    assert not matcher.move([ids[0], STOP]) and not matcher.mask([ids[0], STOP]).any()
+    assert matcher.find_continuation([*ids, STOP]) == []
+    assert matcher.allows([], [0, *ids, STOP], [-1, *range(len(ids) + 1)]) == [*range(len(ids) + 2)]
+    # a copy of the whole answer, its end and what follows it
+    prompt = Prompt.from_ids([9, *ids, STOP, 7, 8, 9])
+    for drafts in (MARK, FILTER):
+        grammar = Grammar(REGEX, "ab", drafts)
+        held = replace(prompt, grammar=grammar)
+        run = record(target, held, "pld", {"clip": True}, max_new_tokens=9, stop_ids=(STOP,))
+        assert run.output_ids == [*ids, STOP] and run.rows("steps") == 1
+
+
 @pytest.fixture(scope="module")
 def client(module_home: Any) -> Iterator[TestClient]:
     target = target_with_parts(())

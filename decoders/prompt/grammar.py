@@ -69,6 +69,7 @@ class Matcher:
         if not stop_ids:
             raise UserError("a grammar needs a stop token, by which the answer ends, and this run has none")
         self.grammar, self.start, self.vocab = grammar, start - grammar.prefix, vocab
+        self.stop_ids = frozenset(stop_ids)
         words = _token_words(tokenizer, vocab, tuple(sorted(stop_ids)))
         is_schema = grammar.kind == SCHEMA
         source = LLMatcher.grammar_from_json_schema(grammar.text) if is_schema else (
@@ -84,7 +85,16 @@ class Matcher:
         self._answer: list[int] = []
 
     def move(self, answer: Sequence[int]) -> bool:
-        """Stand behind the tokens of an answer; False, and behind those that it allows, where it forbids one."""
+        """Stand behind the tokens of an answer; False, and behind those that it allows, where it forbids one. A stop
+        token is allowed where the answer may end, and whatever stands behind it is no part of the answer.
+        """
+        end = self._find_end(answer)
+        return self._move(answer) if end is None else self._move(answer[:end]) and self._matcher.is_accepting()
+
+    def _find_end(self, answer: Sequence[int]) -> int | None:
+        return next((place for place, token in enumerate(answer) if int(token) in self.stop_ids), None)
+
+    def _move(self, answer: Sequence[int]) -> bool:
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(answer, self._answer, strict=False)))
         if shared < len(self._answer) and not self._matcher.rollback(len(self._answer) - shared):
             self._matcher.reset()
@@ -94,15 +104,18 @@ class Matcher:
         return len(self._answer) == len(answer)
 
     def mask(self, tokens: Sequence[int]) -> np.ndarray:
-        """The tokens that may follow a text (prompt and answer)."""
+        """The tokens that may follow a text (prompt and answer): any behind a stop token, where nothing is written."""
         if not self.move(tokens[self.start :]):
             return np.zeros(self.vocab, dtype=bool)
+        if self._find_end(tokens[self.start :]) is not None:
+            return np.ones(self.vocab, dtype=bool)
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         return np.unpackbits(bits, bitorder="little")[: self.vocab].astype(bool)
 
     def find_continuation(self, tokens: Sequence[int]) -> list[int]:
         """The tokens that a text can only go on with."""
-        return self._matcher.compute_ff_tokens() if self.move(tokens[self.start :]) else []
+        answer = tokens[self.start :]
+        return self._matcher.compute_ff_tokens() if self._find_end(answer) is None and self._move(answer) else []
 
     def allows(self, tokens: Sequence[int], draft: Sequence[int], parents: Sequence[int]) -> list[int]:
         """The nodes of a draft that the grammar allows behind a text, each with all above it; the root is one."""

@@ -22,6 +22,7 @@ CODE = "def area(width, height):\n    total = width * height\n    return total\n
 DRAWN = "document.getAnimations().every((one) => !(one instanceof CSSTransition) || one.playState === 'finished')"
 NO_APP = "/api/status"  # an address of the app's site at which no app starts
 OPENED = "1-class-docstring-adapld"
+MERGED = "library-points-composite"  # two drafters, a run of the lessons
 ACCEPTANCE = ("definitions", "calibration", "judges")
 REFUSED = {"error": "there is no model at no/such model: name a folder, a GGUF file or a hub id"}
 
@@ -33,6 +34,7 @@ def app_to_look_at() -> Iterator[int]:
     prompt = Prompt.from_text(target.tokenizer, CODE)
     runs = {f"own-{name[:3]}": record(target, prompt, name, max_new_tokens=32) for name in ("pld+h", "plain")}
     files = sorted(GALLERY.glob("*.spectrace")) + sorted((ASSETS / "lessons").glob("toy-docstring-*.spectrace"))
+    files.append(ASSETS / "lessons" / f"{MERGED}.spectrace")
     runs |= {path.stem: tracefile.load(path) for path in files}
     desk = gallery_desk(target, {OPENED: runs.pop(OPENED), **runs})
     desk.loader.pick, desk.loader.model = lambda *_: target, BUNDLED  # its picker can be opened
@@ -201,6 +203,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
         inspect, ".svp-edit", "#sv-mode label:has-text('Chat')", ".sve-add", ".sve-message:nth-child(2) textarea"
     ),
     "inspect, more of the prompt": click_through(inspect, ".svp-edit", "#sv-more summary", "#sv-reference textarea"),
+    "inspect, form of the answer": click_through(inspect, ".svp-edit", "#sv-answer summary", "#sv-answer select"),
     "inspect, parameters": click_through(inspect, ".svp-methods", ".svf-params"),
     "inspect, server": click_through(inspect, ".svp-edit", "button:has-text('Connect a server')", ".sv-connect"),
     "inspect, help": press_key(inspect, "?", ".sv-help"),
@@ -214,6 +217,8 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, tabs in a narrow window": in_narrow_window,
     "inspect, verifiers": panel(OPENED, "Rules", ".svj-table"),
     "inspect, token": pin_node,
+    "inspect, two drafters": at(f"trace={MERGED}&step=8", ".sv-shares"),
+    "inspect, two drafters' tree": panel(MERGED, "Tree", ".sv-disc", 8),
     "inspect, candidates": panel(OPENED, "Candidates", ".sv-candidates"),
     "inspect, what if": panel("own-pld", "What if", ".svw-words"),
     "inspect, lens": panel("own-pld", "Lens", "section.sv-lens tbody"),

@@ -132,6 +132,6 @@ export function Shares({ inspector }) {
     <span class="ui-bar" aria-hidden="true"><i style="width:${(100 * (share ?? 0)).toFixed(1)}%" /></span>
     <b>${accepted ? probability(share) : "0"}</b><span class="sv-faint">${accepted} of ${judged}</span></li>`;
   return html`<section class="sv-shares" aria-label="Acceptance by who proposed">
-    <h4 class="sv-verdict-note">Accepted after an accepted parent, over the run:</h4>
+    <p class="sv-verdict-note">Accepted after an accepted parent, over the run:</p>
     <ul>${shares.map(row)}</ul></section>`;
 }

@@ -120,7 +120,7 @@ export function fill(tree, box, item, view) {
   }
   const ban = box.part("ban", !!first?.forbidden, () =>
     s("g.sv-ban", { "aria-hidden": "true" }, s("circle", { r: 6 }), s("path", { d: "M-4.2 4.2L4.2 -4.2" })));
-  if (ban) set(ban, { transform: `translate(${width} 1)` });
+  if (ban) set(ban, { transform: `translate(${width} ${high - 1})` }); // a letter may stand above
   drawTag(tree, box, first);
   hang(tree, box, item, view);
   if (folds(item)) {

@@ -45,7 +45,7 @@ function Method() {
   if (!card) return null;
   return html`<${Hint} is="button" type="button" class="ui-button svp-methods" tip=${about} aria-label="${
     short(card.title)}: ${about}" onClick=${() => (request.editing.value = true)}>
-    <span>${short(card.title)}</span>${count > 0 && html`<b>⚙${count}</b>`}</${Hint}>`;
+    <span>${short(card.title)}</span>${count > 0 && html`<b data-count=${count} />`}</${Hint}>`;
 }
 
 /** The run's own actions, once it is drawn. */

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
+from tests.browser.test_access import axe, faults_of, looked_at  # noqa: F401
+from tests.browser.views import at, click_through
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import expect, fits
@@ -43,3 +45,10 @@ def test_places_are_replayed_on_demand(page: Any, port: int) -> None:
     tab.click()
     expect(strip).to_be_visible()
     nothing_wrong(page, port)
+
+
+@pytest.mark.matrix("the tab in both themes and five sizes: half a minute")
+def test_the_tab_can_be_read_by_all(page: Any, looked_at: int, axe: str) -> None:
+    tab = click_through(at("trace=own-pld", ".sv-row"), ".ui-tab:has-text('Places')", ".svps-form")
+    replayed = click_through(tab, ".svps-form button:has-text('Replay')", ".svps-frontier")
+    assert faults_of(replayed, page, looked_at, axe) == []

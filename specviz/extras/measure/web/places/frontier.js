@@ -27,7 +27,7 @@ export function Frontier({ rows, lines }) {
   const y = (value) => TOP + (1 - value / top) * (HIGH - TOP - BELOW);
   const labels = apart(names.map((name) => y(lines[name][rows.length - 1])));
   const words = names.map((name) => `${name} ${lines[name].map((value) => format(value, 2)).join(", ")}`).join("; ");
-  return html`<figure class="svps-frontier">
+  return html`<figure class="svps-frontier" tabindex="0">
     <figcaption>Tokens per step by rows verified</figcaption>
     <svg viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="Tokens per step at ${rows.join(", ")} rows: ${words}">
       ${[0, top / 2, top].map((value) => html`<line x1=${LEFT} x2=${WIDE - RIGHT} y1=${y(value)} y2=${y(value)} />

@@ -109,7 +109,7 @@ function Places({ tab }) {
     ${answer && !answer.reason && html`<${Form} tab=${tab} answer=${answer} busy=${busy} />`}
     ${wrong && html`<p class="ui-soft" role="status">${wrong}</p>`}
     ${busy && html`<p class="ui-row" role="status">
-      <progress max=${replay.total || 1} value=${replay.done} />
+      <progress aria-label="Drafts made" max=${replay.total || 1} value=${replay.done} />
       ${replay.state === "queued" ? "Waiting …" : `${replay.words}: ${replay.done} of ${replay.total || "…"}`}</p>`}
     ${replay?.report && html`<${Result} tab=${tab} report=${replay.report} />`}
     ${!replay && answer && !answer.reason && html`<p class="ui-soft">How far would each drafter have come from every
