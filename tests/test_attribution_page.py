@@ -271,7 +271,11 @@ def test_an_answer_is_read_without_a_source_and_what_was_found_stays(client: Tes
     started = ask(client, "start", signals=["casd"], form=FORM, answer=ANSWER).json()
     key = started["runs"][0]["id"]
     document = wait(client, key)
-    assert document["causes"] == [] and len(document["tokens"]) == document["verbatim"]["output_tokens"]
+    assert (
+        document["claims"] == []
+        and document["causes"] == []
+        and len(document["tokens"]) == document["verbatim"]["output_tokens"]
+    )
     assert [ANSWER[slice(*one["output"])].strip() for one in document["sentences"]] == [
         "the old lamp at the station 👩‍👩‍👧 glows.", "It was sold to the city 博物館 museum <b>now</b>",
     ]  # fmt: skip

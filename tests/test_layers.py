@@ -45,7 +45,7 @@ LIGHT = {
 # light to import; what else they need is imported where it is used, and done without where it is missing
 LAZY = {"trace.journal", "trace.quality", "prompt.chat", "prompt.grammar"}
 # what specviz may import of decoders at module level
-READERS = LIGHT | LAZY | {"prompt.files", "study.attribute.evidence", "study.attribute.quotes"}
+READERS = LIGHT | LAZY | {"prompt.files", *(f"study.attribute.{name}" for name in ("absent", "evidence", "quotes"))}
 
 
 def imports(source: str, package: str, everywhere: bool = True) -> Iterator[str]:

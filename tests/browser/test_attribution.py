@@ -188,6 +188,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     expect(page.locator(".sv-a-said")).to_contain_text(re.compile("^Passage 1 (contributed|corroborates|speaks|took)"))
     expect(page.locator(".sv-a-said")).to_contain_text("Read again without it")
     expect(page.locator(".sv-a-caused")).to_contain_text("Cause, by leaving each out: contributed: ")
+    expect(page.locator(".sv-a-absents")).to_have_count(0)  # this answer has no number and no name
     # head and panes count used sources alike, and say what they speak of
     [verbatim, linked] = [page.inner_text(f".sv-a-how p >> nth={k}") for k in (0, 1)]
     assert verbatim.startswith("Word for word: ") and " linked " in linked

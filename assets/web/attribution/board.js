@@ -2,6 +2,7 @@
 
 import { SOURCES, agreement, at, look, ranked, size, strength, tag, usage } from "specviz/attribution/links.js";
 import { append, button, h, s, stretched } from "specviz/base/dom.js";
+import { inLine } from "specviz/base/text.js";
 import { clamp, percent, plural, short, thousandths } from "specviz/base/numbers.js";
 
 /** @type {Record<Counted, string>} */
@@ -13,6 +14,7 @@ const WHY = {
   drafted: "Only tokens that were drafted from a source and stood: PLD+'s own signal.",
 };
 
+const MOST_NAMED = 8; // numbers and names that stand in no source
 const RANKED = 3; // sources named in a lane
 export const MOST_BITS = 80; // of the slider of rarity
 const RARITY = "Rarity of a run: the sum over its tokens of −log₂ p, p = 1 ÷ (rank in the vocabulary · ln its size). " +
@@ -128,9 +130,23 @@ export class Board {
         list,
         !this.view.text && h("p.sv-a-signal.ui-words", by, verdict ? " · " : "", verdict),
         cause && h("p.sv-a-caused.ui-words", cause),
+        this.absent(),
       ),
       found.score ? this.goldBox(found.score) : "",
     );
+  }
+
+  /** The numbers, dates and names that stand in no source, in a sentence. @returns {Child} */
+  absent() {
+    const { claims, verbatim } = this.view.signal;
+    if (!claims.length || !verbatim.given_sources) return "";
+    const characters = [...verbatim.output];
+    const absent = claims.filter(({ is_given }) => !is_given);
+    const names = [...new Set(absent.map(({ start, stop }) => characters.slice(start, stop).join("")))];
+    const marked = names.slice(0, MOST_NAMED).flatMap((name) => [h("span.sv-a-absent", inLine(name)), ", "]);
+    const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
+    const all = `All ${claims.length} numbers and names stand in the sources.`;
+    return h("p.sv-a-absents.ui-words", names.length ? ["Not in the sources: ", ...marked.slice(0, -1), more] : all);
   }
 
   /** Precision, recall and F1 where the quotes are known. @param {QuoteScore} score */

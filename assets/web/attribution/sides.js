@@ -27,10 +27,15 @@ export class Sides {
   drawAnswer() {
     const { doc, found, gold } = this.view;
     const place = places(doc.output);
+    /** @type {[number, number][]} */
+    const absent = this.view.signal.claims.flatMap(({ start, stop, is_given }) => (is_given ? [] : [[start, stop]]));
     /** @type {(a: number, b: number) => Child} */
     const inside = (a, b) =>
       pieces(gold?.quotes ?? [], a, b).map(([x, y, quotes]) => {
-        const text = this.heated(x, y, (a, b) => safe(doc.output.slice(place(a), place(b))));
+        const text = pieces(absent, x, y).map(([from, to, over]) => {
+          const text = this.heated(from, to, (a, b) => safe(doc.output.slice(place(a), place(b))));
+          return over.length ? h("span.sv-a-absent", { title: "in no source" }, text) : text;
+        });
         return quotes.length ? h("span.sv-a-gold", text) : text;
       });
     const length = [...doc.output].length;

@@ -67,6 +67,8 @@ interface SignalDocument {
   /** Each output token, and each sentence, in code points of the answer. */
   tokens: Stretch[];
   sentences: { tokens: Stretch; output: Stretch }[];
+  /** The answer's numbers, dates and names (decoders/study/attribute/absent.py), in code points. */
+  claims: { start: number; stop: number; kind: "number" | "date" | "name"; is_given: boolean }[];
   causes: Cause[];
 }
 

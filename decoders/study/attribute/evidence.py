@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Standing = Literal["contributed", "corroborates", "against", "none"]
 DECISIVE = math.log(10)  # nats: a factor of ten in probability
+PASSAGE_NUMBER = re.compile(r"^\[\d+\] ")  # before a passage of several
 _SHORT = "Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|cf|approx|e\\.g|i\\.e|Art|Sec|Fig|Inc|Ltd|Co|[A-Z]"
 _END = re.compile(r"(?<!\b(?:[A-Z]))[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
 _ABBREVIATION = re.compile(rf"(?:^|[\s(])(?:{_SHORT})\.$")
@@ -88,13 +89,10 @@ def copies(trace: Trace, part: Sequence[int]) -> list[list[int]]:
     return places
 
 
-_NUMBER = re.compile(r"^\[\d+\] ")
-
-
 def _words(trace: Trace, part: Sequence[int]) -> str:
     """The text of some positions, without blanks at its ends and the number before a passage."""
     ids = trace.tables["tokens"]["id"]
-    return _NUMBER.sub("", TokenText(trace, [ids[at] for at in part]).text.strip()).strip()
+    return PASSAGE_NUMBER.sub("", TokenText(trace, [ids[at] for at in part]).text.strip()).strip()
 
 
 @dataclass(frozen=True, slots=True)

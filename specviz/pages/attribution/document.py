@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from decoders.study.attribute.absent import claims
 from decoders.study.attribute.attribution import (
     WAYS,
     Link,
@@ -53,7 +54,8 @@ def document(
     """All links of a run: "views" holds ``to_json`` at min_run 1 with its ``thresholds``, by every way to count
     (``WAYS``); "verbatim" the same of what stands in the sources by its text alone, whatever any signal says; "gold"
     the known quotes and how many tokens are quoted (None where there are none); "tokens" and "sentences" where these
-    lie in the answer's text; ``causes``: what was found by reading it without its sources (``causes.read_without``).
+    lie in the answer's text; "claims" its numbers, dates and names, and whether a source has them; ``causes``: what was
+    found by reading it without its sources (``causes.read_without``).
     """
     run = trace.run
     quotes = gold_json(trace, gold) if gold is not None else None
@@ -69,7 +71,7 @@ def document(
         "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
         "tokens": [list(pair) for pair in zip(text.starts, text.stops, strict=True)],
         "sentences": [{"tokens": [a, b], "output": list(text.span(a, b))} for a, b in sentences(trace)],
-        "causes": list(causes),
+        "claims": [dataclasses.asdict(claim) for claim in claims(trace)], "causes": list(causes),
         "views": {name: draw(links(trace, 1, **options)) for name, options in WAYS.items()},
         "verbatim": draw(quotations(trace)),
     }  # fmt: skip
