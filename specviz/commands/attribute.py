@@ -148,8 +148,8 @@ def _show_causes(trace: Trace, causes: Sequence[dict[str, Any]]) -> None:
     """A table of the fall of log p by sentence and source, and what it says."""
     if not causes:
         return
-    weights = [*zip(*(found["weights"] for found in causes), strict=True)]
-    names = [found["name"] for found in causes]
+    weights = [*zip(*(cause["weights"] for cause in causes), strict=True)]
+    names = [cause["name"] for cause in causes]
     rows = []
     for number, row in enumerate(weights):
         text = trace.text(trace.output_ids[row[0]["start"] : row[0]["stop"]]).strip()

@@ -81,8 +81,8 @@ def _show(title: str, path: Path, run: FoundRun) -> None:
     from rich.text import Text
 
     out = common.console()
-    rest = f" · {plural(run.count, 'place')}" if run.count > len(run.places) else ""
-    out.print(Text(f"{mark_unseen(title)} · {mark_unseen(run.method)}{rest}", "bold"), soft_wrap=not out.is_terminal)
+    suffix = f" · {plural(run.count, 'place')}" if run.count > len(run.places) else ""
+    out.print(Text(f"{mark_unseen(title)} · {mark_unseen(run.method)}{suffix}", "bold"), soft_wrap=not out.is_terminal)
     for place in run.places:
         left_text, match, right_text = (mark_unseen(text).translate(LINE_ENDS) for text in place.text)
         line = Text.assemble(f"  {_words(place)}: ", (left_text, "dim"), (match, "bold"), (right_text, "dim"))

@@ -103,9 +103,9 @@ class Find(Service):
             keys, count = [key for key in visible if key in sources], -1
             while count != index.beginnings:  # a search may find that the index is damaged
                 count = index.beginnings
-                rest = index.sync(sources, seconds=QUERY_S)
+                unread = index.sync(sources, seconds=QUERY_S)
                 runs = index.find(words, keys)
-            pending += rest
+            pending += unread
             for key, run in runs.items():
                 matches[key] = {"words": run.words, "count": run.count, "places": list(map(asdict, run.places))}
         if pending:

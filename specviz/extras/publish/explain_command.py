@@ -29,6 +29,6 @@ def run(args: argparse.Namespace) -> int:
     steps = range(count) if args.step is None else [common.step_number(args.step, trace)]
     sentences = sentences_of(trace, steps) if count else []
     if args.json:
-        return common.print_json([{"step": told.step + 1, "of": count, "text": told.text} for told in sentences])
-    common.say(*(f"Step {told.step + 1} of {count}: {mark_unseen(told.text)}" for told in sentences))
+        return common.print_json([{"step": row.step + 1, "of": count, "text": row.text} for row in sentences])
+    common.say(*(f"Step {row.step + 1} of {count}: {mark_unseen(row.text)}" for row in sentences))
     return 0

@@ -53,15 +53,15 @@ class Causes(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._asked = threading.BoundedSemaphore(MOST_ASKED)
-        self._change_found = threading.Lock()
-        self._found: LRUCache[tuple[str, str, int], dict[str, Any]] = LRUCache(500)  # run, source → weights
+        self._slots = threading.BoundedSemaphore(MOST_ASKED)
+        self._change_causes = threading.Lock()
+        self._known_causes: LRUCache[tuple[str, str, int], dict[str, Any]] = LRUCache(500)  # run, source → weights
 
     def causes(self, key: str) -> list[dict[str, Any]]:
         """List what is known of a run's sources so far."""
-        with self._change_found:
-            found = [(home[1:], cause) for home, cause in self._found.items() if home[0] == key]
-        return [{"kind": kind, "passage": number, **cause} for (kind, number), cause in found]
+        with self._change_causes:
+            known = [(home[1:], cause) for home, cause in self._known_causes.items() if home[0] == key]
+        return [{"kind": kind, "passage": number, **cause} for (kind, number), cause in known]
 
     @post("runs/{key}/without")
     def without(self, key: str, request: Part) -> dict[str, Any]:
@@ -80,18 +80,18 @@ class Causes(Service):
         check_tokens(target, trace)
         spans = [(request.span[0], request.span[1])] if request.span else []
         is_away = self.desk.uses_backends(target)
-        sent = base64.b64encode(tracefile.save(trace, None) or b"").decode() if is_away else trace
-        if not self._asked.acquire(blocking=False):
+        trace_data = base64.b64encode(tracefile.save(trace, None) or b"").decode() if is_away else trace
+        if not self._slots.acquire(blocking=False):
             raise Refusal("queue", "Many answers wait to be read again: try again in a moment.", RETRY_S)
         try:
-            question = {"key": key, "trace": sent, "part": part, "name": name, "spans": spans}
-            found = self.desk.work_on(target, read_without, question, key)
+            question = {"key": key, "trace": trace_data, "part": part, "name": name, "spans": spans}
+            cause = self.desk.work_on(target, read_without, question, key)
         finally:
-            self._asked.release()
+            self._slots.release()
         if request.link is None:
-            with self._change_found:
-                self._found[key, request.kind, request.passage] = found
-        return {"kind": request.kind, "passage": request.passage, **found}
+            with self._change_causes:
+                self._known_causes[key, request.kind, request.passage] = cause
+        return {"kind": request.kind, "passage": request.passage, **cause}
 
 
 def _part(trace: Trace, request: Part) -> tuple[str, list[int]]:

@@ -23,7 +23,7 @@ from specviz.server.tasks import Task, Tasks
 from . import replaying
 
 MOST_WAITING, MOST_METHODS = 3, 6
-EXPIRED = "this replay is not kept any more: replay the run again"
+EXPIRY = "this replay is not kept any more: replay the run again"
 PUBLIC = "No run is replayed on a public server: run specviz on a computer of your own."
 USUAL = ("pld+h", "suffix")  # copiers, which replay in seconds
 
@@ -42,13 +42,13 @@ class Replay(Task):
 
     run: str
     methods: list[str]
-    done: int = 0
+    position: int = 0
     total: int = 0
     words: str = ""
     report: dict[str, Any] | None = None
 
     def card(self) -> dict[str, Any]:
-        names = ("id", "run", "methods", "state", "done", "total", "words", "error", "report")
+        names = ("id", "run", "methods", "state", "position", "total", "words", "error", "report")
         return {name: getattr(self, name) for name in names}
 
 
@@ -60,7 +60,7 @@ class Places(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._tasks = Tasks[Replay]("replay a run's places", EXPIRED)
+        self._tasks = Tasks[Replay]("replay a run's places", EXPIRY)
 
     def close(self) -> None:
         """Stop what goes on."""
@@ -75,11 +75,11 @@ class Places(Service):
         reason = self._reason(key)
         names = {} if reason else self._methods()
         run = {} if reason else self.desk.trace(key).run["method"]
-        wanted = [*str(run.get("params", {}).get("drafters", run.get("name", ""))).replace(" ", "").split(","), *USUAL]
+        own_methods = str(run.get("params", {}).get("drafters", run.get("name", ""))).replace(" ", "").split(",")
         return {
             "reason": reason,
             "methods": [{"name": name, "title": title} for name, title in names.items()],
-            "chosen": [name for name in dict.fromkeys(wanted) if name in names],
+            "chosen": [name for name in dict.fromkeys([*own_methods, *USUAL]) if name in names],
             "replay": replays[-1].card() if replays else None,
         }
 
@@ -143,9 +143,9 @@ class Places(Service):
         while not task.cancel.is_set():
             stage = self.desk.work_on(target, replaying.advance, question, task.id)
             if "report" in stage:
-                task.report, task.done = stage["report"], task.total
+                task.report, task.position = stage["report"], task.total
                 return True
-            task.done, task.total, task.words = stage["done"], stage["total"], stage["words"]
+            task.position, task.total, task.words = stage["position"], stage["total"], stage["words"]
             question = {"key": task.id}
         self.desk.work_on(target, replaying.forget, {"key": task.id}, task.id)
         return False

@@ -23,9 +23,9 @@ ROWS = (4, 8, 16, 32, 64)
 
 
 class Stage(NamedTuple):
-    """Progress of a replay: ``done`` of ``total`` drafts and frontiers; ``words`` name the work."""
+    """Progress of a replay: ``position`` of ``total`` drafts and frontiers; ``words`` name the work."""
 
-    done: int
+    position: int
     total: int
     words: str
 
@@ -66,27 +66,27 @@ def replay(
     places = PlaceReplay(target, trace)
     drafts: dict[str, dict[int, Draft]] = {}
     missing: dict[str, str] = {}
-    done, count, stage_start = 0, len(places.text), time.perf_counter()
+    position, count, stage_start = 0, len(places.text), time.perf_counter()
     total = len(methods) * count + len(ROWS)
     for number, (name, params) in enumerate(methods, 1):
-        yield Stage(done, total, name)
+        yield Stage(position, total, name)
         try:
             for length, draft in places.drafts(name, params):
                 drafts.setdefault(name, {})[length] = draft
-                done += 1
+                position += 1
                 if time.perf_counter() - stage_start > STAGE_S:
-                    yield Stage(done, total, name)
+                    yield Stage(position, total, name)
                     stage_start = time.perf_counter()
         except UserError as problem:
             drafts.pop(name, None)
             missing[name] = str(problem)
-        done = number * count
+        position = number * count
     if not drafts:
         raise UserError("; ".join(missing.values()))
     lines: dict[str, list[float]] = {}
     for rows in ROWS:
-        yield Stage(done, total, "rows")
+        yield Stage(position, total, "rows")
         for name, values in frontier(places, drafts, (rows,)).items():
             lines.setdefault(name, []).extend(values)
-        done += 1
+        position += 1
     return {**strip_of(places, drafts, missing).to_json(), "frontier": {"rows": ROWS, "lines": lines}}

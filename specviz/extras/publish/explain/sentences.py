@@ -49,8 +49,8 @@ def node() -> str:
         for name in ("bin/node", "node.exe"):
             if (Path(folder) / name).is_file():
                 return str(Path(folder) / name)
-    if found := shutil.which("node"):
-        return found
+    if path := shutil.which("node"):
+        return path
     raise UserError(MISSING)
 
 
@@ -81,7 +81,7 @@ def sentences_of(trace: Trace, steps: Sequence[int]) -> list[StepSentences]:
         _write_modules(folder)
         script = shutil.copy(SCRIPT, folder)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [command, script], input=json.dumps(question), capture_output=True, encoding="utf-8", timeout=TIMEOUT_S,
                 check=True,
             )  # fmt: skip
@@ -93,6 +93,6 @@ def sentences_of(trace: Trace, steps: Sequence[int]) -> list[StepSentences]:
         except (OSError, subprocess.TimeoutExpired) as problem:
             raise UserError(f"Node.js ({command}) could not be run: {first_line(problem)}") from None
     return [
-        StepSentences(told["step"], tuple((text, is_token) for text, is_token in told["words"]))
-        for told in json.loads(done.stdout)
+        StepSentences(row["step"], tuple((text, is_token) for text, is_token in row["words"]))
+        for row in json.loads(process.stdout)
     ]
