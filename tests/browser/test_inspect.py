@@ -318,8 +318,9 @@ def test_one_click_on_run_is_two_requests_and_a_stream(visit: Visit, desk: StubD
     page.click(".svp-go:visible")
     page.wait_for_function("specviz.app.inspector.model.stepCount === 4")
     key = page.evaluate("specviz.app.current")
-    # the status is asked for every few seconds, whatever one does; Gradio's own blobs come when they come
-    asked = [path for path in asked if not path.endswith("/api/status") and "://" not in path]
+    # the status is asked for every few seconds, the example's tokens are counted, Gradio's blobs come when they come
+    others = ("/api/status", "/api/inspect/count")
+    asked = [path for path in asked if not path.endswith(others) and "://" not in path]
     desk.gate.set()  # a run that ends is asked for again, with the list
     assert sorted(asked) == [f"GET /api/live/{key}", f"GET /api/traces/{key}", "POST /api/runs"]
 
