@@ -1,12 +1,14 @@
 /* The tabs, which are Gradio's: it tells which is shown, and is asked through its own event to show another. */
 
 import { on } from "specviz/base/bus.js";
+import { rested } from "specviz/base/dom.js";
 import { address } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";
 
 /** @type {((tab: string) => void) | null} */
 let ask = null;
 let drawn = "inspect"; // Gradio's
+const INSIST_MS = 400;
 /** Asked of Gradio, which has not shown them yet. @type {string[]} */
 const coming = [];
 
@@ -16,7 +18,21 @@ export function goTo(tab) {
   if (tab !== (coming.at(-1) ?? drawn)) coming.push(tab);
   address();
   ask?.(tab);
+  insist();
 }
+
+/** Asks again until the last tab is shown: Gradio forgets one while it turns to another. */
+const insist = rested(() => {
+  const tab = coming.at(-1);
+  if (!tab || !ask) return;
+  if (document.getElementById(`sv-${tab}`)?.checkVisibility()) {
+    coming.length = 0;
+    drawn = tab;
+    return;
+  }
+  ask(tab);
+  insist();
+}, INSIST_MS);
 
 /** Gradio's tabs are there: ``show`` asks for one. @param {(tab: string) => void} show */
 export function tabsReady(show) {
