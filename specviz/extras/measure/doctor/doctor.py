@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from decoders.errors import UserError
 from decoders.names import QUICK
 from decoders.prompt.prompt import Prompt
 
+from ..stages import Stage
 from .controls import Control, ControlOutcome, controls
 from .forced_drafts import PLACES, Drafting, PlacedDrafts, ReadText, drafts, places_of
 from .screening import MOST_CONFIRMED, SCREEN_DEPTH, best_of_rest, few_places, promising
@@ -105,14 +106,6 @@ class Form:
     change: str
     advice: str
     prompts: Sequence[Prompt]
-
-
-class Stage(NamedTuple):
-    """A stage of an examination that is over: the ``done``-th of ``total``, in words."""
-
-    done: int
-    total: int
-    words: str
 
 
 def examine(

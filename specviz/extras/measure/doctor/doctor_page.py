@@ -16,10 +16,11 @@ from specviz.server.bodies import Body, Id, SentFile, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing
 from specviz.server.http import Owner, attachment, problem
-from specviz.server.tasks import Task, Tasks
+from specviz.server.tasks import Tasks
 from specviz.views.examples import SAMPLES
 from specviz.views.prompts import SETS, records, sent_records, short_name
 
+from ..stage_tasks import StagedTask
 from . import examination
 from .report_page import doctor_page
 
@@ -54,16 +55,12 @@ class ExaminationRequest(Body):
 
 
 @dataclass(eq=False, kw_only=True)
-class Examination(Task):
-    """An examination: of which part beside which model, how far it is, and the report of one that is over."""
+class Examination(StagedTask):
+    """An examination: of which part beside which model."""
 
     title: str
     model: str
     begin: dict[str, Any]
-    done: int = 0
-    total: int = 0
-    words: str = ""
-    report: dict[str, Any] | None = None
 
     def card(self) -> dict[str, Any]:
         """For the page's list."""
@@ -159,16 +156,8 @@ class Doctor(Service):
         return exam.card()
 
     def _examine(self, exam: Examination, target: Any) -> bool:
-        question: dict[str, Any] = {"key": exam.id, "begin": exam.begin}
-        while not exam.cancel.is_set():
-            stage = self.desk.work_on(target, examination.advance, question, exam.id)
-            if "report" in stage:
-                exam.report, exam.done, exam.words = stage["report"], exam.total, ""
-                return True
-            exam.done, exam.total, exam.words = stage["done"], stage["total"], stage["words"]
-            question = {"key": exam.id}
-        self.desk.work_on(target, examination.forget, {"key": exam.id}, exam.id)
-        return False
+        question = {"key": exam.id, "begin": exam.begin}
+        return exam.work(self.desk, target, question, examination.advance, examination.forget)
 
 
 def _check_room(going: Sequence[Examination]) -> None:

@@ -6,13 +6,17 @@ Functions of a ``Holder`` and plain JSON; between two stages runs of others are 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from functools import partial
 from typing import Any
 
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
 from specviz.server.backend_host import Holder
 
+from .. import stages
+
 MEMORY = "doctor"
+LOST = "the model was exchanged, or its backend lost, while it was examined: examine it again"
 ROOM = 64  # tokens that a prompt in another form may have more
 
 
@@ -22,29 +26,14 @@ def advance(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises UserError where the examination is not held here (any more), and as ``doctor.examination``.
     """
-    under_way, key = _under_way(holder), request["key"]
-    if "begin" in request:
-        under_way[key] = _begin(holder, request["begin"])
-    if key not in under_way:
-        raise UserError("the model was exchanged, or its backend lost, while it was examined: examine it again")
-    try:
-        return next(under_way[key])._asdict()
-    except StopIteration as end:
-        del under_way[key]
-        return {"report": end.value.to_json()}
-    except BaseException:
-        del under_way[key]
-        raise
+    begin = partial(_begin, holder, request["begin"]) if "begin" in request else None
+    stage = stages.advance(holder, MEMORY, request["key"], begin, LOST)
+    return {"report": stage["report"].to_json()} if "report" in stage else stage
 
 
 def forget(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """Let go of an examination that was stopped."""
-    _under_way(holder).pop(request["key"], None)
-    return {}
-
-
-def _under_way(holder: Holder) -> dict[str, Generator[Any, None, Any]]:
-    return holder.memory.setdefault(MEMORY, {})
+    return stages.forget(holder, MEMORY, request["key"])
 
 
 def _begin(holder: Holder, request: Mapping[str, Any]) -> Generator[Any, None, Any]:

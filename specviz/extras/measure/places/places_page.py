@@ -18,8 +18,9 @@ from specviz.places import new_id
 from specviz.server.bodies import Body, Id, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.http import Owner, problem
-from specviz.server.tasks import Task, Tasks
+from specviz.server.tasks import Tasks
 
+from ..stage_tasks import StagedTask
 from . import replaying
 
 MOST_WAITING, MOST_METHODS = 3, 6
@@ -37,18 +38,14 @@ class ReplayRequest(Body):
 
 
 @dataclass(eq=False, kw_only=True)
-class Replay(Task):
-    """A replay of a ``run`` by ``methods``: its progress, and the report of one that is over."""
+class Replay(StagedTask):
+    """A replay of a ``run`` by ``methods``."""
 
     run: str
     methods: list[str]
-    position: int = 0
-    total: int = 0
-    words: str = ""
-    report: dict[str, Any] | None = None
 
     def card(self) -> dict[str, Any]:
-        names = ("id", "run", "methods", "state", "position", "total", "words", "error", "report")
+        names = ("id", "run", "methods", "state", "done", "total", "words", "error", "report")
         return {name: getattr(self, name) for name in names}
 
 
@@ -140,15 +137,7 @@ class Places(Service):
             "key": task.id, "trace": to_text(trace),
             "methods": [[name, own_values if name == own_name else None] for name in task.methods],
         }  # fmt: skip
-        while not task.cancel.is_set():
-            stage = self.desk.work_on(target, replaying.advance, question, task.id)
-            if "report" in stage:
-                task.report, task.position = stage["report"], task.total
-                return True
-            task.position, task.total, task.words = stage["position"], stage["total"], stage["words"]
-            question = {"key": task.id}
-        self.desk.work_on(target, replaying.forget, {"key": task.id}, task.id)
-        return False
+        return task.work(self.desk, target, question, replaying.advance, replaying.forget)
 
 
 def _check_room(going: Sequence[Replay]) -> None:

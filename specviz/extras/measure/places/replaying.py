@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.trace.trace import Trace
 from specviz.pages.whatif.reading import to_trace
 from specviz.server.backend_host import Holder
 
+from .. import stages
+from ..stages import Stage
+
 if TYPE_CHECKING:
     from decoders import Draft, Target
 
 MEMORY = "places"
+LOST = "the model was exchanged, or its backend lost, while the run was replayed: replay it again"
 STAGE_S = 0.5  # a stage ends behind the first place after so long
 ROWS = (4, 8, 16, 32, 64)
-
-
-class Stage(NamedTuple):
-    """Progress of a replay: ``position`` of ``total`` drafts and frontiers; ``words`` name the work."""
-
-    position: int
-    total: int
-    words: str
 
 
 def advance(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,25 +33,15 @@ def advance(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises UserError where the replay is not held here (any more), and where no method has places.
     """
-    under_way, key = holder.memory.setdefault(MEMORY, {}), request["key"]
+    begin = None
     if "trace" in request:
-        under_way[key] = replay(holder.target, to_trace(request["trace"]), request["methods"])
-    if key not in under_way:
-        raise UserError("the model was exchanged, or its backend lost, while the run was replayed: replay it again")
-    try:
-        return next(under_way[key])._asdict()
-    except StopIteration as end:
-        del under_way[key]
-        return {"report": end.value}
-    except BaseException:
-        del under_way[key]
-        raise
+        begin = partial(replay, holder.target, to_trace(request["trace"]), request["methods"])
+    return stages.advance(holder, MEMORY, request["key"], begin, LOST)
 
 
 def forget(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
     """Let go of a replay that was stopped."""
-    holder.memory.get(MEMORY, {}).pop(request["key"], None)
-    return {}
+    return stages.forget(holder, MEMORY, request["key"])
 
 
 def replay(

@@ -54,7 +54,7 @@ def test_a_replay_in_stages_is_the_whole_one(target: Any, trace: Any, monkeypatc
     holder, methods = Holder(target, {}), [[name, None] for name in (*PAIR, "recycling")]
     stages, request = [], {"key": "a", "trace": to_text(trace), "methods": methods}
     while "report" not in (stage := replaying.advance(holder, request)):
-        stages.append(stage["position"])
+        stages.append(stage["done"])
         request = {"key": "a"}
     assert stages == sorted(stages) and len(stages) > 30 and stage["report"]["missing"].keys() == {"recycling"}
     places = PlaceReplay(target, trace)
@@ -78,7 +78,7 @@ def test_a_replay_is_followed_and_kept(client: TestClient, trace: Any) -> None:
     names = [method["name"] for method in answer["methods"]]
     assert "suffix" in names and not {"plain", "composite", "casd"} & {*names}
     card = ended(client, client.post("/api/places/run/merged", json={"methods": PAIR}).json())
-    assert card["state"] == "done" and card["position"] == card["total"] and len(card["report"]["reach"]["pld"]) == 30
+    assert card["state"] == "done" and card["done"] == card["total"] and len(card["report"]["reach"]["pld"]) == 30
     assert client.get("/api/places/run/merged").json()["replay"] == card
 
 

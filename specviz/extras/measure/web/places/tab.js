@@ -109,8 +109,8 @@ function Places({ tab }) {
     ${answer && !answer.reason && html`<${Form} tab=${tab} answer=${answer} busy=${busy} />`}
     ${wrong && html`<p class="ui-soft" role="status">${wrong}</p>`}
     ${busy && html`<p class="ui-row" role="status">
-      <progress aria-label="Drafts made" max=${replay.total || 1} value=${replay.position} />
-      ${replay.state === "queued" ? "Waiting …" : `${replay.words}: ${replay.position} of ${replay.total || "…"}`}</p>`}
+      <progress aria-label="Drafts made" max=${replay.total || 1} value=${replay.done} />
+      ${replay.state === "queued" ? "Waiting …" : `${replay.words}: ${replay.done} of ${replay.total || "…"}`}</p>`}
     ${replay?.report && html`<${Result} tab=${tab} report=${replay.report} />`}
     ${!replay && answer && !answer.reason && html`<p class="ui-soft">How far would each drafter have come from every
       place of this text, and how few steps do they allow together? A copier is replayed in seconds; a draft head

@@ -2,7 +2,7 @@
 
 /** A replay: queued, running, done, stopped or failed. */
 interface ReplayCard {
-  id: string; run: string; methods: string[]; state: string; position: number; total: number; words: string; error: string;
+  id: string; run: string; methods: string[]; state: string; done: number; total: number; words: string; error: string;
   report: PlacesReport | null;
 }
 interface PlacesAnswer {
