@@ -24,7 +24,7 @@ from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
 from .rarity import is_quotable
-from .text import TokenText, _Bytes, _bytes
+from .text import TokenText, _Bytes, token_bytes
 from .turns import turns
 
 SCHEMA = "specattribution/1"
@@ -198,7 +198,7 @@ def _traced_on(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[
     """Copies of the answer's own text as copies of what that was copied from, as far as its grown links tell: token
     by token, blanks at a token's ends aside.
     """
-    of = _bytes(trace)
+    of = token_bytes(trace)
     copied_from: dict[int, tuple[Kind, int, int]] = {}  # output token → kind, passage, place
     run_links: list[Link] = []
     for run in runs:
@@ -221,7 +221,7 @@ def _traced_on(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[
 
 
 def _grow(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[Link]:
-    of = _bytes(trace)
+    of = token_bytes(trace)
     answer = _Bytes(of[token] for token in source_map.ids[source_map.first :])
     stretches: list[tuple[Kind, int, int, _Bytes]] = []
     grown_links: list[Link] = []
@@ -255,7 +255,7 @@ def _in_words(trace: Trace, source_map: _Source, runs: Sequence[Link]) -> list[L
     """Links without the tokens at their ends that are parts of a word; none of those that hold no whole word, or a
     function word alone.
     """
-    answer, of = TokenText(trace, source_map.ids[source_map.first :]), _bytes(trace)
+    answer, of = TokenText(trace, source_map.ids[source_map.first :]), token_bytes(trace)
     cut: list[Link] = []
     for run in runs:
         start, stop = run.start, run.stop
@@ -302,7 +302,7 @@ def verbatim(trace: Trace, link: Link, source_map: _Source | None = None) -> boo
     output_ids = source_map.ids[source_map.first + link.start : source_map.first + link.stop]
     if source == output_ids or None in source:
         return source == output_ids
-    of = _bytes(trace)
+    of = token_bytes(trace)
     output_bytes, says = (b"".join(of[token] for token in ids if token is not None) for ids in (output_ids, source))
     core = output_bytes.strip() or output_bytes
     return bool(core) and core in says

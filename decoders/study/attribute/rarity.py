@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from decoders.trace.trace import Trace
 
-from .text import _bytes
+from .text import token_bytes
 
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 FUNCTION_WORDS = frozenset(
@@ -29,7 +29,7 @@ FUNCTION_WORDS = frozenset(
 
 def token_bits(trace: Trace, ids: Sequence[int]) -> list[float]:
     """The rarity of each of some tokens of a run; 0 for blanks, punctuation and special tokens."""
-    of = _bytes(trace)
+    of = token_bytes(trace)
     size = max(trace.run.get("model", {}).get("vocab") or 0, *of, 2)
     scale = math.log2(math.log(size))
     return [

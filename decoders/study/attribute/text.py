@@ -35,7 +35,7 @@ def _without_blanks(text: str | bytes, start: int, stop: int) -> tuple[int, int]
     return first, first + len(part.strip() or part)
 
 
-def _bytes(trace: Trace) -> dict[int, bytes]:
+def token_bytes(trace: Trace) -> dict[int, bytes]:
     """The bytes of every token id; none of special tokens."""
     rows = zip(*(trace.tables["pieces"][name] for name in ("id", "hex", "special")), strict=True)
     return {i: b"" if special else bytes.fromhex(digits) for i, digits, special in rows}
@@ -49,7 +49,7 @@ class TokenText:
     """
 
     def __init__(self, trace: Trace, ids: Sequence[int]) -> None:
-        of = _bytes(trace)
+        of = token_bytes(trace)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         parts: list[str] = []
         self.starts: list[int] = []  # of each token: its first character

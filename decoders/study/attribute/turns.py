@@ -9,7 +9,7 @@ from itertools import groupby
 
 from decoders.trace.trace import Trace
 
-from .text import _bytes
+from .text import token_bytes
 
 ROLES = {"system": "system prompt", "user": "user turn", "assistant": "assistant turn", "model": "assistant turn"}
 MIN_TEMPLATE = 8  # tokens of a template between two special ones that say more than a role
@@ -35,7 +35,7 @@ def turns(trace: Trace) -> list[Turn]:
     if "context" in segments or trace.rows("pool"):
         return []
     pieces = trace.tables["pieces"]
-    text = {i: piece.decode("utf-8", "replace") for i, piece in _bytes(trace).items()}  # special tokens have none
+    text = {i: piece.decode("utf-8", "replace") for i, piece in token_bytes(trace).items()}  # special tokens have none
     special = {i for i, is_special in zip(pieces["id"], pieces["special"], strict=True) if is_special}
     ids = trace.prompt_ids
     stretches = [

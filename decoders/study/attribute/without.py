@@ -51,8 +51,8 @@ class Without:
 
 
 class ReadAnswer:
-    """A prompt and an answer (token ids), read once: ``logp`` is each answer token's log-probability, ``choices`` the
-    target's keys first choices. ``mask_fault``: the reason why no part can be masked, "" where one can.
+    """A prompt and an answer (token ids), read once: ``logp`` is each answer token's log-probability. ``mask_fault``:
+    the reason why no part can be masked, "" where one can.
     """
 
     def __init__(self, target: Target, prompt: Sequence[int], answer: Sequence[int]) -> None:
@@ -67,9 +67,7 @@ class ReadAnswer:
             self.mask_fault = f"{target.name}'s rotary positions depend on the length of the text"
         self.session = target.session(Needs(), len(self.ids))
         self.session.prefill(prompt)
-        rows = self._read(self.session.cache.length, self.ids)
-        self.logp = self._logp(rows)
-        self.choices = tuple(rows.argmax(-1).tolist())
+        self.logp = self._logp(self._read(self.session.cache.length, self.ids))
 
     def without(self, part: Collection[int], *, reread: bool = True) -> Without:
         """The answer without these positions of the prompt; its last token stays, whatever is asked.

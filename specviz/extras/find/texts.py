@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 
+from decoders.study.attribute.text import token_bytes
 from decoders.trace.trace import Trace
 
 PARTS: tuple[str, ...] = ("output", "rejected", "prompt")
 LEFT_CHARS, RIGHT_CHARS = 40, 80  # characters of a snippet, beside the match
-MAX_MATCH = 200  # characters of a match that are match_text
+MAX_MATCH = 200  # characters of a match that are shown
 MAX_PLACES = 3  # of a run
 BRANCH_END = "\x1e"
 
@@ -45,15 +46,9 @@ def part_texts(trace: Trace) -> dict[str, PartText]:
     """
     tokens, start = trace.tables["tokens"], int(trace.run.get("prompt_length") or 0)
     rows = list(zip(tokens["id"], tokens["step"], range(len(tokens["id"])), strict=True))
-    pieces = _pieces(trace)
+    pieces = token_bytes(trace)
     output = _join(pieces, rows[start:])
-    return {"output": output, "rejected": _rejected_text(trace), "prompt": _join(pieces, rows[:start])}
-
-
-def _pieces(trace: Trace) -> dict[int, bytes]:
-    table = trace.tables["pieces"]
-    rows = zip(table["id"], table["hex"], table["special"], strict=True)
-    return {token: b"" if special else bytes.fromhex(digits) for token, digits, special in rows}
+    return {"output": output, "rejected": _rejected_text(trace, pieces), "prompt": _join(pieces, rows[:start])}
 
 
 def _join(pieces: dict[int, bytes], rows: Iterable[tuple[int, int, int]]) -> PartText:
@@ -72,11 +67,11 @@ def _searchable(text: str) -> str:
     return text.replace("\0", "\ufffd")  # SQLite ends a text there
 
 
-def _rejected_text(trace: Trace) -> PartText:
+def _rejected_text(trace: Trace, pieces: dict[int, bytes]) -> PartText:
     """Every rejected branch of the drafts, from the first node that was refused to a leaf; each text once, with the
     first step that drafted it.
     """
-    nodes, pieces, part, known_texts, texts, length = trace.tables["nodes"], _pieces(trace), PartText(), set(), [], 0
+    nodes, part, known_texts, texts, length = trace.tables["nodes"], PartText(), set(), [], 0
     for step, numbers in groupby(range(len(nodes["step"])), key=nodes["step"].__getitem__):
         rows = list(numbers)
         first = rows[0]
