@@ -28,12 +28,14 @@ function entries(inspector) {
     const act = () => downloads.fetchFile(figure(inspector.state()));
     items.push({ label: "Figure of this step", act, about: "For a paper: PDF and SVG, caption, command, BibTeX." });
   }
-  /** @type {import("specviz/ui/menu.js").Item[]} */
-  const files = Object.entries(urls).map(([key, at]) => ({
-    label: NAMES[key] || key, href: typeof at === "function" ? at(inspector.state()) : at,
-  }));
-  const named = files.filter(({ label }) => Object.values(NAMES).includes(label));
-  const others = [...files.filter((file) => !named.includes(file)), ...downloads.made(inspector)];
+  /** @type {import("specviz/ui/menu.js").Item[][]} */
+  const [named, others] = [[], []];
+  for (const [key, at] of Object.entries(urls)) {
+    const href = typeof at === "function" ? at(inspector.state()) : at;
+    if (NAMES[key]) named.push({ label: NAMES[key], href });
+    else others.push({ label: key, href });
+  }
+  others.push(...downloads.made(inspector));
   const more = { label: "More files …", items: others, about: "Tables (CSV) and drawings." };
   const cite = async () => (await copyLink(citation)) && inspector.say("The BibTeX entry of specviz is copied.");
   return [...items, ...named, more, { label: "Cite specviz", act: cite, about: "Copies its BibTeX entry." }];

@@ -164,7 +164,7 @@ export class DraftInText {
     /** @type {Map<number, Hung[]>} */
     const lines = new Map();
     for (const one of hung) {
-      const box = must([...one.at.getClientRects()].at(-1) ?? one.at.getBoundingClientRect());
+      const box = [...one.at.getClientRects()].at(-1) ?? one.at.getBoundingClientRect();
       one.top = box.bottom - frame.top;
       /** @param {Cell[]} cells */
       const wide = (cells) => cells.reduce((sum, { text }) => sum + text.length * letter + GAP, 0);

@@ -10,7 +10,7 @@ import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { LatticeView } from "specviz/inspect/lattice.js";
 import { Panel } from "specviz/inspect/panel.js";
-import { discRoom, legend } from "specviz/inspect/proposers.js";
+import { discRoom, drafters, legend } from "specviz/inspect/proposers.js";
 import { Box, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
 import {
   MARGIN, SIBLINGS, STEM, along, arrange, items, position, under, unplaced,
@@ -52,6 +52,7 @@ export class TreeView extends Panel {
     /** What is drawn, in the order of the boxes. @type {TreeItem[]} */
     this.placed = [];
     this.window = new TreeWindow(this);
+    this.merged = ""; // the drafters that the legend names
     this.discs = h("ul.sv-tree-discs.ui-legend", { "aria-label": "Who proposed a token" });
     this.bar.append(this.discs, this.window.tools);
     this.guesses = new GuessWindow(this);
@@ -156,7 +157,9 @@ export class TreeView extends Panel {
     const none = some ? "what was drafted is not recorded" : "no draft this step";
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
     this.note.textContent = view.drafted ? `${all} · ${stood}` : none;
-    if (!keep) this.discs.replaceChildren(...legend(this.owner));
+    const merged = drafters(this.owner.model).join();
+    if (merged !== this.merged) this.discs.replaceChildren(...legend(this.owner));
+    this.merged = merged;
     this.guesses.draw(view.number);
     this.window.fit(width, height, keep);
   }
