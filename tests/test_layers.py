@@ -337,8 +337,8 @@ def test_the_constraints_pin_every_dependency_exactly():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]  # but llmlingua, which brings hundreds of megabytes
     asked = project["dependencies"] + extras["test"][1:]
-    asked += extras["ray"] + extras["mcp"] + extras["grammar"] + extras["explain"] + extras["widget"]
-    assert extras["test"][0] == "specviz-drafts[grammar,ray,llama-cpp,mcp,explain,widget]"
+    asked += extras["ray"] + extras["mcp"] + extras["grammar"] + extras["widget"]
+    assert extras["test"][0] == "specviz-drafts[grammar,ray,llama-cpp,mcp,widget]"
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
 
@@ -368,7 +368,7 @@ def test_every_third_party_import_is_declared():
     asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["mcp"] + extras["grammar"]
     asked += extras["widget"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
-    names |= {"fontTools", "fpdf", "yaml"}  # as fonttools, fpdf2 and pyyaml are imported
+    names |= {"fontTools", "fpdf", "yaml", "quickjs"}  # as fonttools, fpdf2, pyyaml and quickjs-ng are imported
     names |= {"vllm", "xllamacpp"}  # in the servers themselves, and in a process of its own
     # by fastapi, pydantic (two), transformers, pandas, gradio (three), uvicorn and anywidget
     brought = {"starlette", "pydantic_core", "annotated_types", "huggingface_hub", "pyarrow", "httpx"}

@@ -266,7 +266,9 @@ def about(trace: Trace) -> dict[str, Any]:
 
 def explain(trace: Trace, step: int) -> dict[str, Any]:
     """A step (from 1) of a run in words and numbers, of what was recorded when it was decided. Raises ToolError."""
-    from specviz.views.step_words import WordPieces, place_of, rows_of, step_sentence
+    from specviz.views.step_words import WordPieces, place_of, rows_of
+
+    from .explain.sentences import sentence_of
 
     _check_step(trace, step)
     pieces, number = WordPieces(trace), step - 1
@@ -286,7 +288,7 @@ def explain(trace: Trace, step: int) -> dict[str, Any]:
     ]  # fmt: skip
     keys = ("drafted", "depth", "accepted", "emitted", "outcome", "draft_ms", "verify_ms")
     return {
-        "sentence": step_sentence(trace, number), "run": trace.run["id"], "step": step, "of": trace.rows("steps"),
+        "sentence": sentence_of(trace, number), "run": trace.run["id"], "step": step, "of": trace.rows("steps"),
         **{key: steps[key] for key in keys}, "nodes": drafted[:NODES_TOLD],
         "nodes_left_out": max(0, len(drafted) - NODES_TOLD),
     }  # fmt: skip

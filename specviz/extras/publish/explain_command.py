@@ -9,7 +9,7 @@ from specviz.words import mark_unseen
 
 DESCRIPTION = (
     "Say why steps of a recorded run came as they did, in the sentences of the inspector's panel Why: what was drafted "
-    "and from where, what the model kept, and what it wrote instead. Needs Node.js (the extra [explain])."
+    "and from where, what the model kept, and what it wrote instead."
 )
 
 

@@ -1,1 +1,1 @@
-"""The inspector's sentences outside of a browser: its own modules, run by Node.js."""
+"""The inspector's sentences outside of a browser: its own modules, run by an embedded engine."""

@@ -1,8 +1,6 @@
-/* The page's sentences on steps of a run, without a page: `node explain.js` reads {trace, steps} on its standard input
-   and prints [{step, words: [[text, whether it is a token], …]}, …]. The modules are those of the page; elements are
-   made of the few properties that they use. */
-
-import { readFileSync } from "node:fs";
+/* The page's sentences on steps of a run, without a page: sentencesOf takes {trace, steps} as JSON and gives
+   [{step, words: [[text, whether it is a token], …]}, …] as JSON. The modules are those of the page and stand behind
+   this; elements are made of the few properties that they use. Of Python: graphemes(text). */
 
 /** Anything that a page would do with an element, and that leaves its text as it is. */
 const nothing = () => undefined;
@@ -49,17 +47,31 @@ globalThis.document = {
   createElement: (tag) => new HTMLElement(tag),
   createElementNS: (_, tag) => new SVGElement(tag),
 };
-globalThis.addEventListener = nothing;
-
-const { Model, POOL } = await import("specviz/base/model.js");
-const { TokenPane } = await import("specviz/inspect/pane.js");
-const { PoolPane } = await import("specviz/inspect/pool.js");
-const { hung, present } = await import("specviz/inspect/prompt_marks.js");
-const { sentence } = await import("specviz/inspect/sentence.js");
-const { h } = await import("specviz/base/dom.js");
+for (const name of ["addEventListener", "setTimeout", "requestAnimationFrame"]) globalThis[name] = nothing;
+// what a browser has and the engine has not: UTF-8, graphemes, and commas in integers
+globalThis.TextDecoder = class {
+  decode(bytes) {
+    return decodeURIComponent([...bytes].map((byte) => `%${byte.toString(16).padStart(2, "0")}`).join(""));
+  }
+};
+globalThis.Intl = {
+  Segmenter: class {
+    segment(text) {
+      return JSON.parse(graphemes(text)).map((index) => ({ index }));
+    }
+  },
+};
+Number.prototype.toLocaleString = function commas() {
+  return String(this).replace(/\B(?=(\d{3})+$)/g, ",");
+};
 
 /** What the sentences ask of an inspector: the lines are those of its panes. */
 function inspectorOf(trace) {
+  const { Model, POOL } = modules["specviz/base/model.js"];
+  const { TokenPane } = modules["specviz/inspect/pane.js"];
+  const { PoolPane } = modules["specviz/inspect/pool.js"];
+  const { hung, present } = modules["specviz/inspect/prompt_marks.js"];
+  const { h } = modules["specviz/base/dom.js"];
   const model = new Model(trace);
   const owner = { model, tip: { add: (element) => element, explained: (name, _, ...words) => h(name, ...words) } };
   const [text, pool] = [new TokenPane(owner, "text", ""), new PoolPane(owner)];
@@ -76,10 +88,13 @@ function* texts(node, inToken = false) {
   else for (const child of node.childNodes) yield* texts(child, inToken || node.tag === "code");
 }
 
-const { trace, steps } = JSON.parse(readFileSync(0, "utf-8"));
-const owner = inspectorOf(trace);
-const told = steps.map((step) => {
-  owner.number = step;
-  return { step, words: sentence(owner, owner.model.step(step)).flatMap((node) => [...texts(node)]) };
-});
-process.stdout.write(JSON.stringify(told));
+function sentencesOf(question) {
+  const { sentence } = modules["specviz/inspect/sentence.js"];
+  const { trace, steps } = JSON.parse(question);
+  const owner = inspectorOf(trace);
+  const sentences = steps.map((step) => {
+    owner.number = step;
+    return { step, words: sentence(owner, owner.model.step(step)).flatMap((node) => [...texts(node)]) };
+  });
+  return JSON.stringify(sentences);
+}

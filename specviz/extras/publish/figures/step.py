@@ -14,9 +14,10 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 from specviz.groups import group
-from specviz.views.step_words import STOP, WordPieces, part_of, rows_of, step_sentence
+from specviz.views.step_words import STOP, WordPieces, part_of, rows_of
 from specviz.words import probability
 
+from ..explain.sentences import sentence_of
 from .sheet import (
     ACCEPTED,
     BODY,
@@ -60,7 +61,7 @@ def step_figure(trace: Trace, step: int) -> Sheet:
     """A step (from 0) of a run, drawn for one column."""
     total = trace.rows("steps")
     title = f"{trace.run.get('title') or trace.run['id']}, step {step + 1} of {total}"
-    sheet = Sheet(title, step_sentence(trace, step))
+    sheet = Sheet(title, sentence_of(trace, step))
     y = _source(sheet, trace, step)
     y = _tree(sheet, tree_rows(trace, step), y)
     for n, words in enumerate(wrap(f"Step {step + 1} of {total}. {sheet.about}", sheet.width)):

@@ -8,12 +8,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+import quickjs
 import yaml
 
 from decoders import save
 from specviz import __version__
 from specviz.commands import COMMANDS
 from specviz.extras.publish.explain import sentences
+from specviz.extras.publish.explain.scripts import as_function
 from specviz.views.terms import CITATION
 from tests import recordings
 from tests.command import refusal, specviz
@@ -41,15 +43,31 @@ def test_a_hostile_run_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", capsys.readouterr().out)
 
 
-def test_without_node_the_command_says_what_to_install(
+def test_a_run_that_is_too_large_is_said_to_be_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(recordings.chain(), tmp_path / "run.spectrace")
-    monkeypatch.setattr(sentences, "find_spec", lambda name: None)
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    assert "specviz-drafts[explain]" in refusal(capsys, "explain", tmp_path / "run.spectrace")
-    monkeypatch.setattr(sentences, "node", lambda: "false")
-    assert "could not word the step" in refusal(capsys, "explain", tmp_path / "run.spectrace")
+    monkeypatch.setattr(sentences, "MEMORY", 2**20)
+    assert "could not be worded" in refusal(capsys, "explain", tmp_path / "run.spectrace")
+
+
+def test_a_module_becomes_a_function_of_those_before_it() -> None:
+    """Every form of import and export that the page's modules and libraries have, and one that stands in a text."""
+    library = "const a=2;export{a as b,a as Two};export default function(x){return x+1}"
+    own = """import plus, { b as first,
+      Two } from "library";
+    import * as all from "library";
+    export { b } from "library";
+    export const sum = plus(first) + Two + all.b;
+    export async function* later() {}
+    export class Box {}
+    const text = 'export const not = "a module"';
+    """.replace("\n    ", "\n")
+    engine = quickjs.Context()
+    engine.eval("const modules = {};" + as_function("library", library) + as_function("own", own))
+    assert engine.eval("JSON.stringify([Object.keys(modules.own), modules.own.sum, modules.own.b])") == json.dumps(
+        [["b", "sum", "later", "Box"], 7, 2], separators=(",", ":")
+    )
 
 
 def test_every_command_of_the_skill_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

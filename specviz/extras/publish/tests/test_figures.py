@@ -14,15 +14,14 @@ import pytest
 import recordings
 
 from decoders import UserError, methods
-from decoders.folders import ASSETS
 from decoders.importers import open_log
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
 from specviz import cli
-from specviz.views.step_words import rows_of, step_sentence
 from tests.command import refusal
 from tests.work import calls
 
+from ..explain.sentences import sentence_of
 from ..figures import citing
 from ..figures.bundle import of_runs, of_step
 from ..figures.comparison import _axis
@@ -62,19 +61,6 @@ def test_every_step_fits_a_column_in_legible_type_and_counts_every_drafted_token
         assert sum(row.count for row in rows if row.kind == "accepted") == trace.tables["steps"]["accepted"][step]
 
 
-def test_the_sentence_says_where_every_refused_token_stood() -> None:
-    """The target's own token, at depth 31, takes no refused token's place: all of them stood at depth 1."""
-    trace = record_of("3")
-    sentence = of_step(trace, 7).sheet.about
-    nodes = [row for row in zip(*(trace.tables["nodes"][c] for c in ("step", "status", "token", "depth")), strict=True)]
-    refused = [trace.texts()[token] for step, status, token, _ in nodes if step == 7 and status == "rejected"]
-    assert {depth for step, status, _, depth in nodes if step == 7 and status == "rejected"} == {1}
-    assert "instead of" not in sentence and "then the target wrote “␣counter”; refused: “" in sentence
-    assert len(refused) == 7 and all(f"“{text.replace(' ', '␣')}”" in sentence for text in refused)
-    assert sentence.endswith(" at depth 1.")
-    assert "then the target wrote “.” instead of “" in of_step(record_of("8"), 2).sheet.about
-
-
 def test_a_chain_of_accepted_tokens_is_one_row_and_its_text_stands_there() -> None:
     """29 of the 30 accepted tokens have nothing beside them."""
     rows = tree_rows(record_of("3"), 7)
@@ -83,20 +69,10 @@ def test_a_chain_of_accepted_tokens_is_one_row_and_its_text_stands_there() -> No
     assert any(text.text == f"{chain.count} accepted" for text in texts(of_step(record_of("3"), 7).sheet))
 
 
-def test_a_copy_and_its_branches_are_counted_apart() -> None:
-    """The sentence beside a figure says what the copy offered, and what its branches did; the caption explains only
-    marks that are drawn.
-    """
-    trace = tracefile.load(ASSETS / "gallery" / "1-class-docstring-adapld.spectrace")
-    steps, told = trace.tables["steps"], []
-    for step in range(trace.rows("steps")):
-        chosen = [row["length"] for row in rows_of(trace, "candidates", step) if row["chosen"]]
-        if chosen and 0 < chosen[0] < steps["drafted"][step]:
-            drafted = steps["drafted"][step]
-            said = f"and its branches offered {drafted} tokens ({chosen[0]} and {drafted - chosen[0]})"
-            told.append(said in step_sentence(trace, step))
-    assert told and all(told)
+def test_the_sentence_beside_a_figure_is_the_pages_and_the_caption_explains_only_marks_that_are_drawn() -> None:
+    trace = record_of("1")
     figure = of_step(trace, 0)
+    assert figure.sheet.about == sentence_of(trace, 0)
     assert "dashed" not in figure.caption and "stroke-dasharray" not in figure.svg()
 
 
@@ -110,13 +86,13 @@ def server_run(name: str) -> Trace:
     ("name", "step", "sentence", "caption"),
     [
         (
-            "sglang_stream.txt", 1, "2 drafted tokens stood, then the target wrote “<1003>”; what was drafted beside",
+            "sglang_stream.txt", 1, "2 drafted tokens stood, then the target added “<1003>”; what was drafted beside",
             "Step 2 of 5 of SGLang on a model that is not recorded: its draft is not wholly recorded. ",
         ),
         ("sglang_stream.txt", 2, "the target wrote “<1004>”; what was drafted beside is not recorded.", ""),
-        ("openai_stream.jsonl", 1, "1 token came together; what was drafted of them is not recorded.", ""),
+        ("openai_stream.jsonl", 1, "a chunk of the stream, “old␣lamp␣at”; its tokens", ""),
         ("llama_timings.json", 1, "1 token of the answer; which tokens came together is not recorded.", ""),
-        ("vllm_detailed.json", 1, "then the target wrote “␣at” instead of a token that is not recorded.", ""),
+        ("vllm_detailed.json", 1, "Then it added “at” itself. What it refused is not recorded.", ""),
     ],
 )  # fmt: skip
 def test_what_an_imported_run_does_not_know_is_not_said(name: str, step: int, sentence: str, caption: str) -> None:
