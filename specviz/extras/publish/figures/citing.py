@@ -12,7 +12,7 @@ from decoders.trace.decisions import knows_verdicts
 from decoders.trace.trace import Trace
 from specviz.markup import tex
 from specviz.views.terms import CITATION
-from specviz.words import decimal, plural
+from specviz.words import decimal, decimals, plural
 
 MARKS = (
     "Filled: accepted; outlined: rejected by the target; +n: not drawn one by one; double: the target's own token. "
@@ -68,7 +68,7 @@ def _setting(trace: Trace, *, run: bool = True) -> str:
     else:
         way = "Greedy decoding"
     per_step = (trace.run.get("metrics") or {}).get("tokens_per_step")
-    whole = f"; {decimal(per_step)} tokens per step over the whole run" if run and per_step else ""
+    whole = f"; {decimals(per_step, 2)} tokens per step over the whole run" if run and per_step else ""
     return f"{way}{whole}."
 
 

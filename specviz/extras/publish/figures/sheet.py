@@ -22,6 +22,9 @@ COLUMN = 238.0  # points: a column of a two-column paper, 3.3 inches
 BODY, SMALL = 8.0, 7.0  # sizes of type, in points
 INK, SOFT, RULE, PAPER = "#111111", "#555555", "#8c8c8c", "#ffffff"
 ACCEPTED, OFFERED = "#1f5f99", "#dce8f2"  # dark and light in greyscale, too
+DARK = {
+    INK: "#e6edf3", SOFT: "#9da7b3", RULE: "#6e7681", PAPER: "#0d1117", ACCEPTED: "#7db8f0", OFFERED: "#1d3a54",
+}  # fmt: skip # on the screen of who reads in the dark
 Face = Literal["sans", "bold", "mono"]  # mono: tokens, whose spaces count
 FONTS: dict[Face, Path] = {
     "sans": ASSETS / "fonts" / "DejaVuSansCondensed.woff",

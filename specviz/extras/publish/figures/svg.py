@@ -1,4 +1,4 @@
-"""A sheet as SVG: text stays text, its fonts come along."""
+"""A sheet as SVG: text stays text, its fonts come along; on a screen it follows the reader's light or dark scheme."""
 
 from __future__ import annotations
 
@@ -7,32 +7,37 @@ from collections.abc import Iterable
 from html import escape
 from io import BytesIO
 
-from .sheet import FONTS, Face, Shape, Sheet, TextMark, characters_of, font
+from .sheet import DARK, FONTS, PAPER, Face, Shape, Sheet, TextMark, characters_of, font
 
+MARGIN = 8.0  # points around a figure, as a page may have any background; a PDF has none, a paper sets its own
 FAMILY = "specviz {}"  # of each face, so that no font of the machine takes its place
 
 
 def svg(sheet: Sheet) -> str:
     """The drawing as one file. Every line of text has its width, so that no other font can change the layout."""
-    return document(sheet, map(element_of, sheet.items))
+    return document(sheet, map(element_of, sheet.items), margin=MARGIN)
 
 
-def document(sheet: Sheet, body: Iterable[str], rules: str = "") -> str:
-    """A file with a sheet's title, size and fonts; ``rules`` go into its style sheet."""
-    size = f"{_n(sheet.width)} {_n(sheet.height)}"
-    wide, high = f"{_n(sheet.width)}pt", f"{_n(sheet.height)}pt"
+def document(sheet: Sheet, body: Iterable[str], rules: str = "", margin: float = 0.0) -> str:
+    """A file with a sheet's title, size and fonts; ``rules`` go into its style sheet, ``margin`` (points) around it."""
+    wide, high = _n(sheet.width + 2 * margin), _n(sheet.height + 2 * margin)
     faces = "".join(_embed(characters_of(sheet.items, face), face) for face in FONTS)
     style = "text{font-kerning:none;white-space:pre}" + "".join(
         f".{face}{{font-family:'{FAMILY.format(face)}',{'monospace' if face == 'mono' else 'sans-serif'}}}"
         for face in FONTS
     )
+    # a picture's own colours, as pages may have others; what prints or converts a drawing reads its attributes alone
+    changes = "".join(
+        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
+    )
+    scheme = f"@media screen and (prefers-color-scheme:dark){{svg{{background:{DARK[PAPER]}}}{changes}}}"
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {size}" '
-            'style="background:#fff">',  # figures have dark ink, pages may be dark
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}pt" height="{high}pt" '
+            f'viewBox="{_n(-margin)} {_n(-margin)} {wide} {high}">',
             f"<title>{_safe(sheet.title)}</title>",
             f"<desc>{_safe(sheet.about)}</desc>",
-            f"<style>{faces}{style}{rules}</style>",
+            f"<style>svg{{background:{PAPER}}}{faces}{style}{rules}{scheme}</style>",
             *body,
             "</svg>\n",
         ]

@@ -27,9 +27,9 @@ from ..figures.bundle import of_runs, of_step
 from ..figures.comparison import _axis
 from ..figures.pdf import pdf
 from ..figures.race import pieces, race_svg
-from ..figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, TextMark
+from ..figures.sheet import ACCEPTED, COLUMN, DARK, OFFERED, SMALL, Sheet, TextMark
 from ..figures.step import tree_rows
-from ..figures.svg import svg
+from ..figures.svg import MARGIN, svg
 
 ROOT = Path(__file__).parents[4]
 GALLERY = ROOT / "tests" / "frozen" / "gallery"
@@ -101,6 +101,14 @@ def test_what_an_imported_run_does_not_know_is_not_said(name: str, step: int, se
     assert "How the server sampled is not recorded" in figure.caption
 
 
+def test_every_colour_of_a_picture_has_one_for_the_dark() -> None:
+    runs = [record_of("18"), record_of("2")]
+    for picture in (of_step(runs[1], 9).svg(), of_runs(runs).svg(), race_svg(runs)):
+        drawn = set(re.findall(r'(?:fill|stroke)="(#\w+)"', picture))
+        assert drawn and drawn <= DARK.keys()
+        assert all(f'="{light}"]{{fill:{DARK[light]}}}' in picture for light in drawn)
+
+
 @pytest.mark.slow("thousands of nodes")
 @pytest.mark.parametrize("accepted", [0, 3000])
 def test_a_chain_of_thousands_is_drawn(accepted: int) -> None:
@@ -139,7 +147,8 @@ def test_svg_and_pdf_are_one_drawing_whose_text_is_text() -> None:
     root = ElementTree.fromstring(svg(sheet))
     written = [(one.text, float(one.get("x", "")), float(one.get("y", ""))) for one in root.iter(f"{SVG}text")]
     assert written == [(one.text, round(one.x, 2), round(one.y, 2)) for one in texts(sheet)]
-    assert root.get("width") == f"{COLUMN:g}pt" and "font/woff;base64" in (root.findtext(f"{SVG}style") or "")
+    assert root.get("width") == f"{COLUMN + 2 * MARGIN:g}pt"
+    assert "font/woff;base64" in (root.findtext(f"{SVG}style") or "")
     page = pdf(sheet, NOON, compress=False)
     assert page.count(b" Tj") == len(texts(sheet)) and page.count(b"/FontFile2") == 2
     assert b"/Type3" not in page and b"/ToUnicode" in page and f"/MediaBox [0 0 {COLUMN:.2f}".encode() in page
