@@ -80,7 +80,6 @@ export function mount({ element }) {
   document.body.classList.add("sv-mounted");
   paint();
   lastWord();
-  request.known();
   follow();
   refreshRuns();
 }

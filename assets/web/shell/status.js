@@ -23,7 +23,7 @@ export async function ask() {
     status = await getJson("api/status");
     if (ticket !== newest) return;
     const { model, rules, picks } = /** @type {Status} */ (status);
-    const changed = model.state !== app.model.state || model.number !== app.model.number;
+    const changed = !app.rules || model.state !== app.model.state || model.number !== app.model.number;
     misses = 0;
     Object.assign(app, { model, rules, picks });
     if (model.state === "loading" || model.coming) wait = LOADING_MS;

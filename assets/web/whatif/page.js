@@ -118,7 +118,7 @@ export class WhatIf {
     const { model } = this.inspector;
     const id = app.shown;
     const looked = `${id} ${model && model.run.complete} ${app.model.state}`;
-    if (!id || (!anew && looked === this.looked)) return;
+    if (!id || !app.rules || (!anew && looked === this.looked)) return; // the model's state comes first
     const other = id !== this.id;
     this.looked = looked;
     this.id = id;
