@@ -173,7 +173,7 @@ def test_a_drafter_that_knows_its_chances_is_calibrated_and_one_that_boasts_is_n
 @pytest.mark.parametrize(
     ("name", "key", "outcome"),
     [
-        ("6-class-docstring-glide", "term:confidence", "the token stood"),
+        ("6-class-docstring-glide", "term:confidence", "the token was accepted"),
         ("9-class-docstring-ppd", "term:path_prob", PATH),
         ("2-class-docstring-pld-h", "term:cosine", OFFER),
     ],

@@ -34,7 +34,8 @@ RATIOS = {"off": 1.0, "3x": 3.0, "5x": 5.0, "10x": 10.0}
 class CasdParams:
     delta: float = param(
         0.1, "Threshold δ",
-        "A drafted token stands where the target gives it more than δ and more than the end of text. 1: plain output.",
+        "A drafted token is accepted where the target gives it more than δ and more than the end of text. 1: plain "
+        "output.",
         low=0.0, high=1.0,
     )  # fmt: skip
     rule: str = param(

@@ -59,8 +59,8 @@ class CompositeParams:
         "default parameters: pld+h,eagle3 for example. Of equal nodes the first one's comes first.", text=True,
     )  # fmt: skip
     rows: int | None = param(
-        16, "Rows", "Nodes that the target verifies, the root included: those likeliest to stand. Off: all that is "
-        f"proposed, at most {MOST_ROWS}. With length auto: those that pay, instead.", low=2, high=MOST_ROWS,
+        16, "Rows", "Nodes that the target verifies, the root included: those likeliest to be accepted. Off: all that "
+        f"is proposed, at most {MOST_ROWS}. With length auto: those that pay, instead.", low=2, high=MOST_ROWS,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -409,13 +409,13 @@ def _mask_term(masks: str, count: int) -> Term:
 
 ESTIMATE = Term(
     "estimate", "estimated survival",
-    "Estimated before the target saw it: the probability that the node and all above it stand.", 0, 1,
+    "Estimated before the target saw it: the probability that the node and all above it are accepted.", 0, 1,
 )  # fmt: skip
 METHOD = Method(
     name=NAME,
     title="Composite",
     paper="",
-    summary="Merges the drafts of two or three methods into one tree and verifies what is likeliest to stand.",
+    summary="Merges the drafts of two or three methods into one tree and verifies what is likeliest to be accepted.",
     params=CompositeParams,
     build=build,
     needs=needs_of,

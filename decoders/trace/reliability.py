@@ -31,8 +31,8 @@ OF_PATHS = {"path_prob", "survival"}  # told of a node and all above it
 # numbers that the target has a part in
 TARGETS = {"overlap", "accept_ratio", "draw", "block_p", "block_h", "p_eos", "typical"}
 TOKEN, PATH, OFFER = (
-    "the token stood, where all before it had",
-    "the token and all before it stood",
+    "the token was accepted, where all before it were",
+    "the token and all before it were accepted",
     "its first token is what followed",
 )
 
@@ -109,8 +109,11 @@ def signals(traces: Iterable[Trace]) -> list[Signal]:
 
 
 def _signals_of(trace: Trace) -> Iterator[Signal]:
-    q = "The drafter's probability of the token, after the token before it. Drawn drafts are left out: they stand with "
-    yield Signal("draft_prob", "nodes", "draft probability q", f"{q}min(1, p ÷ q), not with q.", 0, 1, TOKEN)
+    q = (
+        "The drafter's probability of the token, after the token before it. Drawn drafts are left out: they are "
+        "accepted with min(1, p ÷ q), not with q."
+    )
+    yield Signal("draft_prob", "nodes", "draft probability q", q, 0, 1, TOKEN)
     for table, terms in (("nodes", "node_terms"), ("candidates", "terms")):
         for term in trace.run.get(terms, ()):
             key, (low, high) = term["key"], _limits(term)

@@ -42,8 +42,8 @@ class DiverseVerifier(PointVerifier):
 
 VERIFIER = VerifierCard(
     "diverse", "DIVERSE", "arXiv 2604.07622; transformers' assistant_ensemble_weight",
-    "A drafted token stands with probability 1 − w + w · p/q: the text comes from a mixture of target and drafter. "
-    "Greedy runs and trees are matched.",
+    "A drafted token is accepted with probability 1 − w + w · p/q: the text comes from a mixture of target and "
+    "drafter. Greedy runs and trees are matched.",
     lambda params, chooser, stop_ids: DiverseVerifier(chooser, weight=params.ensemble_weight),
     lossless=False, greedy_match=True, params=DiverseParams, node_terms=NODE_TERMS, order=80,
 )  # fmt: skip

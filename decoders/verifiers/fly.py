@@ -35,9 +35,9 @@ class FlyParams:
 
 
 class FlyVerifier(PointVerifier):
-    """As p/q for drawn drafts, target-only for others, but a rejected token stands all the same if the entropy of the
-    target's ``top_k`` first probabilities is at least ``entropy``, p is above 0, and the next ``window`` tokens pass by
-    themselves; with fewer behind it in the draft it falls, as vLLM's window is fixed. Trees are matched.
+    """As p/q for drawn drafts, target-only for others, but a rejected token is accepted all the same if the entropy of
+    the target's ``top_k`` first probabilities is at least ``entropy``, p is above 0, and the next ``window`` tokens
+    pass by themselves; with fewer behind it in the draft it falls, as vLLM's window is fixed. Trees are matched.
     """
 
     lossless = False
@@ -141,8 +141,8 @@ class FlyVerifier(PointVerifier):
 
 VERIFIER = VerifierCard(
     "fly", "FLy", "arXiv 2511.22972; vLLM's rejection_sample_method \"fly\"",
-    "Where the target is in doubt, a rejected token stands all the same if the next W tokens pass by themselves. Trees "
-    "are matched.",
+    "Where the target is in doubt, a rejected token is accepted all the same if the next W tokens pass by themselves. "
+    "Trees are matched.",
     lambda params, chooser, stop_ids: FlyVerifier(
         chooser, window=params.fly_window_size, entropy=params.fly_entropy_threshold,
         top_k=params.fly_entropy_top_k,

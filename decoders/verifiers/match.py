@@ -176,6 +176,6 @@ def cut_at_stop(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Ve
 VERIFIER = VerifierCard(
     "match", "Match",
     "Miao et al. 2024, SpecInfer; transformers, EAGLE and Medusa match greedy tokens so",
-    "The target draws its own token after each node, and a drafted one stands if it is that one.",
+    "The target draws its own token after each node, and accepts a drafted one that is the same.",
     lambda params, chooser, stop_ids: MatchVerifier(chooser), greedy_match=True, order=10,
 )  # fmt: skip

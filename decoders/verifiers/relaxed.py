@@ -65,7 +65,7 @@ class RelaxedVerifier(LossyVerifier):
 
 VERIFIER = VerifierCard(
     "relaxed", "Relaxed acceptance", "TensorRT-LLM: use_relaxed_acceptance_for_thinking, relaxed_topk, relaxed_delta",
-    "A drafted token stands if it is among the target's first k choices and at most δ less likely than the first.",
+    "A drafted token is accepted if it is among the target's first k choices and at most δ less likely than the first.",
     lambda params, chooser, stop_ids: RelaxedVerifier(chooser, top_k=params.relaxed_topk, delta=params.relaxed_delta),
     lossless=False, params=RelaxedParams, node_terms=(BOUND,), order=70,
 )  # fmt: skip

@@ -23,7 +23,8 @@ from .verifier import Verifier, VerifierCard
 NODE_TERMS = (
     Term("overlap", "overlap β", "Σ min(p, q) of the target's and the drafter's distributions at this position.", 0, 1),
     Term("accept_ratio", "accept ratio", "min(1, p / q) of a drawn token: how likely it was to be accepted.", 0, 1),
-    Term("draw", "draw", "The uniform number that decided: a token stands below its accept ratio (a block: h).", 0, 1),
+    Term("draw", "draw", "The uniform number that decided: a token is accepted below its accept ratio "
+    "(a block: h).", 0, 1),
 )
 
 
@@ -189,7 +190,7 @@ def overlaps_of(distributions: NodeDistributions, target: Float[Tensor, "nodes v
 VERIFIER = VerifierCard(
     "ratio", "p/q and residual",
     "Leviathan et al. 2023; Chen et al. 2023; vLLM's rejection_sample_method \"probabilistic\"",
-    "A token drawn from q stands with probability min(1, p/q); the first that does not is redrawn from the residual "
-    "(p − q)+. Drafts that were not drawn are matched.",
+    "A token drawn from q is accepted with probability min(1, p/q); the first that is not is redrawn from the "
+    "residual (p − q)+. Drafts that were not drawn are matched.",
     lambda params, chooser, stop_ids: ResidualVerifier(chooser), node_terms=NODE_TERMS, greedy_match=True, order=20,
 )  # fmt: skip

@@ -21,8 +21,8 @@ from .verifier import Verifier, VerifierCard
 @dataclass(frozen=True)
 class ThresholdParams:
     threshold_single: float = param(
-        0.5, "Single threshold", "A token stands where the target gives it at least this. SGLang's own default, 1, "
-        "loses nothing.", low=0, high=1,
+        0.5, "Single threshold", "A token is accepted where the target gives it at least this. SGLang's own default, "
+        "1, loses nothing.", low=0, high=1,
     )  # fmt: skip
     threshold_acc: float = param(
         1.0, "Acceptance threshold", "Raises the chance of any other token from p to min(1, p / this). 1 loses "
@@ -103,8 +103,8 @@ class ThresholdVerifier(Verifier):
 
 VERIFIER = VerifierCard(
     "threshold", "Threshold", "SGLang: speculative_accept_threshold_single, speculative_accept_threshold_acc",
-    "A drafted token stands for certain from a probability on; any other by chance, more often than p by a factor. "
-    "Greedy runs are matched.",
+    "A drafted token is accepted for certain from a probability on; any other by chance, more often than p by a "
+    "factor. Greedy runs are matched.",
     lambda params, chooser, stop_ids: ThresholdVerifier(
         chooser, single=params.threshold_single, acc=params.threshold_acc
     ),

@@ -71,7 +71,7 @@ class TurnsVerifier(Verifier):
 
 VERIFIER = VerifierCard(
     "target-only", "Target only", "vLLM's default for greedy drafts; EAGLE's rule for sampled trees (Li et al. 2024)",
-    "A drafted token stands with the target's own probability p, whatever the drafter thought of it; else the target "
-    "draws another one.",
+    "A drafted token is accepted with the target's own probability p, whatever the drafter thought of it; else the "
+    "target draws another one.",
     lambda params, chooser, stop_ids: TurnsVerifier(chooser), node_terms=NODE_TERMS, greedy_match=True, order=15,
 )  # fmt: skip

@@ -21,13 +21,14 @@ from .sampling import Chooser
 from .verifier import VerifierCard
 
 EPSILON = param(
-    0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0, high=1
+    0.09, "Threshold ε", "A guess is accepted where the target gives it more than "
+    "min(ε, α · exp(−entropy)).", low=0, high=1
 )
 ALPHA = param(0.3, "Entropy factor α", "Of exp(−entropy): lower accepts more.", low=0, high=10)
 FAST = param(
     True, "Fast",
-    "Every guess above the threshold stands. Off: at each node the target draws a token, of those that are not below "
-    "the threshold, and a guess stands if it is that one, as in Medusa's released code where it is not fast.",
+    "Every guess above the threshold is accepted. Off: at each node the target draws a token, of those that are not "
+    "below the threshold, and accepts a guess that is the same, as in Medusa's released code where it is not fast.",
 )  # fmt: skip
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
@@ -131,7 +132,7 @@ class TypicalParams:
 
 VERIFIER = VerifierCard(
     "typical", "Typical acceptance", "Cai et al. 2024, Medusa §2.3; PPD §3.1",
-    "A drafted token stands where it is no surprise: p > min(ε, α · exp(−entropy)). Greedy runs are matched.",
+    "A drafted token is accepted where it is no surprise: p > min(ε, α · exp(−entropy)). Greedy runs are matched.",
     lambda params, chooser, stop_ids: TypicalVerifier(
         chooser, epsilon=params.typical_epsilon, alpha=params.typical_alpha
     ),

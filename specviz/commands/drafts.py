@@ -117,7 +117,8 @@ def _show_strip(report: dict[str, Any]) -> None:
     own_steps = ", ".join(f"{name} {steps}" for name, steps in strip["alone"].items())
     common.say(
         f"\nSteps: this run {len(strip['steps'])}, alone {own_steps}, the best at every place {len(strip['oracle'])} "
-        f"(regret {strip['regret']}). Shades: {SHADES!r}, tokens that would have stood, 0 to {len(SHADES) - 1} or more."
+        f"(regret {strip['regret']}). Shades: {SHADES!r}, tokens that would have been accepted, 0 to "
+        f"{len(SHADES) - 1} or more."
     )
     for name, reason in strip["missing"].items():
         common.say(f"{name}: {reason}")

@@ -137,4 +137,4 @@ def _show_step(trace: Trace, step: StepJudged) -> None:
         title = f"{name}: {plural(ruling.accepted, 'token')} accepted, {_range(ruling.expected, 2)} expected"
         if differs := ruling.differing(step.status):
             title += "; not as the run: " + ", ".join(str(node) for node, _ in differs)
-        common.show_table(("node", "token", "stands", "chance", "why"), rows, title, right=3)
+        common.show_table(("node", "token", "accepted", "chance", "why"), rows, title, right=3)

@@ -79,7 +79,8 @@ def _list(entries: list[Method], lacks: Mapping[str, str | None] | None) -> None
     common.show_table(("method", "what it does, and the paper", "output", "parts"), rows, row_lines=True)
     common.say(*(f"{name}: {reason}" for name, reason in (lacks or {}).items() if reason))
     rules = [_row(verifier, verifier.source, verifier_place(verifier.name)) for verifier in verifiers().values()]
-    common.show_table(("verifier", "which drafted tokens stand, and the source", "output"), rules, row_lines=True)
+    columns = ("verifier", "which drafted tokens are accepted, and the source", "output")
+    common.show_table(columns, rules, row_lines=True)
     common.say("specviz methods NAME explains the parameters of one; --verifier has it judge the drafts of any method.")
 
 

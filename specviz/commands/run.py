@@ -41,12 +41,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     options.add_grammar(parser)
     options.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
-        "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
+        "--reference", metavar="TEXT", help="the reference answer, to measure quality by (default: the record's own)"
     )
     options.flag(
         parser,
         "--forced",
-        "write the answer hoped for, not the model's own: drafted tokens stand while they are its next ones (LLMA's "
+        "write this answer, not the model's own: drafted tokens are accepted while they are its next ones (LLMA's "
         "forced decoding)",
     )
     options.flag(
@@ -235,7 +235,7 @@ def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, par
 
 
 def _force(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:
-    """The trace of a run that writes the answer hoped for. Raises UserError where there is none."""
+    """The trace of a run that writes the reference answer. Raises UserError where there is none."""
     from decoders import save
     from decoders.study.look.teacher_forcing import answer_ids, forced_trace
 

@@ -88,7 +88,7 @@ class Missing(UserError):
 class PromptForm:
     """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored.
 
-    ``reference`` is the answer hoped for, to measure quality by, and ``reference_of`` whose it is. ``pool_text`` is
+    ``reference`` is the reference answer, to measure quality by, and ``reference_of`` whose it is. ``pool_text`` is
     another text to draft from, for methods that take one, and ``pool_name`` what it is called. ``dialogue``: a
     chat's (role, content), where they are not marked in ``text``. ``recorded`` is the prompt of a recorded run, taken
     token by token in place of all that. ``grammar`` is the form of the answer.

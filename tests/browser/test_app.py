@@ -396,7 +396,7 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     expect(page.locator(".svf-may-differ")).to_be_hidden()
     choose(page, "casd")
     expect(page.locator("#sv-pool-field")).to_be_visible()
-    expect(page.locator(".svf-may-differ")).to_contain_text("may answer otherwise")
+    expect(page.locator(".svf-may-differ")).to_contain_text("may give another answer")
     chooser = "#sv-pool-field input[type=file]"
     page.set_input_files(chooser, tmp_path / "latin.txt")
     page.wait_for_selector("#sv-pool-field [role=alert]:has-text('latin.txt is not text in UTF-8')")

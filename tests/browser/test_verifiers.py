@@ -69,7 +69,7 @@ def test_a_rule_is_chosen_and_recorded(page: Any, port: int) -> None:
     expect(page.locator("#svf-verifier")).to_be_focused()
     expect(page.locator("#svf-verifier-help")).to_contain_text("the text may differ from the target's own")
     expect(page.locator("#svf-typical_epsilon")).to_be_visible()
-    expect(page.locator(".svf-may-differ")).to_contain_text("Typical acceptance may answer otherwise")
+    expect(page.locator(".svf-may-differ")).to_contain_text("Typical acceptance may give another answer")
     page.click(".svp-go:visible")
     shown = "specviz.app.inspector.model.run"
     becomes(page, lambda: page.evaluate(f"{shown}.complete && {shown}.method.name"), "sps@typical")

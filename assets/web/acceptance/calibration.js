@@ -46,8 +46,8 @@ export function drawCalibration(place) {
     return place.replaceChildren(
       h(
         "p.svd-lead",
-        "None of these runs recorded a confidence that says how often a token stands. Draft models and heads (where " +
-          "their drafts are not drawn), PPD, LogitSpec, SuffixDecoding and REST give probabilities; PLD+ and AdaPLD " +
+        "None of these runs recorded a confidence that says how often a token is accepted. Draft models and heads " +
+          "(where their drafts are not drawn), PPD, LogitSpec, SuffixDecoding and REST give probabilities; PLD+ and AdaPLD " +
           "give cosines.",
       ),
     );
@@ -77,8 +77,8 @@ export function drawCalibration(place) {
       h("b", "AUROC"),
       " = chance that something right was predicted with more confidence than something wrong (.5: it says nothing). " +
         "Cosines and attention are no probabilities: they have an AUROC alone. A drafter's confidence is held " +
-        "against its first choices; drawn drafts, which stand with min(1, p ÷ q), and what lies behind a stop " +
-        "token are left out.",
+        "against its first choices; drawn drafts, which are accepted with min(1, p ÷ q), and what lies behind a " +
+        "stop token are left out.",
     ),
     scrolled(
       "Calibration",

@@ -106,13 +106,13 @@ function drawings() {
   return [
     {
       label: "Conditional acceptance by position",
-      data: lines("conditional", "of those that were decided stood"),
-      layout: layout("Conditional: stood ÷ decided (EAGLE's n-α)", "position in the draft", "", rate),
+      data: lines("conditional", "share of the decided that were accepted"),
+      layout: layout("Conditional: accepted ÷ decided (EAGLE's n-α)", "position in the draft", "", rate),
     },
     {
       label: "Unconditional acceptance by position",
-      data: lines("unconditional", "of the drafts got so far"),
-      layout: layout("Unconditional: stood ÷ drafts (vLLM, llama.cpp)", "position in the draft", "", rate),
+      data: lines("unconditional", "share of the drafts that got so far"),
+      layout: layout("Unconditional: accepted ÷ drafts (vLLM, llama.cpp)", "position in the draft", "", rate),
     },
     {
       label: "Accepted lengths",
@@ -129,7 +129,7 @@ function drawings() {
 const named = (name, key) =>
   name !== "context" ? String(key) : key ? `${format(key)}–${format(2 * Number(key) - 1)}` : "0–63";
 
-/** Where decided positions stood: a row per method, a column per group. @param {AcceptanceGroups} name */
+/** Where decided positions were accepted: a row per method, a column per group. @param {AcceptanceGroups} name */
 function grouped(name) {
   const [title, what] = GROUPS[name];
   const keys = [...new Set(drafting().flatMap((set) => set.groups[name].map((row) => row.key)))];
@@ -141,7 +141,7 @@ function grouped(name) {
       keys.map((one) => {
         const row = set.groups[name].find((group) => group.key === one);
         if (!row) return h("td.svp-num", "–");
-        const about = `${row.stood} of ${row.decided} decided positions stood`;
+        const about = `${row.stood} of ${row.decided} decided positions were accepted`;
         return h(
           "td.svp-num.svd-rate",
           { title: about, style: `--svd-rate:${row.rate.toFixed(3)}` },

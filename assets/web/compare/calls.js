@@ -2,8 +2,8 @@
 
 /** @type {Record<string, string>} A sentence per verdict; none where neither output holds a call or JSON. */
 export const CALLS = {
-  identical: "To a program: the same text, with a tool call or JSON in it.",
-  "same call": "To a program the same: other bytes, and the same tool call or JSON is read in both.",
-  "other call": "To a program another one: the tool, its arguments or a value of the JSON differ.",
-  "broken call": "To a program another one: a tool call or JSON can be read in one of them alone.",
+  identical: "Same for a program: the text is the same, with a tool call or JSON in it.",
+  "same call": "Same for a program: the bytes differ, the tool call or JSON in them does not.",
+  "other call": "Different for a program: the tool, its arguments or a value of the JSON differ.",
+  "broken call": "Different for a program: only one of the two holds a tool call or JSON that can be read.",
 };

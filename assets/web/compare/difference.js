@@ -42,7 +42,7 @@ function gained(gains, [name, other], [id, otherId]) {
   );
   const title = `${name} accepted, ${other} did not`;
   const sum = `${plural(missed, "token")} in ${plural(gains.length, "step")}`;
-  const empty = h("p.svp-empty", `${name} accepted nothing that ${other} did not accept, too.`);
+  const empty = h("p.svp-empty", `${name} accepted nothing that ${other} did not accept as well.`);
   const head = heads([name, "accepted", "missed", other, "what it did there"]);
   return h(
     "section.svr-gains",

@@ -208,7 +208,7 @@ export class DrafterView extends LookPanel {
     const ratio = numberOf(owner, node, "accept_ratio");
     if (draw !== null && ratio !== null) {
       const stands = node.status === "accepted";
-      const rule = "A uniform number below it lets the drawn token stand.";
+      const rule = "The drawn token is accepted where the uniform number lies below it.";
       const tip = () => [formula("accept ratio = min(1, p ÷ q)"), h("div", rule)];
       const words = owner.tip.explained("span", tip);
       append(words, [`draw ${format(draw, 2)} ${stands ? "<" : "≥"} p/q ${format(ratio, 2)}: `, status]);

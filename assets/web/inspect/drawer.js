@@ -153,5 +153,5 @@ function parameters(owner) {
 function reference(run) {
   const text = h("div.sv-reference-text.ui-pre", { tabindex: "0" }, run.reference);
   const whose = run.reference_of ? `${run.reference_of} reference` : "Reference";
-  return h("details.sv-reference.ui-fold", h("summary", `${whose}: the answer hoped for`), text);
+  return h("details.sv-reference.ui-fold", h("summary", `${whose}: the reference answer`), text);
 }

@@ -35,7 +35,7 @@ export function badges(owner) {
     const part = lacks.length ? `, ${lacks.length} not recorded` : "";
     const tip = () => [
       h("div", `From ${title}.`),
-      h("div", lacks.length ? `Not recorded: ${lacks.join("; ")}.` : "All that is shown was told by the server."),
+      h("div", lacks.length ? `Not recorded: ${lacks.join("; ")}.` : "Everything shown here comes from the server."),
       ...notes.map((note) => h("div.sv-faint", note)),
       facts(Object.entries(said).map(([key, value]) => [key, [value].flat().map((one) => format(one)).join(", ")])),
     ];
@@ -62,7 +62,8 @@ export function badges(owner) {
   }
   if (run.redrafted) {
     const { method, compared = 0, differing = 0 } = run.redrafted;
-    const words = `Drafted again here with ${method}: in ${plural(differing, "step")} another number of tokens stands.`;
+    const differ = plural(differing, "step");
+    const words = `Drafted again here with ${method}: in ${differ} another number of tokens is accepted.`;
     list.push(owner.tip.explained("span.sv-chip", words, `${differing} of ${compared} drafts differ`));
   }
   return list;
@@ -80,7 +81,7 @@ export function step(owner, view) {
   /** @type {Child[]} */
   const own = view.bonus < 0 ? [] : [view.accepted ? ", then the target added " : "the target wrote "];
   if (own.length) own.push(quoted(owner, view.bonus));
-  const stood = view.accepted ? [`${plural(view.accepted, "drafted token")} stood`] : [];
+  const stood = view.accepted ? [`${plural(view.accepted, "drafted token")} accepted`] : [];
   return [...stood, ...own, "; what was drafted beside is not recorded."];
 }
 
@@ -103,5 +104,5 @@ export function drafted(model, step) {
 export function otherwise(owner, view) {
   const { differs, local_accepted: local } = /** @type {Record<string, any[]>} */ (owner.model.steps);
   if (!differs?.[view.number]) return [];
-  return [h("span.sv-regret", ` Drafted again here, ${local[view.number]} would stand: engine and head differ.`)];
+  return [h("span.sv-regret", ` Drafted again here, ${local[view.number]} would be accepted: engine and head differ.`)];
 }

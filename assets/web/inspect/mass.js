@@ -60,12 +60,12 @@ export function mass(owner, place, list) {
   const said = (kind, ...words) => h("li", h("i", { class: `sv-mass-key sv-mass-${kind}` }), h("span", words));
   return h(
     "section.sv-mass",
-    h("h4", "What stands, and what the residual makes up"),
+    h("h4", "Accepted mass, and what the residual adds"),
     row("q", [...parts.shared.map(pieceOf("shared", both)), ...parts.surplus.map(pieceOf("surplus", "q − p"))]),
     row("p", [...parts.shared.map(pieceOf("shared", both)), ...parts.residual.map(pieceOf("residual", "p − q"))]),
     h(
       "ul.sv-mass-words.ui-legend.ui-words",
-      said("shared", "shared: ", h("b", probability(beta)), " of the drafter's tokens stand"),
+      said("shared", "shared: ", h("b", probability(beta)), " of the drafter's tokens are accepted"),
       said("surplus", "too much of q: ", h("b", lost), " are rejected"),
       said("residual", "too little of q: rejected ones are drawn from these ", h("b", lost), " of p instead"),
     ),

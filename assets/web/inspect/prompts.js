@@ -215,7 +215,7 @@ export class PromptsView extends LookPanel {
         rows.length > 3 ? h("small", `+${rows.length - 3} vectors`) : null,
       ),
     );
-    return h("div.sv-unread", h("h4", "They guessed, unread"), h("ul", items));
+    return h("div.sv-unread", h("h4", "Guesses that were not read"), h("ul", items));
   }
 
   /** How often guesses came true so far in the run. */

@@ -91,7 +91,7 @@ function gain(owner, view, paid) {
   /** @param {string} key */
   const of = (key) => owner.model.stepTerm(view.number, key);
   const [expected, lost] = [of("expected"), of("left_out_expected")];
-  const brings = expected === null ? "" : ` Expected of the ${view.drafted} verified: ${format(expected, 2)} to stand`;
+  const brings = expected === null ? "" : ` Expected: ${format(expected, 2)} of the ${view.drafted} verified accepted`;
   const came = brings && `; ${view.path.length} did.`;
   const would = lost === null ? "" : ` (expected of them: ${format(lost, 2)})`;
   return `Draft length auto left out ${plural(paid, "token")} not worth a row${would}.${brings}${came}`;

@@ -62,7 +62,7 @@ export function run(owner) {
   const { report } = model;
   if (!report || !model.stepCount) return [];
   const parts = [];
-  const help = "What the accepted path was made of; mismatch: nothing of the draft stood; none: there was no draft.";
+  const help = "Origins of the accepted path; mismatch: nothing of the draft was accepted; none: there was no draft.";
   const stood = report.outcomes.filter(([name]) => !["mismatch", "none"].includes(name));
   if (stood.some(([name]) => model.origin(name).letter))
     parts.push(steps(owner, "Steps by outcome", help, report.outcomes.map(([name, n]) => [composed(model, name), n])));

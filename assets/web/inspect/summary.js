@@ -119,7 +119,7 @@ export const LOSSY =
   "would write by itself.";
 
 const FORCED =
-  "The model did not write this text: it was given, and a drafted token stood where it agreed with the text.";
+  "The model did not write this text: it was given, and a drafted token was accepted where it agreed with the text.";
 
 /** Title, method, model and badges. @param {Inspector} owner */
 export function heading(owner) {
@@ -171,7 +171,7 @@ function originMarks(owner, where) {
     const counts = [": ", h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")} accepted`];
     const text = h("span", beside[name] ?? origin.label, model.report && counts);
     return owner.tip.add(h("li", originSample(origin), text), () => [
-      `${origin.sentence} Accepted of drafted; told by the node's outline and letter. ${where}`,
+      `${origin.sentence} Accepted of drafted; shown by the node's outline and letter. ${where}`,
     ]);
   });
 }

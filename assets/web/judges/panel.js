@@ -7,12 +7,12 @@ import { mass } from "specviz/inspect/mass.js";
 import { visited } from "specviz/generated/terms.js";
 import { otherwise, parting, range, rowsOf } from "specviz/judges/rules.js";
 
-const HEADS = ["verifier", "what stands, and the token that follows"];
-const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance to stand.";
+const HEADS = ["verifier", "the accepted tokens, and the token that follows"];
+const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance of acceptance.";
 const ERROR =
   "Distribution error: Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
   "Greedy: accepted tokens that are not the target's first choice.";
-const CHANCE = "How likely the token of the position chosen was to stand, over the rule's own draws.";
+const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
 
 export class JudgesPanel {
   /** @param {Inspector} owner */

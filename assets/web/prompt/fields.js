@@ -20,7 +20,7 @@ import { Hint } from "specviz/ui/tooltip.js";
 
 const CONTEXT = "The text to work on. Put --- on a line of its own between passages.";
 const TEXT = "Continued as it stands, without the model's chat template.";
-const TEMPLATE = "CASD's prompt for a dataset, put into Instruction: {context} and {question} say where these stand.";
+const TEMPLATE = "CASD's prompt for a dataset, put into Instruction: {context} and {question} say where they go.";
 const EMPTY = "The prompt is empty: type something, or choose an example.";
 /** @type {Record<ChatMessage["role"], string>} */
 const ROLES = { system: "System", user: "User", assistant: "Assistant" };

@@ -67,7 +67,7 @@ export function takeOver(run) {
 export const lossy = computed(() => {
   const card = method.value;
   return card && !card.lossless
-    ? `≈ lossy: ${card.title.split(":")[0]} may answer otherwise than the model by itself; ` +
+    ? `≈ lossy: ${card.title.split(":")[0]} may give another answer than the model alone; ` +
         "plain decoding runs too, to compare."
     : "";
 });

@@ -4,7 +4,7 @@ import { h } from "specviz/base/dom.js";
 
 const UNDER = "@"; // decoders/names.py
 const OWN = "The method's own";
-const ASKED = "By which rule a drafted token stands. Each one's parameters stand among the method's.";
+const ASKED = "The rule that accepts a drafted token. Its parameters are among the method's.";
 
 /** A method's name, and its verifier's ("": its own). @param {string} name */
 export function parted(name) {

@@ -12,8 +12,8 @@ const WHAT =
   "The model in use reads the text once more: probabilities, ranks and first choices are then its own, and marked as " +
   "recomputed; the server's probabilities stay beside them. The run that was opened stays as it is.";
 const DRAFTS =
-  "With a method every step is drafted again, too. Where as many tokens stand as the server accepted, the rejected " +
-  "ones are filled in; where not, the step is flagged.";
+  "With a method every step is drafted again, too. Where as many tokens are accepted as by the server, the " +
+  "rejected tokens are filled in; where not, the step is flagged.";
 
 /** The tab; only imported runs have it. */
 export class Reading {

@@ -21,8 +21,8 @@ def claim(sets: Sequence[Set]) -> str:
     ...     depths = [{"depth": 1, "decided": decided, "stood": stood, "drafts": 10, "conditional": stood / decided}]
     ...     return {"title": title, "depths": depths, "groups": {}, "parts": {"drafted": 20, "first_drafts": 10}}
     >>> claim([made("PLD", 6), made("PLD+", 9)])
-    'PLD+ accepts more than PLD: 0.90 against 0.60 tokens per draft, because the first token of its drafts stands more \
-often (90 % against 60 %).'
+    'PLD+ accepts more than PLD: 0.90 against 0.60 tokens per draft, because the first token of its drafts is accepted \
+more often (90 % against 60 %).'
     """
     ranking = sorted((entry for entry in sets if entry["depths"]), key=_per_draft, reverse=True)
     if not ranking:
@@ -30,8 +30,8 @@ often (90 % against 60 %).'
     best = ranking[0]
     if len(ranking) == 1:
         return (
-            f"{best['title']} accepts {decimals(_per_draft(best), 2)} tokens per draft; the first of them stands in "
-            f"{_percent(_first(best))} of the drafts."
+            f"{best['title']} accepts {decimals(_per_draft(best), 2)} tokens per draft; the first of them is accepted "
+            f"in {_percent(_first(best))} of the drafts."
         )
     rival = ranking[1]
     numbers = f"{decimals(_per_draft(best), 2)} against {decimals(_per_draft(rival), 2)} tokens per draft"
@@ -75,14 +75,14 @@ def _place_clause(best: Set, rival: Set) -> str:
     gap, words, rate, other_rate = max(gaps, default=(0.0, "", 0.0, 0.0))
     if gap <= 0 or rate - other_rate <= LEVEL:
         return ""
-    return f", most of all on {words} ({_percent(rate)} of them stand, against {_percent(other_rate)})"
+    return f", most of all on {words} ({_percent(rate)} of them accepted, against {_percent(other_rate)})"
 
 
 def _reason_clause(best: Set, rival: Set) -> str:
     first, other_first = _first(best), _first(rival)
     if first - other_first > LEVEL:
         share = f"{_percent(first)} against {_percent(other_first)}"
-        return f", because the first token of its drafts stands more often ({share})"
+        return f", because the first token of its drafts is accepted more often ({share})"
     length, other_length = _length(best), _length(rival)
     if length - other_length > LEVEL * length:
         share = f"{decimals(length, 1)} against {decimals(other_length, 1)} tokens"

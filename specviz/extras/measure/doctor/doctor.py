@@ -394,7 +394,7 @@ def _record(network: Any, base: PlacedDrafts, trial_count: int) -> Iterator[Find
     if training.get("top1"):
         words, held_out, hit_values = "of its first guesses are right", training["top1"], base.hits[:, 0]
     elif training.get("acceptance"):
-        words, held_out, hit_values = "of its first drafts stand (β)", training["acceptance"], base.drawn_probs
+        words, held_out, hit_values = "of its first drafts are accepted (β)", training["acceptance"], base.drawn_probs
     else:
         return
     mean, places = float(hit_values.mean()), len(base.is_own)

@@ -334,7 +334,7 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
         regret = 0.0 if best is None else ms / best - 1
         return Replay(name, source, int(steps), drafted / max(1, steps), ms, plain / ms if ms else None, regret)
 
-    perfect = of("oracle", "knows what stands", [oracle_ms(offers, costs) for offers, costs in runs], None)
+    perfect = of("oracle", "knows what is accepted", [oracle_ms(offers, costs) for offers, costs in runs], None)
     deepest = max((offer.depth for offers, _ in runs for places in offers for offer in places), default=0)
     confident = all(len(offer.q) == offer.depth for offers, _ in runs for places in offers for offer in places)
     makers: list[Callable[[], Policy]] = [FixedLength, Schedule, Threshold, Estimator, lambda: Tiers(batch)]

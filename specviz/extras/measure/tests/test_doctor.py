@@ -279,7 +279,7 @@ def test_a_part_far_below_its_own_training_log_is_named() -> None:
     assert verdict([doubt]).startswith("no cause found, but 0.094 of its first guesses are right here, where its own ")
     drafter = SimpleNamespace(about={"training": {"acceptance": 0.9712}})  # GLIDE reading another layer
     (doubt,) = findings_of(0, drafter, 0.386)
-    assert "0.386 of its first drafts stand (β) here, where its own training measured 0.971" in doubt.number
+    assert "0.386 of its first drafts are accepted (β) here, where its own training measured 0.971" in doubt.number
     assert findings_of(0, drafter, 0.95) == []
     assert findings_of(0, SimpleNamespace()) == [] and findings_of(0, SimpleNamespace(about={})) == []
 
