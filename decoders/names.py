@@ -15,8 +15,8 @@ BASELINE = "plain"  # the method that drafts nothing: every speedup and every ch
 USUAL = "pld+h"  # the method of a run that names none
 UNDER = "@"  # between a method's name and that of the verifier that judges its drafts
 POSITION_BIAS = (  # what is wrong with numbers of another rule, draft or ranking on a recorded run: position bias
-    "Judged at the places that this run visited: with another verdict a run goes on from other places, so that a whole "
-    "run may come out otherwise. Run all of it again to know."
+    "Judged at the places that this run visited. A run of its own visits other places, so its totals can differ: run "
+    "all of it again to know."
 )
 QUICK = "pld"  # a lossless method that needs nothing: where only the target's own text is wanted, soon
 COMPARED_METHODS = (QUICK, USUAL, "adapld")  # what is compared where nothing is chosen

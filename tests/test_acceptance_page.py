@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from specviz.cli import main
 from specviz.pages.acceptance import acceptance_page as service
 from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance.acceptance_page import Counting
+from specviz.pages.acceptance.claim import APART, claim_of_runs
+from specviz.pages.acceptance.sets import SetCounts
 
 from . import recordings
 from .models import prompt_ids
@@ -48,6 +51,22 @@ def test_runs_are_pooled_by_method_with_every_formula_filled_in(client: TestClie
         assert {*one["worked"]} == {key for key, value in values.items() if value is not None}
         assert not any("{" in text for text in one["worked"].values())
     assert client.post("/api/acceptance/runs", json={"ids": ids}).json()["sets"] == sets  # from what is kept
+
+
+def test_methods_are_held_against_each_other_on_prompts_that_all_of_them_ran() -> None:
+    """AdaPLD on one prompt and CASD on another say nothing of who accepts more."""
+    counts = {name: SetCounts.of(recordings.gallery_run(name)) for name in (
+        "class-docstring-pld", "class-docstring-pld-h", "account-check-casd", "class-docstring-adapld",
+    )}  # fmt: skip
+    pld, pld_h, casd, adapld = counts.values()
+    assert claim_of_runs([adapld, casd]) == APART
+    both = claim_of_runs([pld, pld_h])
+    assert both.startswith("PLD+ by hidden states accepts more than PLD: ") and "too few to say why" in both
+    assert claim_of_runs([pld, pld_h, replace(pld_h, prompt="another")]).endswith(
+        "Of 1 prompt that all of them ran; 1 not."
+    )
+    assert claim_of_runs([pld]).startswith("PLD accepts ") and claim_of_runs([]) == ""
+    assert claim_of_runs([replace(pld, prompt=None), replace(pld_h, prompt=None)]) == APART, "a server's totals"
 
 
 def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -293,6 +294,9 @@ def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(d
             assert gain["text"] == one.text(one.output_ids[gain["start"] : gain["stop"]])
             assert gain["drafted"] == other.tables["steps"]["drafted"][gain["other_step"]]
     assert all(found["gains"]), "drafts that go wrong at other places"
+    missed = [sum(gain["missed"] for gain in gains) for gains in found["gains"]]
+    causes = [int(count) for count in re.findall(r"(\d+) where it", found["sentence"])]
+    assert sum(causes) == max(missed), found["sentence"]
     assert difference(long, long)["gains"] == [[], []]
 
 

@@ -18,7 +18,7 @@ Visit = Callable[..., Any]
 FIRST_TIME = "localStorage.removeItem('specviz-opening')"
 RACES = """() => {
     const race = document.querySelector(".svo-racing"), text = race?.textContent ?? "";
-    const told = ["Plain decoding", "own recorded times"].every((part) => text.includes(part));
+    const told = ["Plain decoding", "own times"].every((part) => text.includes(part));
     return told && race.querySelector(".svc-acc");
 }"""
 FEW = 10

@@ -563,7 +563,7 @@ def test_without_a_draft_model_there_is_no_panel(open_trace: Open, page: Any) ->
 OURS = set(
     re.findall(
         r"\w+",
-        "a b button canvas circle code dd details div dl dt footer g h2 h3 h4 header i kbd li option p path rect "
+        "a b button canvas circle code dd details div dl dt footer g h2 h3 h4 h5 header i kbd li option p path rect "
         "section select small span summary svg table tbody td text th thead tr ul wbr",
     )
 )
@@ -1023,7 +1023,7 @@ def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open, 
     details(page)
     page.locator(".sv-compression span:has-text('keys and values')").hover()
     assert "12,288 bytes per token" in tip(page)
-    assert "F1\n" in page.inner_text(".sv-all-metrics")
+    assert "F1\n" in page.inner_text('.sv-all-metrics[aria-label="Against the reference"]')
     assert not page.is_visible(".sv-reference-text")
     page.click(".sv-reference summary")
     assert page.inner_text(".sv-reference-text") == trace.run["reference"]

@@ -93,7 +93,8 @@ def test_the_whole_run_is_made_again_under_a_rule(page: Any, port: int, run: Tra
     page.get_by_role("tab", name="Rules").click()
     expect(page.locator(".svj-visited")).to_be_visible()
     page.wait_for_selector("#sv-run:not([disabled])", state="attached")
-    page.locator("tr[data-verifier~=block] .svj-replay").first.click()
+    page.get_by_label("Rule to run all of it with").select_option("block")
+    page.locator(".svj-replay").click()
     shown = "specviz.app.inspector.model.run"
     another = f"{shown}.complete && {shown}.id !== 'mine' && {shown}.method.name"
     becomes(page, lambda: page.evaluate(another), "sps@block")

@@ -14,6 +14,7 @@ from decoders.study.look.whatif import ReadRun
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.views.export import standalone_html
+from specviz.words import plural
 from tests.models import prompt_ids
 from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import becomes, expect
@@ -71,7 +72,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     answer(page)
     asked_again(page)
     page.select_option(f"{PANEL} select >> nth=0", "pld+h")
-    assert f"Recorded {worst.chosen} accepted" in answer(page) and "The same tree" in answer(page)
+    assert f"As recorded {plural(worst.chosen, 'token')} accepted" in answer(page) and "the same draft" in answer(page)
     # both drafts are one tree: every node is in both
     assert page.locator(".sv-tree .sv-draft-both").count() > 1
     assert page.locator(".sv-tree :is(.sv-draft-other, .sv-draft-recorded)").count() == 0
@@ -89,7 +90,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
     drafted = expected.trace.tables["steps"]["drafted"][0]
     becomes(page, lambda: page.evaluate(WOULD), drafted)
-    assert f"what if {expected.accepted} token" in answer(page)
+    assert f"this way {expected.accepted}:" in answer(page)
     assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
 
     # the same draft under every verifier, and by one of them
@@ -99,7 +100,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     asked_again(page)
     page.select_option("#svw-svf-verifier", "relaxed")
     expect(page.locator("#svw-svf-verifier")).to_be_focused()
-    assert f"what if {relaxed} token" in answer(page)
+    assert f"this way {relaxed}:" in answer(page)
     assert page.evaluate("specviz.app.whatif.result.trace.run.method.name") == "adapld@relaxed"
     expect(page.locator("#svw-svf-verifier option[value=block]")).to_be_disabled()  # the run is greedy: matched
     page.click(".svw-judged summary")
@@ -109,7 +110,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.get_by_role("tab", name="Candidates").click()
     expect(page.locator(".sv-tree [class*=sv-draft-]")).to_have_count(0)  # the recorded tree alone
     page.click(".sv-crow:has(.sv-best) .sv-try >> nth=0")
-    assert f"what if {worst.best} token" in answer(page) and "fewer" not in answer(page)
+    assert f"this way {worst.best}:" in answer(page) and "fewer" not in answer(page)
     accepted = f"{WOULD_NODES}.filter(({{ status }}) => status === 'accepted').length"
     becomes(page, lambda: page.evaluate(accepted), worst.best)
     named = page.locator(".sv-tree .sv-draft-other").first

@@ -47,8 +47,8 @@ export function drawCalibration(place) {
       h(
         "p.svd-lead",
         "None of these runs recorded a confidence that says how often a token is accepted. Draft models and heads " +
-          "(where their drafts are not drawn), PPD, LogitSpec, SuffixDecoding and REST give probabilities; PLD+ and AdaPLD " +
-          "give cosines.",
+          "(where their drafts are not drawn), PPD, LogitSpec, SuffixDecoding and REST give probabilities; PLD+ and " +
+          "AdaPLD give cosines.",
       ),
     );
   /** @param {number | null} value */

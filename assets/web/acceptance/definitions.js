@@ -1,6 +1,6 @@
 /* Acceptance of runs, the definitions: one table of all, and where drafted tokens stood. */
 
-import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
+import { facts, h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
 import { COLORS, lineLook } from "specviz/base/plotly.js";
 import { data, drawCharts, layout, page, shown } from "specviz/acceptance/state.js";
@@ -19,7 +19,7 @@ function compared() {
   const head = [
     h("th", { scope: "col" }, "method"),
     definitions.map(({ label, formula, used, help }) =>
-      h("th", { scope: "col", title: help }, h("b", label), h("span.svd-formula", formula), h("small", used)),
+      h("th", { scope: "col", title: `${help} Used by ${used}.` }, h("b", label), h("span.svd-formula", formula)),
     ),
   ];
   const rows = page.sets.map((set) =>
@@ -180,6 +180,8 @@ export function drawDefinitions(place) {
         "the mean of each run's own value (SpecForge's way), which can order two methods the other way round.",
     ),
     compared(),
+    h("details.ui-fold", h("summary", "Who uses which definition"), facts(data().definitions.map(
+      ({ label, used }) => [label, used]))),
     any && lines,
     grid,
     any ? h("div.svd-groups.ui-tiles", names.map(grouped)) : h("p.ui-soft", "These runs drafted nothing."),

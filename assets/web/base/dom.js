@@ -190,12 +190,15 @@ export class Tooltip {
     this.timer = 0;
     this.element = h("div.sv-tip", { role: "tooltip", hidden: true });
     root.append(this.element);
+    /** @type {Element | null} */
+    let pressed = null;
     /** @type {(event: Event) => void} */
     const over = (event) => {
       // token panes and the timeline show the tooltip themselves: they have no element per thing explained
       if (closest(event, ".sv-tokens, .sv-timeline")) return;
       const owner = closest(event, "[data-tip]");
-      const fill = owner && this.fills.get(owner);
+      if (owner !== pressed) pressed = null;
+      const fill = owner && !pressed && this.fills.get(owner);
       if (fill) this.show(owner, fill());
       else if (event.type === "pointerover") this.hide();
     };
@@ -203,7 +206,10 @@ export class Tooltip {
     around.addEventListener("focusin", over);
     around.addEventListener("focusout", () => this.hide());
     around.addEventListener("pointerleave", () => this.hide());
-    around.addEventListener("pointerdown", () => this.hide());
+    around.addEventListener("pointerdown", (event) => {
+      pressed = closest(event, "button[data-tip]"); // it acts: what it does is to be seen
+      this.hide();
+    });
     addEventListener("resize", () => this.hide()); // it would stand where the window was, and widen the page
   }
 

@@ -322,9 +322,7 @@ function told(lanes, position) {
     .map(({ mark: letter, lane }) => {
       const k = lane.stepOf[position - 1];
       const inside = lane.accepted[k] > position - 1 - lane.start(k);
-      const from = lane.start(k) + 1;
-      const to = lane.start(k) + lane.accepted[k];
-      const where = inside ? ` (in a draft of tokens ${from}–${to})` : "";
+      const where = inside && lane.accepted[k] > 1 ? ` (one of ${lane.accepted[k]} in one go)` : "";
       return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
   return parts.length

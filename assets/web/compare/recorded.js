@@ -40,7 +40,9 @@ export function example() {
 /** Compares runs. @param {string[]} ids */
 export function openRuns(ids) {
   begin(ids.map((id) => ({ id })));
-  part("setup", HTMLDetailsElement).open = false;
+  const setup = part("setup", HTMLDetailsElement);
+  setup.open = false;
+  if (setup.getBoundingClientRect().top < 0) setup.scrollIntoView(); // the claim is below it
 }
 
 /** Compares none: the form is open. */

@@ -127,7 +127,7 @@ function same() {
   if (checks.some((one) => !one || one.state === "checking")) return "";
   const tokens = ` same ${counts.size === 1 ? plural([...counts][0], "token") : "text"}`;
   if (checks.every((one) => one.state === "identical"))
-    return `✓ All ${lanes.length} wrote the${tokens} as plain decoding.`;
+    return `✓ All ${lanes.length} wrote the${tokens}: plain decoding's.`;
   const others = lanes.filter((_, n) => checks[n].state !== "identical").map(name);
   return others.length < lanes.length ? `✓ All but ${others.join(" and ")} wrote the same as plain decoding.` : "";
 }
@@ -196,7 +196,8 @@ function doubted(cell, why, sign = "‡") {
 
 /** The head of a row that explains itself. @type {(metric: Omit<RunMetric, "key">) => HTMLElement} */
 function rowHead({ label = "", unit = "", formula = "", help = "" }) {
-  const said = !["", "share", "×"].includes(unit) && h("small", ` ${unit}`);
+  const named = label.toLowerCase().includes(unit.split("/")[0]); // "Verify steps" are steps
+  const said = !["", "share", "×"].includes(unit) && !named && h("small", ` ${unit}`);
   const head = h("th", { scope: "row", tabindex: "0" }, label, said);
   page.tip?.add(head, () => [h("b", label), h("div", `= ${formula}`), h("div.svc-help.ui-soft", help)]);
   return head;

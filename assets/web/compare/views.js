@@ -1,8 +1,8 @@
 /* Page "Compare", its tabs: the race of its lanes, the acceptance of chosen runs, the difference of two of them. */
 
 import { drawAcceptance } from "specviz/acceptance/view.js";
-import { h } from "specviz/base/dom.js";
-import { short } from "specviz/base/numbers.js";
+import { h, replace } from "specviz/base/dom.js";
+import { plural, short } from "specviz/base/numbers.js";
 import { drawDifference } from "specviz/compare/difference.js";
 import { page } from "specviz/compare/state.js";
 import { setAddress } from "specviz/shell/address.js";
@@ -20,6 +20,7 @@ const acceptance = h("div");
 const difference = h("div.ui-stack");
 /** What each tab shows now: it is drawn anew for other runs alone. @type {Record<string, string>} */
 let seen = {};
+let every = false; // acceptance of all runs, where none is chosen
 
 /** The tabs, empty. */
 export const views = () => place;
@@ -50,12 +51,27 @@ export function show(view, how) {
 
 /** @param {string} how a view of the acceptance */
 function fillAcceptance(how = new URLSearchParams(location.search).get("acceptance") ?? "definitions") {
-  const ids = chosen().length ? chosen() : countable().map(({ id }) => id);
+  const all = countable().map(({ id }) => id);
+  const some = comparable();
+  const ids = chosen().length ? chosen() : every ? all : some;
   if (seen.acceptance === `${ids} ${how}`) return;
   seen.acceptance = `${ids} ${how}`;
   const fresh = h("div.svp-acceptance.ui-stack"); // a late answer of the runs before fills one that is gone
-  acceptance.replaceChildren(fresh);
+  const other = () => ((every = !every), fillAcceptance());
+  const others = every ? `The ${some.length} of one prompt` : `All ${all.length} runs`;
+  const which = !chosen().length && some.length < all.length && h("p.ui-soft",
+    every ? `${plural(all.length, "run")} of many prompts. ` : `${plural(some.length, "run")} of one prompt. `,
+    h("button.svp-link", { onclick: other }, others));
+  replace(acceptance, [which, fresh]);
   drawAcceptance(fresh, ids, how);
+}
+
+/** The runs of that prompt which most runs have: only they can be held against each other. */
+function comparable() {
+  /** @type {Map<string, string[]>} */
+  const ids = new Map();
+  for (const { id, prompt = "" } of countable()) ids.set(prompt, [...(ids.get(prompt) ?? []), id]);
+  return [...ids.values()].reduce((most, some) => (some.length > most.length ? some : most), []);
 }
 
 /** The first two that drafted, or those that are chosen. */

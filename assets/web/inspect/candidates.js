@@ -317,7 +317,7 @@ export class CandidateTable extends Panel {
     cell.className = "sv-pips sv-pip-bar ui-line";
     cell.style.setProperty("--sv-filled", String(filled));
     cell.style.setProperty("--sv-shown", String(shown));
-    cell.textContent = `${one.would}/${one.length}`;
+    cell.textContent = one.length ? `${one.would}/${one.length}` : "no copy"; // branches alone
     if (isBest) cell.append(h("b.sv-best", "best"));
   }
 

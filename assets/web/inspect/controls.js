@@ -75,16 +75,18 @@ export function toolbar(inspector) {
     h("div.ui-row", speed, sift, inspector.switches, inspector.timeline.note),
     lines,
   );
+  const name = () => (more.hidden ? "More rows" : "Fewer rows");
   const unfold = h("button.sv-button", {
     "aria-expanded": String(!more.hidden),
     onclick: () => {
       more.hidden = !more.hidden;
       unfold.setAttribute("aria-expanded", String(!more.hidden));
+      unfold.textContent = name();
       stored.set(MORE, more.hidden ? "no" : "yes");
       inspector.resized();
       if (inspector.model?.stepCount) inspector.scroll(inspector.model.step(inspector.number));
     },
-  }, "More rows");
+  }, name());
   inspector.timeline.whole = () => !more.hidden;
   const group = { role: "group", "aria-label": "Step controls" };
   return {

@@ -18,7 +18,7 @@ export class Drawer {
   constructor(owner) {
     this.owner = owner;
     this.facts = new shares.StepFacts(owner);
-    this.metrics = h("dl.sv-metrics.sv-all-metrics.ui-row");
+    this.metrics = h("div");
     this.parameters = h("div.sv-parameters.ui-row");
     this.run = h("div");
     this.compression = h("p.sv-compression.ui-row.ui-words");
@@ -70,7 +70,7 @@ export class Drawer {
   describe() {
     const { owner } = this;
     const { run } = owner.model;
-    words.metrics(owner, this.metrics);
+    this.metrics.replaceChildren(...metricGroups(owner));
     this.compression.replaceChildren(...shares.compression(owner));
     this.compression.hidden = !this.compression.childElementCount;
     this.parts.replaceChildren(...shares.run(owner));
@@ -94,6 +94,27 @@ export class Drawer {
     this.run.replaceChildren(facts(rows.filter(([, value]) => value)));
     if (run.reference) this.run.append(reference(run));
   }
+}
+
+/** What metrics are about, by their keys; the last takes all others. @type {[title: string, keys: RegExp][]} */
+const GROUPS = [
+  ["Against the reference", /^quality_/],
+  ["Time and memory", /_ms$|_mb$|_per_s$|^speedup$|^draft_(share|cost)$/],
+  ["The output", /^tokens|^steps$|^copied|^differs$|^other_share$|^divergence$/],
+  ["The drafts", /./],
+];
+
+/** All metrics of a run, in groups. @param {Inspector} owner */
+function metricGroups(owner) {
+  const all = h("div");
+  words.metrics(owner, all);
+  const sorted = GROUPS.map(([title]) => h("dl.sv-metrics.sv-all-metrics.ui-row", { "aria-label": title }));
+  for (const box of [...all.children]) {
+    const { key = "" } = /** @type {HTMLElement} */ (box).dataset;
+    sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
+  }
+  const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h5", title), sorted[k]] : []));
+  return [groups[2], groups[3], groups[1], groups[0]].flat();
 }
 
 /** @type {(name: string) => string} */

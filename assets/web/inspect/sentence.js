@@ -86,8 +86,8 @@ function source(owner, view) {
     const likely = drafted(plural(view.drafted, "next token"));
     if (same) return [root, " stands at ", line(owner, chosen.position), ...ranked(owner, view), ": ", likely,
       " taken from what the model found likely there. "];
-    return [root, " stands nowhere earlier. Where the text is most alike in meaning, ", line(owner, chosen.position),
-      ...ranked(owner, view), ", the model had found ", likely, " likely. "];
+    return [root, " stands nowhere earlier. Most like it in meaning is ", line(owner, chosen.position),
+      ...ranked(owner, view), ". The model had found ", likely, " likely there: the draft. "];
   }
   const deep = view.depth < view.drafted ? `, ${view.depth} deep` : "";
   const all = drafted(plural(view.drafted, "token"));

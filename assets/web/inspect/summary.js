@@ -72,7 +72,7 @@ function identical(owner) {
   else if (plain.length) {
     const same = mine.length === plain.length && mine.every((id, k) => id === plain[k]);
     [said, why] = same
-      ? ["✓ identical", "Plain decoding of the same prompt wrote the same tokens."]
+      ? ["✓ identical to plain", "Plain decoding of the same prompt wrote the same tokens."]
       : ["≠ differs", "Plain decoding of the same prompt wrote other tokens: they stand side by side below."];
   } else if (run.forced || sampled) {
     [said, why] = run.forced ? ["given", FORCED] : ["sampled", "Drawn tokens: two runs agree only with one seed."];
@@ -81,7 +81,7 @@ function identical(owner) {
   } else if (typeof differs === "number") {
     [said, why] = differs
       ? [`${plural(differs, "token")} ≠`, "Output tokens that are not the target's first choice."]
-      : ["✓ identical", "Every output token is the target's own first choice, as in plain decoding."];
+      : ["✓ identical to plain", "Every output token is the target's own first choice, as in plain decoding."];
   }
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt.svp-unseen", "Against plain"), h("dd", said));
   box.dataset.key = "identical";
@@ -228,7 +228,7 @@ const KEYS = [
   ["W", "whitespace shown or not"],
   ["O", "alternatives shown or not"],
   ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
-  ["↑ ↓", "in the drafter's positions, or on a node of its tree (or of prompt tokens): walk"],
+  ["↑ ↓", "in the drafter's positions, or in its tree: walk"],
   ["D", "details: all metrics, parameters, facts of the run"],
   ["+ − 0", "in the tree: larger, smaller, fitted to its width"],
   ["Shift ← ↑ ↓ →", "in the tree: pan (or drag it)"],

@@ -156,7 +156,10 @@ export class TreeView extends Panel {
     const some = unknown(this.owner.model, "steps.drafted");
     const none = some ? "what was drafted is not recorded" : "no draft this step";
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
-    this.note.textContent = view.drafted ? `${all} · ${stood}` : none;
+    const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))];
+    const origins = names.map((name) => this.owner.model.origin(name));
+    const letters = origins.flatMap(({ letter, label }) => (letter ? [`${letter} ${label}`] : [])); // nodes bear them
+    this.note.textContent = view.drafted ? [all, stood, ...letters].join(" · ") : none;
     const merged = drafters(this.owner.model).join();
     if (merged !== this.merged) this.discs.replaceChildren(...legend(this.owner));
     this.merged = merged;

@@ -51,9 +51,11 @@ function Verdicts({ inspector, view }) {
   const own = first.find(({ token }) => token === view.bonus)?.prob ?? null;
   const guessed = [...path, ...shown].some(({ draftProb }) => draftProb !== null);
   const banned = [...new Set(view.nodes.map((node) => forbidder(inspector.model, node)))].filter(Boolean);
+  const beside = view.drafted - path.length - refused.length - unread;
   const left = [
     banned.length && `⊘ forbidden by ${banned.join(" and ")}`,
     refused.length > MOST_REFUSED && `${refused.length - MOST_REFUSED} more refused`,
+    beside > 0 && path.length > 0 && `${plural(beside, "other guess", "other guesses")} beside a kept token`,
     unread && `${plural(unread, "drafted token")} not reached`,
   ].filter(Boolean).join("; ");
   /** @type {(node: TreeNode, state: string, said: string) => import("preact").Drawn} */

@@ -7,7 +7,7 @@ import { mass } from "specviz/inspect/mass.js";
 import { visited } from "specviz/generated/terms.js";
 import { otherwise, parting, range, rowsOf } from "specviz/judges/rules.js";
 
-const HEADS = ["verifier", "the accepted tokens, and the token that follows"];
+const HEADS = ["rule", "accepted → next token"];
 const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance of acceptance.";
 const ERROR =
   "Distribution error: Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
@@ -105,14 +105,14 @@ export class JudgesPanel {
     const of = Object.keys(step.rules).length;
     const open = Math.max(p, q) > 0.01 && [
       ` Only the top probabilities were recorded (up to ${percentage(Math.max(p, q))} is missing), so some numbers `,
-      "are ranges and some tokens open (–). ", h("code.svj-option", "--first-choices N"), " records more.",
+      "are ranges and some tokens open (–). ", h("code.svj-option", "specviz run --first-choices N"), " records more.",
     ];
-    const come = count === 1 ? "comes" : "come";
+    const keep = count === 1 ? "keeps" : "keep";
     return h(
       "p.svj-words",
-      `The same ${plural(view.drafted, "token")}, the same p${q > 0 || view.route === "drawn" ? " and q" : ""}, the `,
-      "same random numbers: ",
-      h("b", count ? `${count} of ${of} rules ${come} to another verdict` : `all ${of} come to the run's verdict`),
+      `${plural(view.drafted, "token")}, judged by ${plural(of, "rule")} on the same probabilities `,
+      "and random numbers: ",
+      h("b", count ? `${count} ${keep} other tokens than the run` : "all keep the same tokens"),
       ".",
       open,
     );
@@ -133,7 +133,7 @@ export class JudgesPanel {
 
   /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
   table(view, step) {
-    const rows = rowsOf(step, this.run.cards);
+    const rows = rowsOf(step, this.run.cards).sort((a, b) => b.rule.differs.length - a.rule.differs.length);
     const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
     const { method } = this.owner.model.run;
     const own = h(
@@ -157,16 +157,16 @@ export class JudgesPanel {
           { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
           cards.map(({ title }) => title).join(", "),
           h("small", lossy ? "≈ lossy" : "= lossless"),
-          cards.map(({ name, title }) => this.again(name, title)),
         ),
-        h("td", this.tokens(view, stood, rule.bonus), h("small", why, rule.open && "; the record leaves this open")),
+        h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
+          h("small", why, rule.open && "; the record leaves this open")),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
         h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
         h("td.svp-num", lossy ? range(rule.other) : "0"),
       );
     });
     /** @type {[name: string, words: string][]} */
-    const numbers = [["chance here", CHANCE], ["expected length", LENGTH], ["error", ERROR]];
+    const numbers = [["chance", CHANCE], ["length", LENGTH], ["error", ERROR]];
     const head = [
       heads(HEADS),
       numbers.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
@@ -174,13 +174,17 @@ export class JudgesPanel {
     const label = "This step under every verifier";
     const grid = table({ class: "svj-table ui-dense" }, head, [own, ...body]);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
-      h("p.ui-soft.svj-visited", visited));
+      h("p.ui-soft.svj-visited", visited), this.again());
   }
 
-  /** A button that runs all of it under a rule. @param {string} rule @param {string} title */
-  again(rule, title) {
+  /** Runs all of it again under a rule, where there is a server. */
+  again() {
     const { replay } = this;
-    return replay && h("button.svp-link.svj-replay", { onclick: () => replay(rule) }, `Run all with ${title}`);
+    if (!replay) return null;
+    const rules = this.run.cards.map(({ name, title }) => h("option", { value: name }, title));
+    const select = h("select.sv-select", { "aria-label": "Rule to run all of it with" }, rules);
+    const run = h("button.sv-button.svj-replay", { onclick: () => replay(select.value) }, "Run all of it with");
+    return h("div.ui-row", run, select);
   }
 
   /** Why the run's own verdict ended where it did. @param {StepView} view */

@@ -392,7 +392,7 @@ export class Lesson {
     const listed = place?.kind === "panel" && this.panel(place.name);
     const first = all.find((one) => one === listed) ?? all[0];
     if (bottom - top <= window.innerHeight) window.scrollBy(0, (top + bottom - window.innerHeight) / 2);
-    else first.scrollIntoView({ block: first.clientHeight > window.innerHeight ? "start" : "center" });
+    else first.scrollIntoView({ block: first.clientHeight > window.innerHeight ? "start" : "nearest" });
   }
 
   /** The marks themselves; called again whenever something was drawn anew. */

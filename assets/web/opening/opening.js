@@ -4,7 +4,7 @@ import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson, traceUrl } from "specviz/base/json.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { format, plural, short } from "specviz/base/numbers.js";
+import { plural, short } from "specviz/base/numbers.js";
 import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { LASTS_MS, bestStep, cold, done, firstMiss, lanes } from "specviz/opening/race.js";
@@ -99,6 +99,7 @@ class Opening {
     this.element = h(
       "section.svp.svo",
       { "aria-label": `Race: plain decoding against ${short(this.title)}` },
+      h("p.svo-lead", this.lead),
       h("div.svo-lanes", this.lanes.map((lane) => lane.element)),
       h("p.svo-source", this.source),
       this.words,
@@ -121,13 +122,22 @@ class Opening {
     return title || name;
   }
 
+  /** What is raced, for somebody who sees it for the first time. */
+  get lead() {
+    const { lossless } = this.race.run.run.method;
+    const same = lossless === false ? "The same model, the same prompt" : "The same model, the same answer";
+    return `${same}: one token at a time, and with drafts that it checks in one go. ` +
+      "A forward is one pass through the model.";
+  }
+
   /** What is shown: recorded or replayed, and how fast. */
   get source() {
     const { recorded, timed, run } = this.race;
     const by = run.run.model?.name ? `Recorded with ${run.run.model.name}` : "As it was recorded";
     const rate = run.ms / LASTS_MS;
-    const pace = rate >= 1 ? `${format(rate)} times as fast` : `${format(1 / rate)} times as slowly`;
-    if (timed) return `${by}: one prompt, each lane at its own recorded times, played ${pace}.`;
+    const times = Math.round(Math.max(rate, 1 / rate));
+    const pace = times < 2 ? "in real time" : `${rate > 1 ? "sped up" : "slowed"} ${times}×`;
+    if (timed) return `${by}: one prompt, each lane at its own times, ${pace}.`;
     if (recorded) return `${by}: one prompt; the clock counts forwards of the model.`;
     return `${by}. Plain decoding was not: its lane is this text at one token per forward; the clock counts forwards.`;
   }

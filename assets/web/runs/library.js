@@ -101,7 +101,7 @@ function wanted(text) {
 export function drawLibrary(box, { look, show }) {
   const search = h("input.svp-input.svp-search", {
     type: "search",
-    placeholder: "Search: words, method:pld, model:demo, tag:good, lossy, kept",
+    placeholder: "Search: words, method:pld, tag:good, kept",
     "aria-label": "Search the runs",
   });
   const room = h("span.svr-room.ui-soft");
@@ -376,13 +376,15 @@ export function drawLibrary(box, { look, show }) {
       head.ariaSort = order || null;
     });
     const rows = [];
-    let kind = "";
+    let kind = "", title = "";
     for (const run of matching.slice(0, most)) {
       if (!by && run.kind !== kind) {
         kind = run.kind;
         rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind)));
       }
       rows.push(row(run));
+      rows.at(-1)?.classList.toggle("svr-same", title === run.title); // the eye finds where another prompt begins
+      title = run.title;
       const places = words.length ? app.runSearch?.places(run.id, (at) => show(run.id, at)) : null;
       if (places) rows.push(h("tr.svr-places", h("td"), h("td", { colspan: COLUMNS.length + 1 }, places)));
     }

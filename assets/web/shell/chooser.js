@@ -41,11 +41,12 @@ function runsSelect() {
 function Method() {
   const card = request.method.value;
   const count = request.changed.value;
-  const about = `Method, parameters and settings${count ? `: ${count} changed` : ""}`;
+  const about = `Method of the next run, its parameters and settings${count ? `: ${count} changed` : ""}`;
   if (!card) return null;
   return html`<${Hint} is="button" type="button" class="ui-button svp-methods" tip=${about} aria-label="${
     short(card.title)}: ${about}" onClick=${() => (request.editing.value = true)}>
-    <span>${short(card.title)}</span>${count > 0 && html`<b data-count=${count} />`}</${Hint}>`;
+    <span>${short(card.title)}</span>${count > 0 && html`<b data-count=${count} />`}
+    <i aria-hidden="true">▾</i></${Hint}>`;
 }
 
 /** The run's own actions, once it is drawn. */

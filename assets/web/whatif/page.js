@@ -69,13 +69,15 @@ export class WhatIf {
     this.parameters = h("details.svw-params.ui-fold", h("summary", "Parameters"), this.controls);
     this.rule = h("div.svw-rule"); // by which verifier the draft is judged
     this.words = h("p.svw-words");
+    this.small = h("p.ui-soft.svw-visited");
     this.judged = h("details.svw-judged.ui-fold", { hidden: true });
     this.notes = h("ul.svw-notes");
     const choose = h("div.svw-choose.ui-row", h("label.ui-check", "Method ", this.select), this.rule, this.parameters);
     this.made = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // where another model made the run
     const keys = LEGEND.map(([look, said]) =>
       h("li", h("i", { class: `svw-key svw-key-${look}`, "aria-hidden": "true" }), said));
-    body.append(this.made, choose, this.words, this.notes, this.judged, h("ul.svw-legend.ui-legend", keys));
+    const legend = h("ul.svw-legend.ui-legend", keys);
+    body.append(this.made, this.words, choose, legend, this.notes, this.judged, this.small);
 
     this.offer();
     inspector.on("step", () => this.stepped());
@@ -318,6 +320,7 @@ export class WhatIf {
     this.note.textContent = "";
     this.words.replaceChildren(h("span.svp-error", text));
     this.notes.replaceChildren();
+    this.small.replaceChildren();
     this.judged.hidden = true;
     this.element.classList.remove("svw-stale");
     this.inspector.tree.overlay(null);
@@ -332,22 +335,20 @@ export class WhatIf {
     this.note.textContent = `step ${step + 1}`;
     const tokens = (/** @type {number} */ n) => plural(n, "token");
     const verdict = same
-      ? "The same tree, and the same tokens accepted."
+      ? "the same draft."
       : more > 0
         ? `${tokens(more)} more.`
         : more < 0
           ? `${tokens(-more)} fewer.`
-          : "As many, from another draft.";
+          : "as many, of another draft.";
     this.words.replaceChildren(
-      "Recorded ",
-      h("b", String(recorded)),
-      " accepted → what if ",
-      h("b", tokens(accepted)),
-      `. ${verdict} `,
-      h("span.ui-soft", this.time(result)),
-      ...(same ? [] : [h("span.ui-soft.svw-visited", ` ${visited} “Continue from here” goes on by itself.`)]),
+      "As recorded ",
+      h("b", tokens(recorded)),
+      " accepted, this way ",
+      h("b", String(accepted)),
+      `: ${verdict}`,
     );
-    this.words.title = this.words.textContent || ""; // on one screen its end may be cut
+    this.small.textContent = this.time(result) + (same ? "" : ` ${visited} “Continue from here” starts such a run.`);
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
     inspector.tree.overlay(new Model(trace).step(0));
@@ -360,7 +361,7 @@ export class WhatIf {
     const rows = rowsOf(judged.step, judged.rules);
     const [count, of] = [otherwise(judged.step), Object.keys(judged.step.rules).length];
     const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
-    const heads = ["verifier", "accepted", "expected length", "why it ends there"];
+    const heads = ["rule", "accepted", "length", "why it ends there"];
     const body = rows.map(({ cards, rule, why }) => h(
       "tr",
       { "data-verifier": cards.map(({ name }) => name).join(" ") },
@@ -370,9 +371,9 @@ export class WhatIf {
       h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + rule.expected[0], 1 + rule.expected[1]], most)),
       h("td", h("small", why)),
     ));
-    const come = count === 1 ? "comes" : "come";
-    const words = count ? `${count} of ${of} ${come} to another verdict` : "all come to this verdict";
-    const label = "This draft under every verifier";
+    const keep = count === 1 ? "keeps" : "keep";
+    const words = count ? `${count} of ${of} ${keep} other tokens` : "all keep the same tokens";
+    const label = "This draft under every rule";
     replace(this.judged, [
       h("summary", `${label}: ${words}`),
       h("p.ui-soft", visited),
@@ -384,7 +385,7 @@ export class WhatIf {
   /** @param {Redraft} result */
   time({ ms, read_ms: read, trace }) {
     const count = trace.run.prompt_length.toLocaleString("en");
-    const again = `Drafted again in ${format(ms)} ms, without running the ${count} tokens before it.`;
-    return read ? `${again} Before, the model read the run once: ${format(read)} ms.` : again;
+    const again = `Drafted in ${format(ms)} ms; the ${count} tokens before were not run again.`;
+    return read ? `${again} The model read the run once, which took ${format(read)} ms.` : again;
   }
 }

@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
         best = accepted.index(max(accepted))
         figure = of_step(traces[0], best if args.step is None else common.step_number(args.step, traces[0]))
     write_bytes(args.out, write(figure, kind)[0])
-    print(visible(figure.to_text()))
+    files = [] if kind == "zip" else [str(path) for path in args.traces]
+    print(visible(figure.to_text(files)))
     common.say(f"{args.out}: {figure.sheet.width / 72:.1f} × {figure.sheet.height / 72:.1f} inches", error=True)
     return 0
 

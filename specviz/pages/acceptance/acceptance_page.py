@@ -22,7 +22,7 @@ from specviz.views.prompts import short_name
 from specviz.words import sentence
 
 from . import judging
-from .claim import claim
+from .claim import claim_of_runs
 from .judging import Judging, RunJudgement, pool_runs, steps_document
 from .sets import SetCounts, counts_of_log, pooled_by_method
 
@@ -98,7 +98,7 @@ class AcceptancePage(Service):
         run_counts = [self._count(key, request.by) for key in dict.fromkeys(ids)]
         run_counts += [run for file in request.files for run in _counts_of_file(file, request.by)]
         sets = pooled_by_method(run_counts)
-        return {"sets": sets, "sentence": claim(sets), "forced": sum(run.forced for run in run_counts)}
+        return {"sets": sets, "sentence": claim_of_runs(run_counts), "forced": sum(run.forced for run in run_counts)}
 
     @post("judge")
     def judge(self, ids: Ids) -> dict[str, Any]:

@@ -1,26 +1,53 @@
-"""Claim of an acceptance: one sentence on the method that accepts more, where it does, and why."""
+"""Claim of an acceptance: one sentence on the method that accepts more, where it does, and why; of methods' runs of
+the same prompts, as another prompt can be drafted more or less by any method.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from specviz.words import decimals
+from specviz.groups import group
+from specviz.words import decimals, plural
+
+from .sets import SetCounts, pooled_by_method
 
 FEWEST = 10  # decided positions from which a group's rate is compared
+FEWEST_DRAFTS = 20  # of both methods, from which a reason is given
 LEVEL = 0.03  # rates and lengths that lie no further apart (of the larger) are no reason
 PLACES = {"segment": "tokens copied from the {}", "class": "tokens of the kind “{}”", "origin": "tokens from “{}”"}
 
 Set = Mapping[str, Any]  # of ``pooled_by_method``
 
 
+APART = (
+    "These methods drafted for different prompts, so none can be said to accept more. Choose runs of one prompt."
+)
+
+
+def claim_of_runs(runs: Iterable[SetCounts]) -> str:
+    """The sentence about runs: of those prompts that every method with a draft ran."""
+    drafting = [run for run in runs if not run.forced and run.acceptance.decided]
+    methods = group((run.group, run.prompt) for run in drafting)
+    if len(methods) < 2:
+        return claim(pooled_by_method(drafting))
+    prompts = {run.prompt for run in drafting}
+    shared = prompts.intersection(*methods.values()) - {None}
+    if not shared:
+        return APART
+    sentence = claim(pooled_by_method(run for run in drafting if run.prompt in shared))
+    if left_out := len(prompts) - len(shared):
+        sentence += f" Of {plural(len(shared), 'prompt')} that all of them ran; {left_out:,} not."
+    return sentence
+
+
 def claim(sets: Sequence[Set]) -> str:
     """The sentence about methods' sets; "" where none drafted.
 
-    >>> def made(title, stood, decided=10):
-    ...     depths = [{"depth": 1, "decided": decided, "stood": stood, "drafts": 10, "conditional": stood / decided}]
-    ...     return {"title": title, "depths": depths, "groups": {}, "parts": {"drafted": 20, "first_drafts": 10}}
-    >>> claim([made("PLD", 6), made("PLD+", 9)])
+    >>> def made(title, stood, decided=20):
+    ...     depths = [{"depth": 1, "decided": decided, "stood": stood, "drafts": 20, "conditional": stood / decided}]
+    ...     return {"title": title, "depths": depths, "groups": {}, "parts": {"drafted": 20, "first_drafts": 20}}
+    >>> claim([made("PLD: lookup", 12), made("PLD+", 18)])
     'PLD+ accepts more than PLD: 0.90 against 0.60 tokens per draft, because the first token of its drafts is accepted \
 more often (90 % against 60 %).'
     """
@@ -30,16 +57,22 @@ more often (90 % against 60 %).'
     best = ranking[0]
     if len(ranking) == 1:
         return (
-            f"{best['title']} accepts {decimals(_per_draft(best), 2)} tokens per draft; the first of them is accepted "
+            f"{_title(best)} accepts {decimals(_per_draft(best), 2)} tokens per draft; the first of them is accepted "
             f"in {_percent(_first(best))} of the drafts."
         )
     rival = ranking[1]
     numbers = f"{decimals(_per_draft(best), 2)} against {decimals(_per_draft(rival), 2)} tokens per draft"
     if _per_draft(best) - _per_draft(rival) <= LEVEL * _per_draft(best):
-        return f"{best['title']} and {rival['title']} accept alike: {numbers}."
-    rivals = f"{rival['title']}" if len(ranking) == 2 else f"all others, {rival['title']} next"
+        return f"{_title(best)} and {_title(rival)} accept alike: {numbers}."
+    rivals = _title(rival) if len(ranking) == 2 else f"all others, {_title(rival)} next"
     clauses = f"{numbers}{_place_clause(best, rival)}{_reason_clause(best, rival)}"
-    return f"{best['title']} accepts more than {rivals}: {clauses}."
+    return f"{_title(best)} accepts more than {rivals}: {clauses}."
+
+
+def _title(entry: Set) -> str:
+    """A method's name without what its title says behind a colon."""
+    name, colon, rest = str(entry["title"]).partition(":")
+    return name + (" (lossy)" if colon and rest.endswith(" (lossy)") else "")
 
 
 def _per_draft(entry: Set) -> float:
@@ -79,6 +112,9 @@ def _place_clause(best: Set, rival: Set) -> str:
 
 
 def _reason_clause(best: Set, rival: Set) -> str:
+    counts = [entry["depths"][0]["decided"] for entry in (best, rival)]
+    if min(counts) < FEWEST_DRAFTS:
+        return f" ({counts[0]} and {counts[1]} drafts: too few to say why)"
     first, other_first = _first(best), _first(rival)
     if first - other_first > LEVEL:
         share = f"{_percent(first)} against {_percent(other_first)}"

@@ -12,6 +12,7 @@ import numpy as np
 from decoders.errors import UserError
 from decoders.importers.importer import ImportResult
 from decoders.trace.acceptance import DEFINITIONS, Acceptance, AcceptanceSums
+from decoders.trace.baseline import asked_prompt
 from decoders.trace.metrics import draft_cost, ratio
 from decoders.trace.reliability import Signal, outcomes, pool_runs, signals
 from decoders.trace.trace import Trace
@@ -28,6 +29,7 @@ class SetCounts:
     draft_cost: float | None
     is_earlier: bool  # its one-row time was measured behind another run, or where is not recorded
     forced: bool = False  # it wrote a given answer, which says nothing of the method's own acceptance
+    prompt: Any = None  # the same for runs of one prompt; None for a server's totals
 
     @classmethod
     def of(cls, trace: Trace, by: str | None = None) -> SetCounts:
@@ -46,6 +48,7 @@ class SetCounts:
             draft_cost(trace),
             is_earlier,
             bool(trace.run.get("forced")),
+            asked_prompt(trace),
         )
 
     @classmethod

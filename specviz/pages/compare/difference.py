@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -63,7 +64,7 @@ def difference(a: Trace, b: Trace) -> dict[str, Any]:
 
 
 def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
-    """The run that accepts more, the step where most of it happens, and what the other run did there."""
+    """The run that accepts more, and what the other run did there."""
     if names[0] == names[1]:
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     counts = [sum(gain.missed for gain in run_gains) for run_gains in gains]
@@ -71,17 +72,24 @@ def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
     name, other_name = names[first], names[1 - first]
     if not counts[first]:
         return f"{names[0]} and {names[1]} accepted the same drafted tokens."
-    best = max(gains[first], key=lambda gain: gain.missed)
-    reason = f": {best.reason}" if best.reason else ""
-    if not best.drafted:
-        clause = f"drafted nothing{reason}"
-    else:
-        clause = f"had {best.other_accepted} of {best.drafted} drafted tokens accepted"
     other_side = f", {other_name} {counts[1 - first]} the other way round" if counts[1 - first] else ""
+    reasons = Counter[str]()
+    for gain in gains[first]:
+        reasons[_cause(gain)] += gain.missed
+    causes = ", ".join(f"{count} where {cause}" for cause, count in reasons.most_common())
     return (
-        f"{name} accepts more: {plural(counts[first], 'token')} that {other_name} wrote without a draft{other_side}; "
-        f"most at step {best.step + 1}, where {other_name} {clause}."
+        f"{name} accepts more: {plural(counts[first], 'token')} that {other_name} had to write "
+        f"itself{other_side}: {causes}."
     )
+
+
+def _cause(gain: Gain) -> str:
+    """The reason why the other run wrote a token itself, in words that follow "where"."""
+    if not gain.drafted:
+        return "it drafted nothing"
+    if gain.other_accepted < gain.drafted:
+        return "its draft was refused"
+    return "its draft had ended"
 
 
 def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:

@@ -22,6 +22,8 @@ from .results import Results
 
 OWN_COLOR, PAPER_COLOR = "0,114,178", "138,138,138"  # red, green, blue of the cells
 LONGEST_WORDS = 44  # of what would fill a row, in the figure
+MOST_ABREAST = 48  # characters of a figure's column heads, side by side
+ERROR_LINE = "<br><span style='font-size:10px'>± {}</span>"  # below a cell's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,26 +152,33 @@ def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]],
         for row in down:
             value = sheet.values[row][at]
             if value is not None:
-                text = rows[row][at + 1]
+                text, _, error = rows[row][at + 1].partition(" ± ")
                 # a difference of two timings of ours may be chance: what they print themselves is their own to stress
                 is_highest = len(column_values) > 1 and value == max(column_values)
                 bold = is_highest and quantity.unit in (("×", "tokens/s", "tokens/step") if paper else ("tokens/step",))
-                figure.add_annotation(x=at, y=row, text=f"<b>{text}</b>" if bold else text, showarrow=False)
+                text = (f"<b>{text}</b>" if bold else text) + (ERROR_LINE.format(error) if error else "")
+                figure.add_annotation(x=at, y=row, text=text, showarrow=False)
     for row, name in enumerate(sheet.rows):
         if missing := (sheet.absent or {}).get(name):
             words = in_a_cell(missing)
             figure.add_annotation(
                 x=(len(across) - 1) / 2, y=row, text=f"<i>{plain(words)}</i>", showarrow=False, font={"size": 11}
             )
+    names = [place_shown(name) for name in sheet.columns]
+    longest = max((len(word) for name in names for word in name.split()), default=0)
+    slanted = longest * len(across) > MOST_ABREAST
     figure.update_xaxes(
-        tickvals=across, ticktext=[_lines(place_shown(name)) for name in sheet.columns], showgrid=False,
-        zeroline=False, side="top", tickfont={"size": 12}, tickangle=0, ticks="", range=[-0.5, len(across) - 0.5],
+        tickvals=across, ticktext=names if slanted else [_lines(name) for name in names], showgrid=False,
+        zeroline=False, side="top", tickfont={"size": 12}, tickangle=-40 if slanted else 0, ticks="",
+        range=[-0.5, len(across) - 0.5],
     )  # fmt: skip
     figure.update_yaxes(
         tickvals=down, ticktext=[plain(name) for name in sheet.rows], showgrid=False, zeroline=False,
-        range=[len(down) - 0.5, -0.5], automargin=True, tickfont={"size": 12}, ticks="",
+        range=[len(down) - 0.5, -0.5], automargin=True, tickfont={"size": 12}, ticks="", ticklabelstandoff=6,
     )  # fmt: skip
-    figure.update_layout(height=130 + 28 * len(down), margin={"t": 104, "b": 16}, showlegend=False)
+    row_height = 40 if sheet.errors else 28
+    top = 150 if slanted else 104
+    figure.update_layout(height=top + 26 + row_height * len(down), margin={"t": top, "b": 16}, showlegend=False)
     return figure
 
 

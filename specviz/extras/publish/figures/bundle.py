@@ -39,10 +39,10 @@ class Figure:
         place = "" if self.step is None else f"-step-{self.step + 1}"
         return re.sub(r"[^A-Za-z0-9]+", "-", f"{method}-{self.traces[0].run['id']}{place}").strip("-")[-100:]
 
-    @property
-    def commands(self) -> list[str]:
-        """Commands that make the runs again, one line per run; their files are those of ``archive``."""
-        return [citing.command(trace, file) for file, trace in self._files().items()]
+    def commands(self, files: Sequence[str] = ()) -> list[str]:
+        """Commands that make the runs again, one line per run, from ``files`` or those of ``archive``."""
+        names = files if len(files) == len(self.traces) else self._files()
+        return [citing.command(trace, file) for file, trace in zip(names, self.traces, strict=True)]
 
     @property
     def bibtex(self) -> str:
@@ -83,9 +83,9 @@ class Figure:
                     archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
         return out.getvalue()
 
-    def to_text(self) -> str:
-        """The caption, the commands and the BibTeX as plain text."""
-        command_text = "\n".join(self.commands)
+    def to_text(self, files: Sequence[str] = ()) -> str:
+        """The caption, the commands (``commands``) and the BibTeX as plain text."""
+        command_text = "\n".join(self.commands(files))
         return (
             f"{self.sheet.title}\n\nCaption:\n{self.caption}\n\nMake it again:\n{command_text}\n\nCite:\n{self.bibtex}"
         )

@@ -86,7 +86,7 @@ def server_run(name: str) -> Trace:
     ("name", "step", "sentence", "caption"),
     [
         (
-            "sglang_stream.txt", 1, "2 drafted tokens accepted, then the target added “<1003>”; what was drafted beside",
+            "sglang_stream.txt", 1, "2 drafted tokens accepted, then the target added “<1003>”; what was",
             "Step 2 of 5 of SGLang on a model that is not recorded: its draft is not wholly recorded. ",
         ),
         ("sglang_stream.txt", 2, "the target wrote “<1004>”; what was drafted beside is not recorded.", ""),
