@@ -18,11 +18,9 @@ import { setAddress } from "specviz/shell/address.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
-const WHAT =
-  "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.";
 const OUTPUTS = "Pasted, written with drafting and without: do they differ by rounding, by design or by a bug?";
-const HOW =
-  "Two to four methods draft for the same model on the same prompt, beside plain decoding: see who needs how many " +
+const WHAT =
+  "Two to four methods draft for the same model on one prompt, beside plain decoding: see who needs how many " +
   "forwards for which part of the output.";
 
 function layout() {
@@ -47,7 +45,7 @@ function layout() {
     h(
       "details.svc-setup",
       { open: true },
-      h("summary.ui-row", h("h2", "Compare methods on one prompt"), h("span.svc-help.ui-soft", HOW)),
+      h("summary.ui-row", h("h2", "Compare methods on one prompt")),
       h(
         "div.svc-columns",
         h("div.svc-prompt-form.ui-stack", h("p.svm-offer.svc-made-with.ui-row.ui-soft", { hidden: true })),

@@ -101,5 +101,6 @@ export function drawExample() {
   const button = part("example");
   const runs = example();
   button.hidden = !runs;
-  if (runs) button.textContent = `Show an example: ${runs.map((one) => short(one.method)).join(", ")}`;
+  button.textContent = "Show an example";
+  if (runs) button.title = runs.map((one) => short(one.method)).join(", ");
 }

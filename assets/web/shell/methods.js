@@ -1,7 +1,7 @@
 /* Methods to choose from. */
 
 import { coded, h } from "specviz/base/dom.js";
-import { format, percentage } from "specviz/base/numbers.js";
+import { format, percentage, plural } from "specviz/base/numbers.js";
 import { FAMILIES, picture } from "specviz/shell/families.js";
 
 /** A time as people say it. @param {number} seconds */
@@ -63,7 +63,7 @@ export function missingMethods(methods) {
   return missing.length
     ? h(
         "details.svf-missing.ui-fold",
-        h("summary", `${missing.length} not available here`),
+        h("summary", `${plural(missing.length, "method")} not available here`),
         missing.map((method) => h("p", h("b", method.title), ": ", coded(method.missing))),
       )
     : "";
