@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.errors import UserError, capital
+from decoders.errors import UserError
 from decoders.folders import read_text, write_text
 from decoders.names import USUAL
 from specviz.words import column_texts, decimals, plural, visible
@@ -127,21 +127,17 @@ def _causes(trace: Trace, target: Any) -> list[dict[str, Any]]:
     """The answer read without each of its sources. Raises UserError for another model's tokens, and where there is no
     source.
     """
-    from decoders.study.attribute.evidence import cause, evidence_sources, sentences
-    from decoders.study.attribute.without import ReadAnswer
+    from decoders.study.attribute.evidence import causes, evidence_sources
     from specviz.views.prompts import check_tokens
 
-    sources = evidence_sources(trace)
-    if not sources or not sentences(trace):
-        raise UserError("there is nothing to leave out: give a prompt with passages or turns, and an answer with words")
     check_tokens(target, trace)
-    answer = ReadAnswer(target, trace.prompt_ids, trace.output_ids)
-    causes = []
+    count = len(evidence_sources(trace))
+    found = []
     with common.progress_bar("reading without each source") as progress:
-        for number, source in enumerate(sources, 1):
-            causes.append({**asdict(source), **cause(trace, answer, capital(source.name), source.at)})
-            progress(number, len(sources))
-    return causes
+        for cause in causes(trace, target):
+            found.append(cause)
+            progress(len(found), count)
+    return found
 
 
 def _show_causes(trace: Trace, causes: Sequence[dict[str, Any]]) -> None:
