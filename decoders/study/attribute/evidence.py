@@ -204,8 +204,8 @@ def causes(trace: Trace, target: Target) -> Iterator[dict[str, Any]]:
         raise UserError("there is nothing to leave out: give a prompt with passages or turns, and an answer with words")
     answer = ReadAnswer(target, trace.prompt_ids, trace.output_ids)
     for source in sources:
-        found = cause(trace, answer, capital(source.name), source.at)
-        yield {"kind": source.kind, "passage": source.passage, **found}
+        home = {"kind": source.kind, "passage": source.passage}
+        yield home | cause(trace, answer, capital(source.name), source.at)
 
 
 def token_mask(trace: Trace, positions: Sequence[int]) -> list[bool]:
