@@ -67,6 +67,13 @@ def test_a_language_that_capitalises_nouns_has_no_names_here() -> None:
     assert absent_in("Gestern kam der Bauer mit 7 Kühen aus dem Tal.", source) == ["7"]
 
 
+def test_an_answer_in_another_language_has_no_names_here_but_numbers() -> None:
+    german = "Das Hotel wurde 1911 eröffnet und besitzt 91 Zimmer von Anna Keller."
+    assert absent_in(german) == ["91"]
+    french = "L'Hôtel a ouvert en 1911, et Anna Keller a payé."
+    assert absent_in(french, "L'Hôtel de Marken a ouvert en 1911. Anna Visser a payé.") == ["Anna Keller"]
+
+
 def test_it_reads_a_pool_and_the_worked_examples_hold() -> None:
     trace = trace_of([("text", -1, ["x"])], [("In 1911 and 1912.", -1)], [(0, "built 1911", 0)])
     assert [claim.is_given for claim in claims(trace)] == [True, False]

@@ -141,6 +141,8 @@ def test_scores_of_the_demo_tasks(capsys, model):
         (("--trace", "t", "--answer", "x"), "--answer is of no use with --trace"),
         (("--trace", "none.spectrace"), "none.spectrace"),
         (("--score", "demo", "--without"), "--without is of no use with --score"),
+        (("--score", "demo", "--subsets", "8"), "--subsets is of no use with --score"),
+        (("--prompt", "a", "--subsets", "0"), "--subsets: 0 is out of range"),
         (("--trace", "t", "--model", "m"), "--model is of no use with --trace"),
         (("--score", "demo", "--drafted"), "--drafted is of no use with --score"),
         (("--score", "nothing"), "nothing is neither a file nor one of demo, demo+brief"),
@@ -161,6 +163,20 @@ def test_an_answer_is_read_without_each_passage(capsys, model, prompts, tmp_path
     causes = json.loads(capsys.readouterr().out)["causes"]
     assert [(found["kind"], found["passage"]) for found in causes] == [("context", 0), ("context", 1)]
     assert all(len(found["weights"]) == 3 and found["weights"][0]["said"] in printed for found in causes)
+
+
+def test_an_answer_is_read_without_subsets_of_its_passages(capsys, model, prompts, tmp_path):
+    out = tmp_path / "run.spectrace"
+    given = ("--model", model, "--prompt-file", prompts, "--answer", ANSWER)
+    assert specviz("attribute", *given, "--subsets", "8", "--out", out) == 0
+    printed = capsys.readouterr().err
+    assert "weight in log p" in printed and "LDS" in printed and "Fall of log p without the first sources" in printed
+    assert specviz("attribute", "--trace", out, "--model", model, "--subsets", "8", "--json") == 0
+    report = json.loads(capsys.readouterr().out)["subsets"]
+    assert report["sources"] == ["passage 1", "passage 2"] and report["fitted"] == 3 and report["held"] == 1
+    assert len(report["fits"]) == 3 and all(len(fit["weights"]) == 2 for fit in report["fits"])
+    alone = ("--model", model, "--prompt", "the old lamp", "--answer", "fell", "--subsets", "8")
+    assert "subsets are of at least two sources" in refusal(capsys, "attribute", *alone)
 
 
 def test_mistakes_that_need_the_model(capsys, model, prompts, tmp_path):

@@ -12,16 +12,19 @@ import pytest
 from fastapi.testclient import TestClient
 
 from decoders.study.attribute.attribution import WAYS, links
+from decoders.study.attribute.evidence import sentences
 from decoders.study.attribute.export import to_json
 from decoders.study.attribute.quotes import read_quotesum, sweep
 from specviz.pages import pages
 from specviz.pages.attribution import scoring
 from specviz.pages.attribution.scoring import ScoreRows
+from specviz.places import GALLERY
 from specviz.server.desk import Desk
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.views.export import read_page
+from specviz.views.gallery import documents
 
 from . import recordings
 from .models import tiny_target
@@ -115,6 +118,38 @@ def test_recorded_runs_are_attributed_without_a_model() -> None:
     assert file.media_type.startswith("text/html") and "attribution-one.html" in file.headers["content-disposition"]
     assert [one["method"] for one in given["signals"]] == ["pld+h", "adapld"]  # what wrote something else is not beside
     assert given["minRun"] == 3 and given["counted"] == "whole"
+
+
+def documents_desk() -> Desk:
+    """A desk without a model: the run it opens on, and the gallery's answers about documents."""
+    desk = attribution_desk()
+    for row in documents():
+        trace = recordings.gallery_run(row["id"].partition("-")[2])
+        trace.run["id"] = row["id"]
+        desk.store.put(trace, kind="gallery", owner="*")
+    return desk
+
+
+def test_the_page_begins_with_answers_about_documents_and_their_causes() -> None:
+    desk = documents_desk()
+    page = desk.services["attribution"]
+    catalog = page.catalog()
+    assert [row["title"] for row in catalog["documents"]] == ["a lease", "a laboratory report", "notes of a meeting"]
+    assert catalog["first"] == "one" and not attribution_desk().services["attribution"].catalog()["documents"]
+    total = 0
+    for row in catalog["documents"]:
+        trace, shown = desk.store.get(row["id"]), page.show(row["id"])
+        assert shown["question"].endswith("?") and shown["views"]["words"]["links"]
+        assert len(shown["causes"]) == shown["verbatim"]["given_sources"] == 3
+        for cause in shown["causes"]:  # recorded from this very run
+            assert len(cause["fall"]) == len(cause["reread"]) == len(trace.output_ids)
+            assert [(w["start"], w["stop"]) for w in cause["weights"]][1:] == sentences(trace)
+        files = [path.stat().st_size for path in GALLERY.glob(f"{row['id']}.*")]
+        assert len(files) == 2 and sum(files) <= 45_000
+        total += sum(files)
+    assert total <= 110_000
+    fair = page.show(catalog["documents"][2]["id"])["causes"]
+    assert [cause["weights"][1]["standing"] for cause in fair] == ["corroborates", "corroborates", "none"]
 
 
 def test_signals_that_lack_their_parts_say_what_makes_them(client: TestClient) -> None:

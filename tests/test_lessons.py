@@ -177,6 +177,7 @@ def test_questions(folder: Path) -> None:
         (HEAD + STOP + "A {prob of knot 1}.", 10, "found of 'knot 1'; allowed are of node, of candidate"),
         (HEAD + STOP + "A {prob of node 99}.", 10, "step 3 has no node '99'"),
         (HEAD + STOP + "A {steps of run x}.", 10, "there is no run 'x'"),
+        (HEAD + STOP + "A {fall of source 1}.", 10, "no causes were recorded with this run"),
         (HEAD + "# Stop\nrun: chain\nshow: tee\n\nText.", 8, "found 'tee' to show; allowed are timeline, "),
         (HEAD + "# Stop\nrun: chain\nholds: steps = 0\n\nText.", 8, "the run says otherwise: steps = 0 does not hold"),
         (HEAD + "# Stop\nrun: chain\nholds: steps\n\nText.", 8, "found the condition 'steps'; write NAME = VALUE"),

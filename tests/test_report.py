@@ -55,6 +55,8 @@ def test_shares_and_lists_add_up(path: Path):
     )
     assert sum(nodes for _, nodes, _ in told["origins"]) == sum(trace.tables["steps"]["drafted"])
     assert sum(accepted for _, _, accepted in told["origins"]) == told["statuses"]["accepted"]
+    labels = {origin["name"]: origin["label"] for origin in told["legend"]}
+    assert labels.get("main", "chosen copy") == "chosen copy", "files that called it main are worded as today"
     assert sum(one["tokens"] for one in told["regrets"]) == sum(one.tokens for one in regrets(trace))
     assert [one["tokens"] for one in told["regrets"]] == sorted((o["tokens"] for o in told["regrets"]), reverse=True)
     names = [name for name, _ in told["outcomes"]]

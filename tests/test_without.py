@@ -153,10 +153,19 @@ def test_sentences_end_where_a_reader_ends_them() -> None:
         "\n",
         "中文。",
         "好",
+        "\n",
+        "2",
+        ".",
+        " An",
+        " item",
+        "\n",
+        "13",
+        ")",
+        "\n",
     ]
     trace = trace_of([("text", -1, ["x"])], [(piece, -1) for piece in text])
     found = ["".join(text[a:b]).strip() for a, b in sentences(trace)]
-    assert found == ["Dr. A. Ray paid 3.5 euros.", "Why?", "- so", "中文。", "好"]
+    assert found == ["Dr. A. Ray paid 3.5 euros.", "Why?", "- so", "中文。", "好", "An item"]
 
 
 def test_turns_of_a_chat_are_sources_and_so_is_the_templates_system_prompt() -> None:

@@ -26,7 +26,7 @@ class Origin:
     beside: bool = False
 
 
-MAIN = Origin("main", "", "main", "Copied from the chosen earlier place.")
+MAIN = Origin("main", "", "chosen copy", "Copied from the chosen earlier place.")
 BRANCH = Origin(
     "branch", "B", "branch",
     "Not copied: one of the target's own likeliest tokens at the anchor; hover one to see the anchor.", "pointed", 1,
@@ -53,11 +53,14 @@ BEFORE_ORIGINS = (MAIN, BRANCH, SUCCESSOR, DATASTORE, EXPANSION, PROMPT, DRAFTER
 
 
 def recorded_origins(run: RunRecord) -> list[RunOrigin]:
-    """The origins that a run's record declares; those of all earlier methods where it has none.
+    """The origins that a run's record declares, "main" by its label of today; those of all earlier methods where it has
+    none.
 
-    >>> [origin["name"] for origin in recorded_origins(RunRecord())][:2]
-    ['main', 'branch']
+    >>> [origin["label"] for origin in recorded_origins(RunRecord())][:2]
+    ['chosen copy', 'branch']
     """
     if "origins" not in run:
         return [RunOrigin(**asdict(origin)) for origin in BEFORE_ORIGINS]
-    return [RunOrigin(**{"beside": origin["name"] == EXPANSION.name, **origin}) for origin in run["origins"]]
+    origins = [RunOrigin(**{"beside": origin["name"] == EXPANSION.name, **origin}) for origin in run["origins"]]
+    labels = {MAIN.name: MAIN.label}
+    return [RunOrigin(**{**origin, "label": labels.get(origin["name"], origin["label"])}) for origin in origins]

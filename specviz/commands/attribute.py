@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.errors import UserError, capital
+from decoders.errors import UserError
 from decoders.folders import read_text, write_text
 from decoders.names import USUAL
 from specviz.words import column_texts, decimals, plural, visible
@@ -61,6 +61,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "read the answer once more without each of its sources: what contributed to it, corroborates it, or speaks "
         "against it",
     )
+    options.count(
+        parser,
+        "--subsets",
+        "leave out N random subsets of the sources: a sparse linear fit of each one's weight, and which stand in for "
+        "each other (32 is usual)",
+    )
     options.count(parser, "--limit", "answers to score (default: 40 of demo, all of a file)")
     options.flag(parser, "--generated", "score what the model writes, where it holds the known quotes")
     options.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
@@ -77,19 +83,23 @@ def _lengths(text: str) -> tuple[int, ...]:
 def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out, args.markdown)
     if args.score is not None:
-        _refuse(args, "--score", ("answer", "out", "drafted", "parts", "chat", "without"))
+        _refuse(args, "--score", ("answer", "out", "drafted", "parts", "chat", "without", "subsets"))
         return _score(args)
     _refuse(args, "this", ("limit", "generated"), "belongs to --score")
     if len(args.min_run or (2,)) > 1:
         raise UserError("--min-run takes one length here; several belong to --score")
+    has_model = args.without or args.subsets is not None
     if args.trace is not None:
-        _refuse(args, "--trace", ("methods", "set", "answer", "out", "chat", *(() if args.without else ("model",))))
+        _refuse(args, "--trace", ("methods", "set", "answer", "out", "chat", *(() if has_model else ("model",))))
         from decoders import load
 
-        trace, target = load(args.trace), common.open_target(args) if args.without else None
+        trace, target = load(args.trace), common.open_target(args) if has_model else None
     else:
         trace, target = _load_or_record(args)
-    return _show(args, trace, _causes(trace, target) if args.without else [])
+    found = {"causes": _causes(trace, target)} if args.without else {}
+    if args.subsets is not None:
+        found["subsets"] = _ablations(trace, target, args.subsets)
+    return _show(args, trace, found)
 
 
 def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], reason: str = "") -> None:
@@ -127,33 +137,66 @@ def _causes(trace: Trace, target: Any) -> list[dict[str, Any]]:
     """The answer read without each of its sources. Raises UserError for another model's tokens, and where there is no
     source.
     """
-    from decoders.study.attribute.evidence import cause, evidence_sources, sentences
+    from decoders.study.attribute.evidence import causes, evidence_sources
+    from specviz.views.prompts import check_tokens
+
+    check_tokens(target, trace)
+    count = len(evidence_sources(trace))
+    found = []
+    with common.progress_bar("reading without each source") as progress:
+        for cause in causes(trace, target):
+            found.append(cause)
+            progress(len(found), count)
+    return found
+
+
+def _ablations(trace: Trace, target: Any, count: int) -> dict[str, Any]:
+    """The answer read without random subsets of its sources. Raises UserError as ``_causes`` does, and for one source.
+    """
+    from decoders.study.attribute.ablations import ablation_report
+    from decoders.study.attribute.evidence import evidence_sources, sentences
     from decoders.study.attribute.without import ReadAnswer
     from specviz.views.prompts import check_tokens
 
-    sources = evidence_sources(trace)
-    if not sources or not sentences(trace):
-        raise UserError("there is nothing to leave out: give a prompt with passages or turns, and an answer with words")
+    if len(evidence_sources(trace)) < 2 or not sentences(trace):
+        raise UserError("subsets are of at least two sources: give a prompt with passages or turns, and an answer")
     check_tokens(target, trace)
-    answer = ReadAnswer(target, trace.prompt_ids, trace.output_ids)
-    causes = []
-    with common.progress_bar("reading without each source") as progress:
-        for number, source in enumerate(sources, 1):
-            causes.append({**asdict(source), **cause(trace, answer, capital(source.name), source.at)})
-            progress(number, len(sources))
-    return causes
+    with common.progress_bar("reading without subsets of the sources") as progress:
+        return ablation_report(trace, ReadAnswer(target, trace.prompt_ids, trace.output_ids), count, progress)
+
+
+def _label(trace: Trace, start: int, stop: int) -> str:
+    """Words of the answer in a row's head."""
+    text = trace.text(trace.output_ids[start:stop]).strip()
+    return visible(text if len(text) <= 60 else f"{text[:59]}…")
+
+
+def _show_ablations(trace: Trace, report: dict[str, Any]) -> None:
+    """A table of each source's weight by sentence, what the first sources are worth, and which pairs interact."""
+    rows = []
+    for number, fit in enumerate(report["fits"]):
+        label = _label(trace, fit["start"], fit["stop"]) if number else "the whole answer"
+        rows.append((label, *(f"{weight:+.1f}" for weight in fit["weights"]), decimals(fit["lds"], 2)))
+    heads = ("weight in log p", *report["sources"], "LDS")
+    common.show_table(heads, rows[1:] if len(rows) == 2 else rows, error=True)
+    drops = ", ".join(f"{k}: {drop:.1f}" for k, drop in report["drops"].items())
+    fitted, held = report["fitted"], report["held"]
+    said = [f"{_label(trace, pair['start'], pair['stop'])}: {pair['said']}" for pair in report["pairs"]]
+    common.say(
+        f"Fitted to {fitted} subsets, judged by {held} others (LDS: rank correlation).",
+        f"Fall of log p without the first sources by weight: {drops}.",
+        *(said or ["No two sources stand in for each other, or need each other."]),
+        error=True,
+    )  # fmt: skip
 
 
 def _show_causes(trace: Trace, causes: Sequence[dict[str, Any]]) -> None:
     """A table of the fall of log p by sentence and source, and what it says."""
-    if not causes:
-        return
     weights = [*zip(*(cause["weights"] for cause in causes), strict=True)]
     names = [cause["name"] for cause in causes]
     rows = []
     for number, row in enumerate(weights):
-        text = trace.text(trace.output_ids[row[0]["start"] : row[0]["stop"]]).strip()
-        label = "the whole answer" if not number else visible(text if len(text) <= 60 else f"{text[:59]}…")
+        label = _label(trace, row[0]["start"], row[0]["stop"]) if number else "the whole answer"
         rows.append((label, *(f"{weight['fall']:+.1f} {MARKS[weight['standing']]}" for weight in row)))
     common.show_table(("fall of log p without", *names), rows[1:] if len(rows) == 2 else rows, error=True)
     common.say(*(weight["said"] for weight in weights[0]), error=True)
@@ -183,7 +226,7 @@ def _way(args: argparse.Namespace) -> str:
     return "drafted" if args.drafted else "whole" if args.parts else "words"
 
 
-def _show(args: argparse.Namespace, trace: Trace, causes: Sequence[dict[str, Any]]) -> int:
+def _show(args: argparse.Namespace, trace: Trace, found: dict[str, Any]) -> int:
     from decoders.study.attribute import attribution
     from decoders.study.attribute import export as attribution_export
 
@@ -191,7 +234,7 @@ def _show(args: argparse.Namespace, trace: Trace, causes: Sequence[dict[str, Any
     if args.markdown:
         write_text(args.markdown, attribution_export.markdown(trace, links))
     if args.json:
-        return common.print_json({**attribution_export.to_json(trace, links), **({"causes": causes} if causes else {})})
+        return common.print_json({**attribution_export.to_json(trace, links), **found})
     numbers: dict[tuple[str, int], int] = {}
     parts = []
     for part, link in attribution_export.split_by_link(trace, links):
@@ -203,7 +246,10 @@ def _show(args: argparse.Namespace, trace: Trace, causes: Sequence[dict[str, Any
         parts.append(part.replace(core, f"[{core}]({number})", 1))
     print(visible("".join(parts)))
     _sources(args, trace, links, numbers)
-    _show_causes(trace, causes)
+    if "causes" in found:
+        _show_causes(trace, found["causes"])
+    if "subsets" in found:
+        _show_ablations(trace, found["subsets"])
     return 0
 
 

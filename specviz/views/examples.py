@@ -33,6 +33,7 @@ TASKS = {
     "chat": "Rewrite in a chat",
     "translation": "Translate",
     "retrieval": "Answer from passages",
+    "document": "Ask a document",
     "sums": "Little to copy",
     "open": "Little to copy",
 }

@@ -8,11 +8,14 @@
 from __future__ import annotations
 
 import csv
+import functools
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from decoders.folders import read_text
 from decoders.model.files.catalog import SMOLLM2
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY, SUFFIX
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from decoders import Target
 
 NEW_TOKENS = 160  # of an answer, at most
+CAUSES = ".causes.json"  # beside a run about a document: its answer read without each passage
+DOCUMENT = "document"  # the category of examples whose runs have such a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +62,28 @@ def list_runs() -> tuple[GalleryRun, ...]:
     )
 
 
+def gallery_causes(run: str) -> list[dict[str, Any]]:
+    """The recorded ``evidence.causes`` of a gallery run, by its id; none where none were recorded."""
+    path = GALLERY / f"{run}{CAUSES}"
+    return json.loads(read_text(path, "causes")) if path.is_file() else []
+
+
+@functools.cache
+def documents() -> tuple[dict[str, str], ...]:
+    """The gallery's runs about a document, which the page "Attribution" opens on: their ids and titles."""
+    titles = {example.record.id: example.title for example in examples() if example.record.category == DOCUMENT}
+    return tuple({"id": run.id, "title": titles[run.example]} for run in list_runs() if run.example in titles)
+
+
 def record_gallery(target: Target, runs: Sequence[GalleryRun]) -> None:
     """Record ``runs``, or all that are listed where there are none. A run's file is replaced when all are recorded;
     with all, files of runs that are no longer listed are removed. Raises UserError if a method or a prompt is refused.
     """
     from decoders import Sampling, find_method, record
+    from decoders.study.attribute.evidence import causes
 
     by_name = {e.record.id: e for e in examples()}
-    traces = []
+    traces, causes_by_run = [], {}
     for run in runs or list_runs():
         example = by_name[run.example]
         prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
@@ -74,13 +93,18 @@ def record_gallery(target: Target, runs: Sequence[GalleryRun]) -> None:
         )  # fmt: skip
         trace.run |= {"id": run.id, "opens": run.opens - 1}
         traces.append(trace)
+        if example.record.category == DOCUMENT:
+            causes_by_run[run.id] = [*causes(trace, target)]
         print(f"{run.id}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
     paths = [GALLERY / f"{trace.run['id']}{SUFFIX}" for trace in traces]
     for trace, path in zip(traces, paths, strict=True):
         tracefile.save(trace, path)
+    for run_id, found in causes_by_run.items():
+        (GALLERY / f"{run_id}{CAUSES}").write_text(json.dumps(found, ensure_ascii=False) + "\n", encoding="utf-8")
     for old in GALLERY.glob(f"*{SUFFIX}") if not runs else ():
         if old not in paths:
             old.unlink()
+            old.with_suffix(CAUSES).unlink(missing_ok=True)
 
 
 def main(names: Sequence[str] | None = None) -> None:

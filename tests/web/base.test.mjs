@@ -161,7 +161,7 @@ test("an origin is drawn as the run declares it, else plainly", () => {
   const main = { name: "main", letter: "", label: "main", sentence: "Copied.", outline: "round", hue: 2 };
   trace.run.origins = [main];
   const model = new Model(trace);
-  assert.deepEqual(model.origin("main"), { ...main, label: "chosen copy", declared: true });
+  assert.deepEqual(model.origin("main"), { ...main, declared: true });
   const { letter, outline, hue, declared } = model.origin("cache");
   assert.deepEqual([letter, outline, hue, declared], ["C", "box", 0, false]);
 });

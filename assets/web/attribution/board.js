@@ -1,7 +1,9 @@
-/* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
+/* The head, a tile per kind of proof; and, folded, the thresholds and every signal's spans along the answer. */
 
-import { SOURCES, agreement, at, look, ranked, size, strength, tag, usage } from "specviz/attribution/links.js";
-import { append, button, h, s, stretched } from "specviz/base/dom.js";
+import {
+  SOURCES, agreement, at, look, ranked, size, sourceKey, strength, tag, usage,
+} from "specviz/attribution/links.js";
+import { append, button, h, replace, s, stretched } from "specviz/base/dom.js";
 import { inLine } from "specviz/base/text.js";
 import { clamp, percent, plural, short, thousandths } from "specviz/base/numbers.js";
 
@@ -10,28 +12,30 @@ export const COUNTED = { words: "Whole words", whole: "Whole quotations", drafte
 /** @type {Record<Counted, string>} */
 const WHY = {
   words: "Whole quotations, cut back to whole words and numbers: no word comes from two places.",
-  whole: "A drafted run with the words beside it that its source has too, whoever wrote them.",
+  whole: "A drafted span with the words beside it that its source has too, whoever wrote them.",
   drafted: "Only tokens that were drafted from a source and stood: PLD+'s own signal.",
 };
 
-const MOST_NAMED = 8; // numbers and names that stand in no source
+const MOST_NAMED = 6; // numbers and names that stand in no source
 const RANKED = 3; // sources named in a lane
 export const MOST_BITS = 80; // of the slider of rarity
-const RARITY = "Rarity of a run: the sum over its tokens of −log₂ p, p = 1 ÷ (rank in the vocabulary · ln its size). " +
+const RARITY =
+  "Rarity of a span: the sum over its tokens of −log₂ p, p = 1 ÷ (rank in the vocabulary · ln its size). " +
   "“in order to” has some 40 bits, a name of four tokens 60. Brighter is rarer.";
-const NO_SIGNAL = "This method records no source: the text alone tells";
+const NO_SIGNAL = "It records no source of its drafts: the text alone tells.";
+const IN_TEXT = "A check of the text alone: what stands in a source may still be said there of something else.";
 
-/** The card above an answer and its sources; ``view`` is the Attribution it belongs to. */
+/** The head above an answer and its sources, and the fold below; ``view`` is the Attribution they belong to. */
 export class Board {
   /** @param {import("specviz/attribution/view.js").Attribution} view */
   constructor(view) {
     this.view = view;
-    this.summary = h("div.sv-a-summary.ui-line");
-    const shortest = { type: "range", min: 1, max: 12, step: 1, "aria-label": "Shortest run shown, in tokens" };
+    this.element = h("section.sv-a-summary.ui-tiles", { "aria-label": "What is known of this answer" });
+    const shortest = { type: "range", min: 1, max: 12, step: 1, "aria-label": "Shortest span shown, in tokens" };
     this.slider = h("input.sv-a-range", shortest);
     this.slider.addEventListener("input", () => this.view.set({ minRun: Number(this.slider.value) }));
     this.sliderText = h("output.sv-a-now");
-    const bits = { type: "range", min: 0, max: MOST_BITS, step: 5, "aria-label": "Rarity of the runs shown, in bits" };
+    const bits = { type: "range", min: 0, max: MOST_BITS, step: 5, "aria-label": "Rarity of the spans shown, in bits" };
     this.rarity = h("input.sv-a-bits", bits);
     this.rarity.addEventListener("input", () => this.view.set({ minBits: Number(this.rarity.value) }));
     this.rarityText = h("output.sv-a-now");
@@ -65,8 +69,8 @@ export class Board {
       this.restButton,
     );
     this.lanes = h("div.sv-a-lanes");
-    const board = h("section.sv-card.sv-a-board", { "aria-label": "What was copied" });
-    this.element = append(board, [this.summary, controls, this.lanes]);
+    this.fold = h("details.sv-card.sv-a-board.ui-fold", h("summary", "Thresholds, and signals side by side"));
+    append(this.fold, [controls, this.lanes]);
   }
 
   draw() {
@@ -76,77 +80,76 @@ export class Board {
   }
 
   drawSummary() {
-    const { doc, signal, found, minRun } = this.view;
+    const { cause, found } = this.view;
+    const tiles = [this.verbatim(), this.linked(), cause.tile, this.absent(), found.score && this.goldBox(found.score)];
+    replace(this.element, tiles);
+  }
+
+  /** What stands in the sources by its text alone. */
+  verbatim() {
+    const { doc, signal, minRun } = this.view;
     const all = doc.output_tokens;
-    const wrong = found.not_verbatim;
     const stands = at(signal.verbatim, minRun);
-    const bar = h("div.sv-a-bar.ui-bar", { role: "img" });
-    const list = h("ul.ui-legend");
-    /** @type {(name: string, text: string, count: number, number: string) => void} */
-    const row = (name, text, count, number) => {
-      if (!count) return;
-      bar.append(h("i", { class: name, style: `flex:${count}` }));
-      list.append(h("li", h("span.sv-a-key", { class: name }, number), ` ${text} `, h("b", percent(count, all))));
-    };
     const given = signal.verbatim.given_sources;
+    const bar = h("div.sv-a-bar.ui-bar", { role: "img", tabindex: "0" });
+    /** @type {string[]} */
+    const shares = [];
+    /** @type {(name: string, text: string, count: number, key?: string) => void} */
+    const part = (name, text, count, key) => {
+      if (!count) return;
+      bar.append(h("i", { class: name, style: `flex:${count}`, "data-source": key }));
+      shares.push(`${text} ${percent(count, all)}`);
+    };
     stands.sources.forEach((mine, k) => {
       const source = signal.verbatim.sources[k];
       const plain = SOURCES.includes(source.kind) || (source.kind === "prompt" && !given);
-      row(look(source, k), plain ? "" : source.name, mine.copied_tokens, tag(source));
+      part(look(source, k), plain ? tag(source) : source.name, mine.copied_tokens, sourceKey(source));
     });
-    row("sv-a-none", "not word for word in the sources", stands.own_tokens, "–");
-    bar.setAttribute("aria-label", [...list.children].map((line) => line.textContent).join(", "));
-    const runs = plural(found.links.length, "run");
+    part("sv-a-none", "not word for word in the sources", stands.own_tokens);
+    bar.setAttribute("aria-label", shares.join(", "));
+    this.view.tip.add(bar, () => shares);
     const longest = Math.max(0, ...stands.links.map(size));
-    const facts = [
-      `Word for word: ${stands.copied_tokens} of ${plural(all, "token")} in ` +
-        plural(stands.links.length, "quotation") + (longest ? `, the longest ${longest}` : ""),
-      given ? `from ${usage(signal.verbatim, stands.used_sources)}` : "no passages: held against the prompt",
-    ];
-    const title = short(doc.run.method_title);
-    const from = usage(doc, found.used_sources);
-    const linked = `${title} linked ${found.copied_tokens} in ${runs}${from && `, to ${from}`}`;
-    const by = doc.run.signal ? linked : NO_SIGNAL;
-    const cause = this.view.cause.summary();
-    const check = wrong ? `≠ ${wrong} of ${runs} not verbatim` : "✓ every run verbatim";
-    const verdict =
-      found.links.length > 0 && h("span", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
-    if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the run's.");
-    this.summary.replaceChildren(
-      this.view.tip.add(
-        h(
-          "div.sv-a-big",
-          { tabindex: "0" },
-          h("b", percent(stands.copied_tokens, all)),
-          h("p.ui-soft", "word for word"),
-        ),
-        "Tokens of the answer whose words stand in the sources in the same order, in runs of two words or more, ÷ " +
-          "all tokens. By the text alone: no method, no signal.",
-      ),
-      h(
-        "div.sv-a-how",
-        h("p.ui-words", facts.join(", ")),
-        bar,
-        list,
-        !this.view.text && h("p.sv-a-signal.ui-words", by, verdict ? " · " : "", verdict),
-        cause && h("p.sv-a-caused.ui-words", cause),
-        this.absent(),
-      ),
-      found.score ? this.goldBox(found.score) : "",
-    );
+    const text = `${stands.copied_tokens} of ${plural(all, "token")} in ${plural(stands.links.length, "quotation")}` +
+      `${longest ? `, the longest ${longest}` : ""}, ` +
+      (given ? `from ${usage(signal.verbatim, stands.used_sources)}.` : "held against the prompt: it has no passages.");
+    const about = "Tokens of the answer whose words stand in the sources in the same order, two words or more, ÷ all " +
+      "tokens. By the text alone: no method, no signal.";
+    return tile("Word for word", [
+      this.view.tip.add(h("b.sv-a-big", { tabindex: "0" }, percent(stands.copied_tokens, all)), about),
+      h("p", text),
+      bar,
+    ]);
   }
 
-  /** The numbers, dates and names that stand in no source, in a sentence. @returns {Child} */
+  /** What the chosen signal links, and whether the sources really say it. */
+  linked() {
+    const { doc, found, text } = this.view;
+    if (text) return tile("Signal", [h("p", "None: shown is what stands in the sources by its text alone.")]);
+    const wrong = found.not_verbatim;
+    const spans = found.links.length;
+    const from = usage(doc, found.used_sources);
+    const linked = `${plural(found.copied_tokens, "token")} in ${plural(spans, "span")}${from && `, to ${from}`}.`;
+    const check = wrong ? `≠ ${wrong} of ${plural(spans, "span")} not verbatim` : "✓ verbatim";
+    const verdict = spans > 0 && h("b", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
+    if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the span's.");
+    const title = `Signal: ${short(doc.run.method_title)}`;
+    return tile(title, [h("p.sv-a-signal", doc.run.signal ? `It linked ${linked} ` : NO_SIGNAL, verdict)]);
+  }
+
+  /** The numbers, dates and names that stand in no source. */
   absent() {
     const { claims, verbatim } = this.view.signal;
-    if (!claims.length || !verbatim.given_sources) return "";
+    if (!claims.length || !verbatim.given_sources) return null;
     const characters = [...verbatim.output];
     const absent = claims.filter(({ is_given }) => !is_given);
     const names = [...new Set(absent.map(({ start, stop }) => characters.slice(start, stop).join("")))];
     const marked = names.slice(0, MOST_NAMED).flatMap((name) => [h("span.sv-a-absent", inLine(name)), ", "]);
     const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
-    const all = `All ${claims.length} numbers and names stand in the sources.`;
-    return h("p.sv-a-absents.ui-words", names.length ? ["Not in the sources: ", ...marked.slice(0, -1), more] : all);
+    const all = claims.length < 3 ? ["The only one", "Both"][claims.length - 1] : `All ${claims.length}`;
+    const stands = `${all} ${claims.length === 1 ? "stands" : "stand"} in the sources.`;
+    const text = h("p.sv-a-absents", { tabindex: "0" });
+    append(text, names.length ? ["Not in the sources: ", ...marked.slice(0, -1), more] : [stands]);
+    return tile("Numbers, dates and names", [this.view.tip.add(text, IN_TEXT)]);
   }
 
   /** Precision, recall and F1 where the quotes are known. @param {QuoteScore} score */
@@ -157,13 +160,12 @@ export class Board {
         h("div", { tabindex: "0" }, h("dt.ui-soft", name), h("dd", thousandths(value))),
         `Tokens ${formula}. Quoted: the known quotes, drawn with a line above.`,
       );
-    return h(
-      "dl.sv-a-gold-box.ui-line",
-      { "aria-label": "Against the known quotes" },
+    const cells = [
       cell("precision", "found and quoted ÷ found", score.precision),
       cell("recall", "found and quoted ÷ quoted", score.recall),
       cell("F1", "their harmonic mean", score.f1),
-    );
+    ];
+    return tile("Against the known quotes", [h("dl.sv-a-gold-box.ui-line", cells)]);
   }
 
   drawControls() {
@@ -229,7 +231,7 @@ export class Board {
     return this.row(this.view.signal.verbatim, "Text alone", this.view.text, ours, choose);
   }
 
-  /** A signal's copied runs along the answer. */
+  /** A signal's spans along the answer. */
   /** @type {(signal: SignalDocument, k: number, ours: SourceLink[]) => HTMLElement} */
   lane(signal, k, ours) {
     const doc = signal.views[this.view.counted];
@@ -253,7 +255,7 @@ export class Board {
     const agreed = chosen ? null : agreement(ours, links, length);
     const agrees = agreed ? percent(agreed.same, agreed.shared) : chosen ? "" : "–";
     const last = this.view.gold ? thousandths(score?.f1) : agrees;
-    const what = none ? "no source recorded" : `${percent(copied, length)} linked in ${plural(links.length, "run")}`;
+    const what = none ? "no source recorded" : `${percent(copied, length)} linked in ${plural(links.length, "span")}`;
     const beside = chosen
       ? "shown"
       : agreed
@@ -297,3 +299,6 @@ export class Board {
     );
   }
 }
+
+/** A tile of the head: its title and what is known. @type {(title: string, inside: Child[]) => HTMLElement} */
+export const tile = (title, inside) => h("section.sv-a-tile.sv-card", h("h3", title), inside);

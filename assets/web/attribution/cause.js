@@ -1,7 +1,8 @@
 /* "Would it have been written without this?": the answer read without each source, as a table and as heat. */
 
-import { SOURCES, look, tag } from "specviz/attribution/links.js";
-import { append, h } from "specviz/base/dom.js";
+import { tile } from "specviz/attribution/board.js";
+import { SOURCES, look, sourceKey, tag } from "specviz/attribution/links.js";
+import { append, h, replace } from "specviz/base/dom.js";
 import { sentence, tell } from "specviz/base/json.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { glyphs, inLine } from "specviz/base/text.js";
@@ -17,8 +18,11 @@ const STANDINGS = {
   none: ["0", "no part"],
 };
 
-/** @param {Pick<Cause, "kind" | "passage">} source */
-const keyOf = ({ kind, passage }) => `${kind} ${passage}`;
+const QUESTION = "Would it have been written without this?";
+const NOT_READ =
+  "Not recorded. Open the run in specviz with its model loaded: it can read the answer without each source.";
+/** What the tile calls each. @type {Record<Standing, string>} */
+const NAMES = { contributed: "contributed", corroborates: "corroborates only", against: "against", none: "no part" };
 
 /** A fall of log p in powers of ten: "−8.6", "+1.2", "0". @param {number} fall */
 export function power(fall) {
@@ -29,7 +33,7 @@ export function power(fall) {
 /** A token's text in a sentence: without its blanks, unless it is nothing else. @param {string} text */
 const shown = (text) => (text.trim() ? inLine(text.trim()) : glyphs(text));
 
-/** The card between the board and the two sides; ``view`` is the Attribution it belongs to. */
+/** The head's tile and the card below the answer; ``view`` is the Attribution they belong to. */
 export class CauseCard {
   /** Source → what was found. @type {Map<string, Cause>} */
   found = new Map();
@@ -48,11 +52,12 @@ export class CauseCard {
     this.table = h("div.sv-a-matrix-box");
     this.said = h("p.sv-a-said.ui-words", { role: "status" });
     this.bad = h("p.svp-note", { role: "status" });
+    this.summary = h("div");
+    this.tile = tile(QUESTION, [this.summary, h("div.ui-row", this.go), this.bad]);
     this.element = append(h("section.sv-card.sv-a-cause", { "aria-label": "Cause" }), [
-      h("div.ui-row", h("b", "Would it have been written without this?"), this.go, this.note),
-      this.table,
+      h("div.ui-row", h("b", "Cause, by sentence"), this.note),
       this.said,
-      this.bad,
+      this.table,
     ]);
   }
 
@@ -68,7 +73,7 @@ export class CauseCard {
     this.chosen = null;
     this.found = new Map();
     const causes = this.view.signals.flatMap((signal) => signal.causes);
-    for (const cause of causes) this.found.set(keyOf(cause), cause);
+    for (const cause of causes) this.found.set(sourceKey(cause), cause);
     tell(this.bad, "");
     this.draw();
   }
@@ -76,45 +81,45 @@ export class CauseCard {
   draw() {
     const { sources, found, left } = this;
     const can = Boolean(this.view.ask) && sources.length > 0;
-    this.element.hidden = !sources.length || (!can && !found.size);
-    if (this.element.hidden) return;
-    const todo = sources.filter((source) => !found.has(keyOf(source))).length;
+    this.tile.hidden = !sources.length;
+    this.element.hidden = !found.size;
+    const todo = sources.filter((source) => !found.has(sourceKey(source))).length;
     this.go.hidden = !can || (!todo && !left.length);
     this.go.textContent = left.length ? "Stop" : found.size ? "Read the rest" : "Read it without each source";
     const [first] = found.values();
-    this.note.textContent = left.length
-      ? `${sources.length - todo} of ${plural(sources.length, "source")} left out …`
-      : first
-        ? `by ${first.model} · −3: without it 10³ times less likely`
-        : `The answer is read once more per source, with that source left out: ${plural(sources.length, "forward")}.`;
+    this.note.textContent = first ? "−3: without it 10³ times less likely" : "";
+    if (first && first.model !== this.view.doc.run.model) this.note.append(`, by ${first.model}`);
+    replace(this.summary, this.summarize(can));
     if (found.size) this.drawTable();
-    else this.table.replaceChildren();
     const { cause, row } = this.chosen ?? {};
-    this.said.replaceChildren(cause ? this.words(cause, row ?? 0) : "");
-    this.said.hidden = !cause;
+    this.said.replaceChildren(cause ? this.words(cause, row ?? 0) : "Choose a number: the answer shows its tokens.");
   }
 
-  /** The sources by their part in the whole answer, in a sentence; "" before any was read. */
-  summary() {
-    const { sources, found } = this;
-    const read = sources.filter((source) => found.has(keyOf(source)));
-    if (!read.length) return "";
-    /** @type {(standing: Standing) => string} */
-    const tags = (standing) =>
-      read.filter((source) => found.get(keyOf(source))?.weights[0].standing === standing).map(tag).join(", ");
-    const parts = [
-      `contributed: ${tags("contributed") || "none"}`,
-      tags("corroborates") && `corroborate only: ${tags("corroborates")}`,
-      tags("against") && `against: ${tags("against")}`,
-      read.length < sources.length && `${sources.length - read.length} not read yet`,
-    ];
-    return `Cause, by leaving each out: ${parts.filter(Boolean).join(" · ")}`;
+  /** The sources by their part in the whole answer. @param {boolean} can whether the model may be asked */
+  summarize(can) {
+    const { sources, found, left } = this;
+    const read = sources.filter((source) => found.has(sourceKey(source)));
+    const count = sources.length - read.length;
+    if (left.length) return [h("p", `${read.length} of ${plural(sources.length, "source")} left out …`)];
+    if (!read.length) return [h("p", can ? `The model reads it again, ${plural(count, "time")}.` : NOT_READ)];
+    const standings = /** @type {Standing[]} */ (Object.keys(NAMES));
+    const lines = standings.map((standing) => {
+      const of = read.filter((source) => found.get(sourceKey(source))?.weights[0].standing === standing);
+      return of.length > 0 && h("p.sv-a-caused", `${NAMES[standing]} `, of.map((source) => this.key(source)));
+    });
+    return [...lines, count > 0 && can && h("p.ui-soft", `${count} not read yet`)];
   }
 
-  /** A source's part in the whole answer, beside its name. @type {(source: AttributedSource) => Child} */
+  /** A source's tag in its colour. @param {AttributedSource} source */
+  key(source) {
+    const name = { class: look(source, this.sources.indexOf(source)), "data-source": sourceKey(source) };
+    return h("span.sv-a-key", { ...name, title: source.name }, tag(source));
+  }
+
+  /** A source's part in the whole answer, beside its name. @type {(source: AttributedSource) => HTMLElement | null} */
   chip(source) {
-    const weight = this.found.get(keyOf(source))?.weights[0];
-    if (!weight || weight.standing === "none") return "";
+    const weight = this.found.get(sourceKey(source))?.weights[0];
+    if (!weight || weight.standing === "none") return null;
     return h("span.sv-a-weight", { "data-standing": weight.standing }, weight.standing);
   }
 
@@ -157,7 +162,7 @@ export class CauseCard {
       "tr",
       h("th", { scope: "col" }, "of the answer"),
       sources.map((source, k) =>
-        h("th", { scope: "col" }, h("span.sv-a-key", { class: look(source, k) }, tag(source))),
+        h("th", { scope: "col" }, this.key(source)),
       ),
     );
     const body = rows.map(({ name, row }) =>
@@ -186,7 +191,7 @@ export class CauseCard {
 
   /** @type {(source: AttributedSource, k: number, row: number) => Child} */
   cell(source, k, row) {
-    const cause = this.found.get(keyOf(source));
+    const cause = this.found.get(sourceKey(source));
     const weight = cause?.weights[row];
     if (!cause || !weight) return h("span.ui-soft", "…");
     const chosen = this.chosen?.cause === cause && this.chosen.row === row;
@@ -198,8 +203,11 @@ export class CauseCard {
 
   /** @param {CauseCard["chosen"]} chosen */
   choose(chosen) {
+    const cells = () => [...this.table.querySelectorAll("button")];
+    const focused = cells().findIndex((cell) => cell === document.activeElement);
     this.chosen = chosen;
     this.draw();
+    cells()[focused]?.focus({ preventScroll: true }); // the table was drawn anew
     this.view.sides.drawAnswer();
   }
 
@@ -215,7 +223,7 @@ export class CauseCard {
   /** Reads the answer without each source that is left, one by one. */
   async readAll() {
     const turn = this.turn;
-    this.left = this.sources.filter((source) => !this.found.has(keyOf(source)));
+    this.left = this.sources.filter((source) => !this.found.has(sourceKey(source)));
     while (this.left.length && turn === this.turn) {
       const { kind, passage } = this.left[0];
       if (!(await this.read({ kind, passage }, turn))) return;
@@ -244,7 +252,7 @@ export class CauseCard {
       const cause = await this.view.ask?.(part);
       if (!cause || turn !== this.turn) return null;
       if (cause.kind) {
-        this.found.set(keyOf(cause), cause);
+        this.found.set(sourceKey(cause), cause);
         this.view.board.drawSummary();
         this.view.sides.drawSources();
       }

@@ -96,6 +96,9 @@ export function pieces(spans, from, to) {
   });
 }
 
+/** Names a source in the page. @param {Pick<Cause, "kind" | "passage">} source */
+export const sourceKey = ({ kind, passage }) => `${kind} ${passage}`;
+
 /** A source's short name. @param {Pick<AttributedSource, "kind" | "passage">} source */
 export function tag({ kind, passage }) {
   if (kind === "prompt") return "prompt";

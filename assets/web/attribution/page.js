@@ -4,7 +4,7 @@ import { COUNTED, MOST_BITS } from "specviz/attribution/board.js";
 import { choices } from "specviz/attribution/forms.js";
 import { answerForm } from "specviz/attribution/own.js";
 import { drawScores, scoreForm } from "specviz/attribution/quotes.js";
-import { address, drawExports, drawRuns, drawSignals, load, ordered, toggle } from "specviz/attribution/runs.js";
+import { address, downloads, drawRuns, drawSignals, load, ordered, toggle } from "specviz/attribution/runs.js";
 import { page, part, visible } from "specviz/attribution/state.js";
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
@@ -14,12 +14,16 @@ import { onTheme } from "specviz/base/plotly.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { open } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
+import { html, render } from "specviz/ui/html.js";
+import { Menu } from "specviz/ui/menu.js";
 
 function frame() {
   /** @type {(name: string, text: string) => HTMLElement} */
   const opens = (name, text) =>
     h("button.svp-button", { "data-opens": name, "aria-expanded": "false", onclick: () => toggle(name) }, text);
   const host = h("div");
+  const exports = h("span");
+  render(html`<${Menu} label="Export" items=${downloads} />`, exports);
   page.box.replaceChildren(
     h(
       "div.sva-head.ui-row",
@@ -32,22 +36,22 @@ function frame() {
       }),
       opens("own", "Attribute a text"),
       opens("quotes", "Score quotes"),
-      h("span.sva-exports", { role: "group", "aria-label": "Export" }),
+      exports,
     ),
     h("section.sva-own.sva-card.ui-stack", { hidden: true }),
     h("section.sva-quotes.sva-card.ui-stack", { hidden: true }),
     h("p.sva-say.svp-note", { role: "status" }),
     h("p.sva-made.svm-offer.ui-row.ui-soft", { hidden: true }),
-    h("div.sva-signals.ui-row", { hidden: true }),
     host,
   );
   part("own").append(answerForm());
   part("quotes").append(scoreForm(), h("div.sva-scores.ui-stack"));
   page.view = new Attribution(host);
+  page.view.heading.append(h("nav.sva-documents.ui-row", { "aria-label": "Recorded answers about documents" }));
+  page.view.board.fold.append(h("div.sva-signals.ui-row", { hidden: true }));
   page.view.ask = async (part) => postJson(`api/attribution/runs/${encodeURIComponent(page.id)}/without`, part);
   page.view.changed = ({ minRun, minBits, counted, active }) => {
     Object.assign(page, { minRun, minBits, counted, chosen: ordered()[active]?.id });
-    drawExports();
     address();
   };
 }
@@ -63,7 +67,10 @@ async function begin() {
   page.catalog = (await within(page.box, () => getJson("api/attribution"))) ?? null;
   if (!page.catalog) return;
   frame();
-  if (app.current) load(app.current);
+  const [document] = page.catalog.documents;
+  const unasked = !app.early && !app.attributed && app.current === page.catalog.first;
+  if (document && unasked) open(document.id);
+  else if (app.current) load(app.current);
   else {
     toggle("own");
     page.box.dataset.ready = "none";

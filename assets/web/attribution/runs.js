@@ -80,6 +80,15 @@ export function ordered() {
   return [...page.docs.values()].sort((a, b) => rank(a) - rank(b));
 }
 
+/** The recorded answers about documents, as buttons. */
+function drawDocuments() {
+  const buttons = catalog().documents.map(({ id, title }) => {
+    const pressed = { "aria-pressed": String(id === page.id), onclick: () => open(id) };
+    return h("button.svp-button", pressed, title.charAt(0).toUpperCase() + title.slice(1));
+  });
+  part("documents").replaceChildren(...(buttons.length ? [h("span.ui-soft", "Answers about")] : []), ...buttons);
+}
+
 function draw() {
   if (!page.docs.size) return;
   const docs = ordered();
@@ -87,7 +96,7 @@ function draw() {
   const active = Math.max(0, docs.findIndex((doc) => doc.id === page.chosen));
   view().load(docs, { minRun: page.minRun, minBits: page.minBits, counted: page.counted, active });
   drawSignals();
-  drawExports();
+  drawDocuments();
 }
 
 /** Calls done(event) when a run is over. One connection after another, as the runs are done: a browser has six. */
@@ -191,8 +200,8 @@ export function drawSignals() {
   box.hidden = !box.childElementCount;
 }
 
-/** Links to what is shown as files. */
-export function drawExports() {
+/** What is shown as files: the entries of the menu. */
+export function downloads() {
   const others = ordered().slice(1).map((doc) => doc.id).join(",");
   const chosen = page.chosen || page.id;
   /** @param {string} format */
@@ -203,15 +212,14 @@ export function drawExports() {
     if (format === "html" && others) asked.set("others", others);
     return `api/attribution/runs/${encodeURIComponent(key)}/download?${asked}`;
   };
-  /** @type {(format: string, text: string, title: string) => HTMLElement} */
-  const link = (format, text, title) =>
-    h("a.svp-button", { href: address(format), download: "", title, "data-format": format }, text);
-  part("exports").replaceChildren(
-    link("html", "HTML", "One page with all signals that works from disk, without a request"),
-    link("json", "JSON", "The spans shown, with character offsets"),
-    link("csv", "CSV", "The spans shown as a table, with their rarity"),
-    link("markdown", "Markdown", "The answer with footnotes"),
-  );
+  /** @type {(format: string, label: string, about: string) => import("specviz/ui/menu.js").Item} */
+  const entry = (format, label, about) => ({ label, about, href: address(format) });
+  return [
+    entry("html", "Web page (HTML)", "All signals; it works from disk, without a request."),
+    entry("json", "JSON", "The spans shown, with character offsets."),
+    entry("csv", "Table (CSV)", "The spans shown, with their rarity."),
+    entry("markdown", "Markdown", "The answer with footnotes."),
+  ];
 }
 
 /** The recorded runs, by kind. */

@@ -1,12 +1,13 @@
-/* An answer and its sources side by side: every copied run marked on both. */
+/* An answer and its sources side by side: every copied span marked on both. */
 
-import { SOURCES, look, parts, pieces, places, size, strength, tag, usage } from "specviz/attribution/links.js";
+import {
+  SOURCES, look, parts, pieces, places, size, sourceKey, strength, tag, usage,
+} from "specviz/attribution/links.js";
 import { card, facts, h, s, stretched } from "specviz/base/dom.js";
 import { percent, plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
 
-/** Names a source in the page. @param {AttributedSource} source */
-const keyOf = (source) => `${source.kind} ${source.passage}`;
+const FOLDED = 400; // characters of a source that is folded: two lines are in sight
 
 /** Both cards; ``view`` is the Attribution they belong to. */
 export class Sides {
@@ -17,6 +18,9 @@ export class Sides {
     this.sources = card("a-sources", "Sources");
     /** Source → whether its text is shown, where somebody chose. @type {Map<string, boolean>} */
     this.opened = new Map();
+    /** Sources as they were drawn last: those that did not change are not drawn anew. */
+    /** @type {Map<string, { source: AttributedSource, state: string, element: HTMLElement }>} */
+    this.drawn = new Map();
   }
 
   draw() {
@@ -40,6 +44,7 @@ export class Sides {
       });
     const length = [...doc.output].length;
     const body = h("div.sv-a-text");
+    const { question } = this.view.signal;
     this.view.root.classList.toggle("sv-a-code", /```|\n {2,}\S|\n\t/.test(doc.output));
     for (const [a, b, link] of parts(found.links, length)) {
       if (!link) body.append(...this.own(a, b, inside));
@@ -50,7 +55,7 @@ export class Sides {
     if (!length) body.append(h("p.sv-empty", "This run wrote nothing, so there is nothing to attribute."));
     else if (!doc.run.signal) body.prepend(h("p.sv-a-nothing", unsigned));
     const top = this.answer.body.scrollTop;
-    this.answer.body.replaceChildren(body);
+    this.answer.body.replaceChildren(...(question ? [h("p.sv-a-asked", safe(question))] : []), body);
     this.answer.body.scrollTop = top;
     const own = `${found.own_tokens} ${this.view.text ? "not word for word in the sources" : "not linked"}`;
     this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${own}`;
@@ -84,13 +89,13 @@ export class Sides {
     return parts;
   }
 
-  /** A run in the answer: its number, its passage, its text. */
+  /** A span in the answer: its number, its passage, its text. */
   /** @type {(link: SourceLink, inside: Child) => HTMLElement} */
   mark(link, inside) {
     const { number, verbatim, source_index: index } = link;
     const source = this.view.doc.sources[index];
     const from = `${source.name}${verbatim ? "" : ", not verbatim"}`;
-    const label = `Run ${number}, ${plural(size(link), "token")}, from ${from}`;
+    const label = `Span ${number}, ${plural(size(link), "token")}, from ${from}`;
     const place = { "data-side": "answer", "data-run": number, tabindex: number === 1 ? 0 : -1 };
     const told = { ...place, "aria-description": label };
     const dim = strength(link, this.view.minBits);
@@ -109,7 +114,7 @@ export class Sides {
     const text = link.source_text.trim();
     return [
       facts([
-        [`Run ${link.number}`, plural(size(link), "token")],
+        [`Span ${link.number}`, plural(size(link), "token")],
         ["rarity", `${Math.round(link.bits)} bits`],
         ["from", `${source.name}, characters ${link.source[0]}–${link.source[1]}`],
         ["verbatim", link.verbatim ? "yes" : "no: the source says"],
@@ -120,17 +125,20 @@ export class Sides {
 
   drawSources() {
     const { doc, found } = this.view;
-    const texts = () => [...this.sources.body.querySelectorAll(".sv-a-passage-text")];
-    /** @type {(text: Element) => string | null | undefined} */
-    const sourceOf = (text) => text.parentElement?.getAttribute("data-source");
-    const tops = new Map(texts().map((text) => [sourceOf(text), text.scrollTop]));
-    const top = this.sources.body.scrollTop;
     const listed = doc.sources.flatMap((source, k) =>
       SOURCES.includes(source.kind) || found.sources[k].links ? [this.passage(source, k)] : [],
     );
-    this.sources.body.replaceChildren(...listed);
-    for (const text of texts()) text.scrollTop = tops.get(sourceOf(text)) || 0;
-    this.sources.body.scrollTop = top;
+    const { body } = this.sources;
+    listed.forEach((element, k) => {
+      const old = body.children[k];
+      if (old === element) return;
+      const top = old?.querySelector(".sv-a-passage-text")?.scrollTop;
+      if (old) old.replaceWith(element);
+      else body.append(element);
+      const text = element.querySelector(".sv-a-passage-text");
+      if (text && top) text.scrollTop = top;
+    });
+    while (body.children.length > listed.length) body.lastElementChild?.remove();
     const used = usage(doc, found.used_sources);
     this.sources.note.textContent = used && `${used} ${this.view.text ? "quoted word for word" : "linked"}`;
     if (!listed.length)
@@ -139,18 +147,35 @@ export class Sides {
       );
   }
 
-  /** A source: its share, where it was used, its text with the runs marked. */
+  /** A source, as it was drawn before where nothing in it has changed. */
   /** @type {(source: AttributedSource, index: number) => HTMLElement} */
   passage(source, index) {
+    const { view } = this;
+    const links = view.found.links.filter((link) => link.source_index === index);
+    const key = sourceKey(source);
+    const open = this.opened.get(key) ?? links.length > 0;
+    const marks = links.map((link) => [link.number, strength(link, view.minBits).common]);
+    const chip = view.cause.chip(source);
+    const state = JSON.stringify([open, index, view.text, chip && chip.textContent, marks]);
+    const before = this.drawn.get(key);
+    if (before?.state === state && before.source === source) return before.element;
+    const element = this.drawPassage(source, index, links, open, chip);
+    this.drawn.set(key, { source, state, element });
+    return element;
+  }
+
+  /** A source: its share, where it was used, its text with the spans marked. */
+  /** @type {(source: AttributedSource, index: number, links: SourceLink[], open: boolean, chip: Child) =>
+   *   HTMLElement} */
+  drawPassage(source, index, links, open, chip) {
     const mine = this.view.found.sources[index];
-    const links = this.view.found.links.filter((link) => link.source_index === index);
-    const key = keyOf(source);
-    const open = this.opened.get(key) ?? mine.links > 0;
+    const key = sourceKey(source);
     const place = places(source.text);
     const count = [...source.text].length;
     const body = h("div.sv-a-text.sv-a-passage-text", { tabindex: open && count > 600 ? 0 : null });
     const spans = links.map((link) => link.source);
-    for (const [a, b, over] of pieces(spans, 0, count)) {
+    const shown = open || links.length ? count : Math.min(count, FOLDED);
+    for (const [a, b, over] of pieces(spans, 0, shown)) {
       const text = safe(source.text.slice(place(a), place(b)));
       const runs = over.map((k) => links[k]);
       const common = runs.every((link) => strength(link, this.view.minBits).common);
@@ -158,7 +183,7 @@ export class Sides {
     }
     const used = percent(mine.used_tokens, source.tokens);
     const note = mine.links
-      ? `${plural(mine.copied_tokens, "token")} in ${plural(mine.links, "run")}, longest ${mine.longest}`
+      ? `${plural(mine.copied_tokens, "token")} in ${plural(mine.links, "span")}, longest ${mine.longest}`
       : this.view.text
         ? "not quoted"
         : "not linked";
@@ -175,7 +200,7 @@ export class Sides {
       { "aria-expanded": String(open), onclick: flip },
       h("span.sv-a-key", tag(source)),
       h("b.sv-a-passage-name", source.name),
-      h("span.sv-a-note.ui-clip", note, this.view.cause.chip(source)),
+      h("span.sv-a-note.ui-clip", note, chip),
       h("b.sv-a-used", used),
       stretched("sv-a-map", count, 6, marks),
     );
@@ -198,19 +223,19 @@ export class Sides {
 
   /** Shows the text of a source that was folded away. @param {AttributedSource} source */
   unfold(source) {
-    const key = keyOf(source);
+    const key = sourceKey(source);
     if (this.opened.get(key) !== false) return;
     this.opened.set(key, true);
     this.drawSources();
   }
 }
 
-/** A part of a source that runs were copied from; the numbers of those that begin there stand before it. */
+/** A part of a source that spans were copied from; the numbers of those that begin there stand before it. */
 /** @type {(runs: SourceLink[], start: number, text: string, common: boolean) => HTMLElement} */
 function origin(runs, start, text, common) {
   const numbers = runs.map((link) => link.number);
   const begun = runs.filter((link) => link.source[0] === start).map((link) => link.number);
-  const label = `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}`;
+  const label = `Source of ${runs.length > 1 ? "spans" : "span"} ${numbers.join(", ")}`;
   const told = { "data-run": numbers.join(" "), "data-side": "source", "aria-description": label };
   return h(
     "span.sv-a-run",

@@ -61,7 +61,7 @@ interface Cause {
 
 /** A run's attribution as its page draws it. */
 interface SignalDocument {
-  id?: string; title: string; method: string; views: Record<Counted, AttributedView>; gold: KnownQuotes | null;
+  id?: string; title: string; question: string; method: string; views: Record<Counted, AttributedView>; gold: KnownQuotes | null;
   /** What stands in the sources by its text alone. */
   verbatim: AttributedView;
   /** Each output token, and each sentence, in code points of the answer. */
@@ -86,6 +86,8 @@ interface SignalCard { name: string; title: string; tells: string; missing: stri
 interface SignalCatalog {
   reason: string; signals: SignalCard[]; min_runs: number[]; counted: Record<string, string>; max_rows: number;
   plotly: string;
+  /** Runs to begin with, in place of the run that the app opens on. */
+  documents: { id: string; title: string }[]; first: string;
   paper: { where: string; rows: [name: string, precision: number, recall: number, f1: number][] };
 }
 

@@ -1,14 +1,14 @@
-/* An answer beside its sources, every copied run linked. Reads documents of specattribution/1. */
+/* An answer beside its sources, every copied span linked. Reads documents of specattribution/1. */
 
 import { Board, COUNTED } from "specviz/attribution/board.js";
 import { CauseCard } from "specviz/attribution/cause.js";
-import { at } from "specviz/attribution/links.js";
+import { at, sourceKey } from "specviz/attribution/links.js";
 import { Sides } from "specviz/attribution/sides.js";
 import { Tooltip, closest, framed, h, later, must, s } from "specviz/base/dom.js";
 import { endMark } from "specviz/base/drawing.js";
 import { clamp } from "specviz/base/numbers.js";
 
-/** The number of the first run that an element is a part of, 0 for none. @param {Element | null} element */
+/** The number of the first span that an element is a part of, 0 for none. @param {Element | null} element */
 const runOf = (element) => Number(element?.getAttribute("data-run")?.split(" ")[0] || 0);
 
 export class Attribution {
@@ -30,7 +30,9 @@ export class Attribution {
   text = false;
   /** Whether what nobody copied is marked. */
   rest = true;
-  /** Numbers of runs, 0 for none. */
+  /** A source that is pointed at. */
+  source = "";
+  /** Numbers of spans, 0 for none. */
   hovered = 0;
   pinned = 0;
   /** @type {string | undefined} */
@@ -45,17 +47,22 @@ export class Attribution {
     this.host = host;
     this.root = h("div.sv.sv-attr", { tabindex: "-1", role: "group", "aria-label": "Attribution" });
     this.tip = new Tooltip(this.root);
-    this.heading = h("div.sv-a-title");
+    this.title = h("div.sv-a-title.ui-row");
+    this.heading = h("header.ui-row", this.title);
     this.board = new Board(this);
     this.cause = new CauseCard(this);
     this.sides = new Sides(this);
     this.layer = s("svg.sv-a-links", { "aria-hidden": "true" });
     this.root.append(
-      h("header.ui-row", this.heading),
+      this.heading,
       this.board.element,
-      this.cause.element,
-      h("div.sv-a-grid.ui-halves", this.sides.answer.element, this.sides.sources.element),
+      h(
+        "div.sv-a-grid.ui-halves",
+        h("div.sv-a-column", this.sides.answer.element, this.cause.element),
+        this.sides.sources.element,
+      ),
       h("p.sv-a-keys.ui-soft", ...keys()),
+      this.board.fold,
       this.layer,
     );
     this.host.replaceChildren(this.root);
@@ -66,7 +73,7 @@ export class Attribution {
     const { root } = this;
     root.addEventListener("pointerover", (event) => {
       const number = runOf(closest(event, "[data-run]"));
-      this.hover(number);
+      this.hover(number, number ? "" : (closest(event, "[data-source]")?.getAttribute("data-source") ?? ""));
       const element = closest(event, "[data-side]");
       if (element) this.tip.later(element, () => this.sides.facts(this.found.links[number - 1]));
     });
@@ -78,7 +85,9 @@ export class Attribution {
       if (own) this.cause.chooseSentence(Number(own.getAttribute("data-sentence")));
     });
     root.addEventListener("focusin", ({ target }) => {
-      if (target instanceof Element && target.matches("[data-run]:focus-visible")) this.hover(runOf(target));
+      if (!(target instanceof Element) || !target.matches(":focus-visible")) return;
+      if (target.matches("[data-run]")) this.hover(runOf(target));
+      else this.hover(0, target.closest("[data-source]")?.getAttribute("data-source") ?? "");
     });
     root.addEventListener("keydown", (event) => this.key(event));
     const redraw = framed(() => this.drawLinks());
@@ -139,15 +148,16 @@ export class Attribution {
     const given = "The model did not write this answer: it was given, and each draft was kept where it agreed.";
     if (run.forced) by.append(this.tip.explained("span.sv-chip", given, "answer given"));
     if (run.signal === "attention") by.append(h("span.sv-chip", "by where the draft model looked"));
-    this.heading.replaceChildren(h("h2.sv-title.ui-clip", this.signal.title || "Untitled answer"), by);
+    this.title.replaceChildren(h("h2.sv-title.ui-clip", this.signal.title || "Untitled answer"), by);
   }
 
-  // ---- one run ---------------------------------------------------------------------------------------------------
+  // ---- one span --------------------------------------------------------------------------------------------------
 
-  /** @param {number} number */
-  hover(number) {
-    if (number === this.hovered) return;
+  /** A span that is pointed at, or all of a source. @param {number} number @param {string} source */
+  hover(number, source = "") {
+    if (number === this.hovered && source === this.source) return;
     this.hovered = number;
+    this.source = source;
     this.light();
   }
 
@@ -158,6 +168,9 @@ export class Attribution {
       for (const side of ["answer", "source"])
         for (const one of this.sides.elements(number, side)) one.classList.add("sv-a-lit");
     for (const one of this.board.lanes.querySelectorAll(`rect[data-run="${number}"]`)) one.classList.add("sv-a-lit");
+    const of = this.source ? this.found.links.filter((link) => sourceKey(link) === this.source) : [];
+    for (const link of of)
+      for (const one of this.sides.elements(link.number, "answer")) one.classList.add("sv-a-lit");
     this.drawLinks();
   }
 
@@ -167,7 +180,7 @@ export class Attribution {
     this.light();
   }
 
-  /** A click: pins the run and brings its other end into sight; a second click lets go. */
+  /** A click: pins the span and brings its other end into sight; a second click lets go. */
   /** @type {(number: number, element: HTMLElement) => void} */
   pick(number, element) {
     if (this.pinned === number && this.lastSide === element.dataset.side) return this.pin(0);
@@ -192,7 +205,7 @@ export class Attribution {
     this.drawLinks();
   }
 
-  /** Left and right walk the runs, Enter goes to the other end, Escape lets go. @param {KeyboardEvent} event */
+  /** Left and right walk the spans, Enter goes to the other end, Escape lets go. @param {KeyboardEvent} event */
   key(event) {
     const element = closest(event, "[data-side]");
     if (event.key === "Escape" && this.pinned) return this.pin(0);
@@ -230,7 +243,7 @@ export class Attribution {
     return b.left < a.right - 4;
   }
 
-  /** The line of the run that is hovered or pinned; none where the two sides stand one above the other. */
+  /** The line of the span that is hovered or pinned; none where the two sides stand one above the other. */
   drawLinks() {
     const number = this.hovered || this.pinned;
     if (!number || this.stacked) return this.layer.replaceChildren();
@@ -257,7 +270,7 @@ export class Attribution {
 }
 
 /**
- * Where a run begins or ends on the page, kept inside the boxes that scroll.
+ * Where a span begins or ends on the page, kept inside the boxes that scroll.
  *
  * @type {(element: Element, boxes: Element[], side: "left" | "right", frame: DOMRect) =>
  *   { x: number, y: number, edge: number, hidden: number }}
@@ -286,6 +299,6 @@ function into(element, box) {
   box.scrollTop += one.top - view.top - view.height / 3;
 }
 
-const KEYS = "[Tab] to the runs, [←] [→] walk them, [Enter] to the other end and back, [Esc] lets go. Click a run to " +
-  "hold its line.";
+const KEYS = "[Tab] to the spans, [←] [→] walk them, [Enter] to the other end and back, [Esc] lets go. " +
+  "Click a span to hold its line.";
 const keys = () => KEYS.split(/[[\]]/).map((text, k) => (k % 2 ? h("kbd", text) : text));

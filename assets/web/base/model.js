@@ -231,11 +231,10 @@ export class Model {
   /** @type {(name: string) => RunOrigin & { declared: boolean }} */
   origin(name) {
     const origin = this.origins.find((one) => one.name === name);
-    const label = name === "main" ? "chosen copy" : origin?.label ?? name;
-    if (origin) return { ...origin, label, declared: true };
+    if (origin) return { ...origin, declared: true };
     const letter = name.charAt(0).toUpperCase();
     const sentence = `Nodes whose origin is "${name}".`;
-    return { name, letter, label, sentence, outline: "box", hue: 0, declared: false };
+    return { name, letter, label: name, sentence, outline: "box", hue: 0, declared: false };
   }
 
   /** A node's own number, null where it has none. @type {(node: TreeNode, key: string) => number | null} */

@@ -62,8 +62,12 @@ export function show(trace, at) {
     "Tokens (CSV)": file("csv-tokens"),
   };
   const shares = () => app.shares.map((share) => share(id));
+  const attribute = () => {
+    app.attributed = id;
+    goTo("attribution");
+  };
   const actions = {
-    link: sharedLink, attribute: () => goTo("attribution"),
+    link: sharedLink, attribute,
     get figure() {
       return shares().find((share) => share.figure)?.figure;
     },

@@ -12,6 +12,7 @@ export const app = {
   coming: "",
   shown: "",
   drawn: 0,
+  attributed: "",
   tab: params.get("tab") || "inspect",
   feeds: new Map(),
   promptOf: new Map(),

@@ -95,6 +95,8 @@ interface App {
   shown: string;
   /** ms from the navigation to the first view */
   drawn: number;
+  /** the run whose attribution somebody asked for last */
+  attributed: string;
   tab: string;
   feeds: Map<string, Feed>;
   /** the run whose prompt stands in the editor, where it was started from there */

@@ -4,7 +4,7 @@ A number is compared by its value: "1,200", "1 200.0" and "twelve hundred" are o
 is compared as a day: "12 March 2024", "March 12, 2024" and "2024-03-12" are one. A name is a run of capitalised words,
 compared as these words in this order; a word that begins a sentence is none by itself. Sources are all that was given:
 passages, a pool, instruction, question, turns. Number words are English; names are not looked for in code, nor where
-the sources capitalise common nouns, as German does.
+the sources capitalise common nouns, as German does, nor in an answer of another language than its sources.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ _NAME = regex.compile(
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _BEGIN = regex.compile(r"(?:^|[.!?:\n…]|[.!?…][\"'”’)\]]+)[\s\"'“‘(\[*#>-]*$")
 _TITLES = frozenset("mr mrs ms miss dr prof sir lady".split())  # noqa: SIM905
+MIN_KNOWN = 0.1  # of an answer's words in small letters: with fewer it is of another language than its sources
 MOST_CAPITALS = 0.35  # of the words behind one in small letters: with more of them a language capitalises common nouns
 
 Kind = Literal["number", "date", "name"]
@@ -80,7 +81,7 @@ def claims(trace: Trace) -> list[Claim]:
         for a, b, number in _numbers(text)
         if not any(a < stop and start < b for start, stop in dates)
     ]
-    if not any(_capitalises_nouns(source) for source in sources):
+    if not _is_foreign(text, sources) and not any(_capitalises_nouns(source) for source in sources):
         claim_list += [
             Claim(a, b, "name", any(f" {' '.join(words)} " in source for source in names))
             for a, b, words in _names(text, known_words)
@@ -187,6 +188,14 @@ def _names(text: str, known_words: Collection[str]) -> Iterator[tuple[int, int, 
         name_words = _name_words(" ".join(word[0] for word in words))
         if name_words:
             yield match.start() + words[0].start(), match.start() + words[-1].end(), name_words
+
+
+def _is_foreign(text: str, sources: list[str]) -> bool:
+    """True for a text of which hardly a word in small letters is in the sources, or a function word of English."""
+    words = regex.findall(r"\b\p{Ll}[\p{Ll}\p{M}]+\b", text)
+    source_words = (regex.findall(r"\p{Ll}[\p{Ll}\p{M}]+", source.casefold()) for source in sources)
+    known_words = FUNCTION_WORDS.union(*source_words)
+    return len(words) >= 3 and sum(word in known_words for word in words) < MIN_KNOWN * len(words)
 
 
 def _capitalises_nouns(text: str) -> bool:

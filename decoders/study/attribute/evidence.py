@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from decoders.errors import UserError, capital
 from decoders.trace.trace import Trace
 
 from .attribution import SOURCES, SourcePassage, passages
@@ -21,6 +22,8 @@ from .text import TokenText, within_word
 from .verbatim import quotations
 
 if TYPE_CHECKING:
+    from decoders.model.target_model.target import Target
+
     from .without import ReadAnswer, Without
 
 Standing = Literal["contributed", "corroborates", "against", "none"]
@@ -29,6 +32,7 @@ PASSAGE_NUMBER = re.compile(r"^\[\d+\] ")  # before a passage of several
 _SHORT = "Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|cf|approx|e\\.g|i\\.e|Art|Sec|Fig|Inc|Ltd|Co|[A-Z]"
 _END = re.compile(r"(?<!\b(?:[A-Z]))[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
 _ABBREVIATION = re.compile(rf"(?:^|[\s(])(?:{_SHORT})\.$")
+_MARKER = re.compile(r"\d{1,3}[.)]")  # of a list's item: no words
 
 
 def standing(fall: float, has_words: bool) -> Standing:
@@ -47,7 +51,7 @@ def standing(fall: float, has_words: bool) -> Standing:
 
 def sentences(trace: Trace) -> list[tuple[int, int]]:
     """The answer's sentences and lines as output tokens [start, stop), in order; blanks alone are none, nor is what has
-    no text.
+    no text, nor the number of a list's item.
     """
     text = TokenText(trace, trace.output_ids)
     edges = [match.end() for match in _END.finditer(text.text) if not _ABBREVIATION.search(text.text[: match.end()])]
@@ -57,9 +61,10 @@ def sentences(trace: Trace) -> list[tuple[int, int]]:
         start = token
         while token < count and text.core(token)[0] < edge:
             token += 1
-        if token > start and text.text[text.starts[start] : text.stops[token - 1]].strip():
+        words = text.text[text.starts[start] : text.stops[token - 1]].strip() if token > start else ""
+        if words and not _MARKER.fullmatch(words):
             spans.append((start, token))
-        elif spans and token > start:
+        elif spans and token > start and not words:
             spans[-1] = spans[-1][0], token
     return spans
 
@@ -176,7 +181,7 @@ def cause(
     without = answer.without([at for place in places for at in place])
     pieces = answer.target.pieces
     instead = [
-        None if choice == token or pieces is None else [pieces.of(choice)[0].decode("utf-8", "replace"), round(p, 4)]
+        None if choice == token or pieces is None else [pieces.of(choice)[0].decode("utf-8", "backslashreplace"), round(p, 4)]
         for choice, token, p in zip(without.instead, answer.answer, without.instead_p, strict=True)
     ]
     span_weights = weights(trace, places, without, spans or [(0, claims[-1][1]), *claims])
@@ -186,6 +191,21 @@ def cause(
         "instead": instead,
         "weights": [{**asdict(weight), "said": describe(weight, name, len(places))} for weight in span_weights],
     }  # fmt: skip
+
+
+def causes(trace: Trace, target: Target) -> Iterator[dict[str, Any]]:
+    """The ``cause`` of each source of a run, in order, with the source's kind and passage. Raises UserError where there
+    is no source, or no answer.
+    """
+    from .without import ReadAnswer  # loads torch
+
+    sources = evidence_sources(trace)
+    if not sources or not sentences(trace):
+        raise UserError("there is nothing to leave out: give a prompt with passages or turns, and an answer with words")
+    answer = ReadAnswer(target, trace.prompt_ids, trace.output_ids)
+    for source in sources:
+        home = {"kind": source.kind, "passage": source.passage}
+        yield home | cause(trace, answer, capital(source.name), source.at)
 
 
 def token_mask(trace: Trace, positions: Sequence[int]) -> list[bool]:

@@ -26,6 +26,7 @@ from specviz.server.http import Owner, attachment
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
 from specviz.views.examples import passages
+from specviz.views.gallery import documents
 from specviz.views.prompts import check_tokens
 
 from .causes import Causes
@@ -96,7 +97,9 @@ class Attribution(Scorings, Causes):
 
     @get()
     def catalog(self) -> dict[str, Any]:
-        """The signals with what is missing for them, and why nothing can be run, if so."""
+        """The signals with what is missing for them, and why nothing can be run, if so. "documents": runs to begin
+        with, in place of the run "first".
+        """
         catalog = self.desk.catalog()
         return {
             "reason": catalog["reason"], "plotly": plotly(),
@@ -106,6 +109,8 @@ class Attribution(Scorings, Causes):
                 if method["signal"]
             ],
             "min_runs": MIN_RUNS, "counted": COUNT_UNITS, "max_rows": MAX_ROWS,
+            "documents": [run for run in documents() if self.desk.store.entry(run["id"]) is not None],
+            "first": self.desk.first,
             "paper": {"where": "PLD+ table 10, Vicuna-7B, the QuoteSum test set", "rows": PAPER},
         }  # fmt: skip
 

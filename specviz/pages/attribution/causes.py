@@ -14,10 +14,12 @@ from decoders.errors import UserError, capital
 from decoders.study.attribute.evidence import cause, evidence_sources, sentences
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
+from specviz.places import is_id
 from specviz.server.backend_host import Holder
 from specviz.server.bodies import Body
 from specviz.server.desk import Desk, Service, post
 from specviz.server.forms import Refusal
+from specviz.views.gallery import gallery_causes
 from specviz.views.prompts import check_tokens
 
 MEMORY = "attribution"  # the answer that was read last, in a Holder's memory
@@ -58,10 +60,11 @@ class Causes(Service):
         self._known_causes: LRUCache[tuple[str, str, int], dict[str, Any]] = LRUCache(500)  # run, source → weights
 
     def causes(self, key: str) -> list[dict[str, Any]]:
-        """List what is known of a run's sources so far."""
+        """List what is known of a run's sources so far; of a gallery run what was recorded with it."""
         with self._change_causes:
             known = [(home[1:], cause) for home, cause in self._known_causes.items() if home[0] == key]
-        return [{"kind": kind, "passage": number, **cause} for (kind, number), cause in known]
+        found = [{"kind": kind, "passage": number, **cause} for (kind, number), cause in known]
+        return found or (gallery_causes(key) if is_id(key) else [])
 
     @post("runs/{key}/without")
     def without(self, key: str, request: Part) -> dict[str, Any]:

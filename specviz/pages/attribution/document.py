@@ -54,8 +54,8 @@ def document(
     """All links of a run: "views" holds ``to_json`` at min_run 1 with its ``thresholds``, by every way to count
     (``WAYS``); "verbatim" the same of what stands in the sources by its text alone, whatever any signal says; "gold"
     the known quotes and how many tokens are quoted (None where there are none); "tokens" and "sentences" where these
-    lie in the answer's text; "claims" its numbers, dates and names, and whether a source has them; ``causes``: what was
-    found by reading it without its sources (``causes.read_without``).
+    lie in the answer's text; "question" what was asked; "claims" its numbers, dates and names, and whether a source has
+    them; ``causes``: what was found by reading it without its sources (``causes.read_without``).
     """
     run = trace.run
     quotes = gold_json(trace, gold) if gold is not None else None
@@ -68,13 +68,23 @@ def document(
 
     text = TokenText(trace, trace.output_ids)
     return {
-        "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
+        "schema": SCHEMA, "title": str(run.get("title") or ""), "question": _question(trace),
+        "method": run["method"]["name"], "gold": quotes,
         "tokens": [list(pair) for pair in zip(text.starts, text.stops, strict=True)],
         "sentences": [{"tokens": [a, b], "output": list(text.span(a, b))} for a, b in sentences(trace)],
         "claims": [dataclasses.asdict(claim) for claim in claims(trace)], "causes": list(causes),
         "views": {name: draw(links(trace, 1, **options)) for name, options in WAYS.items()},
         "verbatim": draw(quotations(trace)),
     }  # fmt: skip
+
+
+def _question(trace: Trace) -> str:
+    """The question about the passages, or else the instruction; "" for a chat and for plain text."""
+    prompt_length, tokens = trace.run["prompt_length"], trace.tables["tokens"]
+    for part in ("question", "instruction"):
+        if ids := [tokens["id"][at] for at in range(prompt_length) if tokens["segment"][at] == part]:
+            return trace.text(ids).strip()
+    return ""
 
 
 def thresholds(

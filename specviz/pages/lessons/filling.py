@@ -134,8 +134,8 @@ class Filler:
         place: dict[str, str] = {}
         for part in place_parts:
             kind, _, label = part.partition(" ")
-            if kind not in ("node", "candidate", "rule", "step", "run") or not label.strip():
-                scopes = "of node, of candidate, of rule, of step and of run"
+            if kind not in ("node", "candidate", "rule", "source", "step", "run") or not label.strip():
+                scopes = "of node, of candidate, of rule, of source, of step and of run"
                 raise Unknown(f"found of {shown_as(part)}; allowed are {scopes}")
             place[kind] = label.strip()
         if "run" in place or "step" in place:
@@ -147,6 +147,8 @@ class Filler:
             names = view.candidate_values(place["candidate"])
         elif "rule" in place:
             names = view.rule_values(place["rule"])
+        elif "source" in place:
+            names = view.source_values(place["source"])
         else:
             names = {**view.run_values(), **view.step_values()}
         if name not in names:

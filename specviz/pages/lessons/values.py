@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from decoders.names import BASELINE
+from decoders.study.attribute.evidence import factor
 from decoders.trace import files as tracefile
 from decoders.trace.baseline import pair_with_plain
 from decoders.trace.metrics import METRICS
 from decoders.trace.trace import Trace
 from specviz.groups import group
 from specviz.places import SUFFIX, is_id
+from specviz.views.gallery import gallery_causes
 from specviz.views.step_words import rows_of
-from specviz.words import SIGNS, plural
+from specviz.words import SIGNS, decimals, plural
 
 from .reading import shown_as
 
@@ -237,6 +239,23 @@ class View:
             "anchor": lambda: self.token(self.anchor(candidate)),
             "offer": lambda: self.token(self.offer(candidate)),
             **_columns(candidate, "score", "length", "would_accept"),
+        }
+
+    def source_values(self, name: str) -> Names:
+        """The change of the step's words where a source is left out; ``name`` is its number from 1."""
+        causes = gallery_causes(self.trace.run["id"])
+        if not causes:
+            raise Unknown("no causes were recorded with this run: they are of the gallery's answers about documents")
+        if not name.isdecimal() or not 1 <= int(name) <= len(causes):
+            raise Unknown(f"found the source {shown_as(name)}; allowed are 1 to {len(causes)}")
+        cause, start = causes[int(name) - 1], self.steps["context"] - self.trace.run["prompt_length"]
+        tokens = range(start, start + self.steps["emitted"])
+        fall = sum(cause["fall"][at] for at in tokens)
+        changed = [cause["instead"][at][0] for at in tokens if cause["instead"][at]]
+        return {
+            "fall": lambda: Value(fall, decimals(fall, 1)),
+            "times": lambda: plain(factor(fall)),
+            "instead": lambda: Value(changed[0] if changed else "", changed[0] if changed else "the same", True),
         }
 
     def rule_values(self, name: str) -> Names:

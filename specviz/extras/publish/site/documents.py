@@ -18,6 +18,7 @@ from specviz.pages.compare.stretches import stretches
 from specviz.pages.lessons.lessons_page import LESSONS, files_in, lesson_key, load
 from specviz.pages.lessons.values import LessonRuns
 from specviz.places import GALLERY
+from specviz.views.gallery import gallery_causes
 
 TEXTLESS = {"text", "tokens", "tokens.id", "tokens.source"}  # where a source did not say these, nothing is attributed
 
@@ -68,7 +69,9 @@ def attribution(traces: Sequence[Trace], gold: Any = None) -> dict[str, Any] | N
     quotes = known_quotes(gold) if gold is not None else None
     texts = [trace for trace in traces if not TEXTLESS & set(trace.run.get("unknown", ()))]
     by_method = {trace.run["method"]["name"]: trace for trace in reversed(texts)}
-    documents = [document(trace, quotes) for trace in reversed(by_method.values())]
+    documents = [
+        document(trace, quotes, gallery_causes(trace.run["id"])) for trace in reversed(by_method.values())
+    ]
     linked_docs = [
         entry for entry in documents if any(view["links"] for view in (*entry["views"].values(), entry["verbatim"]))
     ]

@@ -40,7 +40,7 @@ def open_site(page: Any, place: Path, query: str = "") -> Any:
 
 def test_the_list_is_searched_and_leads_to_a_run_and_on_to_another_of_its_prompt(page, site):
     open_site(page, site / "index.html")
-    expect(page.get_by_role("status")).to_have_text("17 runs of 7 prompts")
+    expect(page.get_by_role("status")).to_have_text("20 runs of 10 prompts")
     expect(page.locator(".st-prompt").first).to_contain_text("plain decoding")  # who won
     page.get_by_label("Search").fill("class adapld")
     expect(page.get_by_role("status")).to_have_text("1 run of 1 prompt")
@@ -99,10 +99,15 @@ def test_an_answer_stands_beside_its_sources(page, site):
     open_site(page, site / "index.html")
     page.get_by_role("link", name="sources of PLD+ by hidden states").first.click()
     expect(page.locator(".sv-a-title")).to_contain_text("document a class")
-    expect(page.locator(".sv-attr")).to_contain_text("word for word")
+    expect(page.locator(".sv-attr")).to_contain_text("Word for word")
+    expect(page.locator(".sv-a-summary")).to_contain_text("Not recorded. Open the run in specviz")  # its cause
     page.locator(".sv-attr [data-run]").first.click()
     page.get_by_role("link", name="Player").click()
     page.wait_for_selector(".svq-chip")
+    open_site(page, site / "index.html")
+    page.get_by_label("Search").fill("notes of a meeting")
+    page.get_by_role("link", name="sources of PLD+ by hidden states").click()
+    expect(page.locator(".sv-a-matrix tbody tr")).to_have_count(5)  # its causes were recorded
     open_site(page, site / "attribution.html", "?answer=0123456789abcdef")
     expect(page.get_by_role("alert")).to_contain_text("There is no such answer here")
     assert page.problems == []
