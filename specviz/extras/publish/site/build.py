@@ -82,7 +82,7 @@ PAGES = {
     "run": Page(
         "specviz/site/run.js",
         f'{FRAME}<main id="inspector" data-step="0"></main><script type="application/json" id="trace"></script>',
-        ("specviz/inspect/standalone.js",),
+        ("specviz/opening/standalone.js",),
     ),
     "compare": Page(
         "specviz/site/compare.js",

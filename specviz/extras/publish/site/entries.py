@@ -23,7 +23,7 @@ from specviz.pages.attribution.document import answer_digest
 from .documents import TEXTLESS
 from .folder import SiteFolder, program
 
-GROUPING = "plain", "answer_digest", "signal", "guessed"  # facts that the list does not show
+GROUPING = "answer_digest", "signal", "guessed"  # facts that the list does not show
 TITLE = 200  # characters of a title in the list, and of a tag
 
 

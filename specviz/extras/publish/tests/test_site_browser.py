@@ -96,6 +96,24 @@ def test_runs_of_a_prompt_are_compared_as_in_the_app(page, site):
     assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
 
 
+def test_a_run_races_against_plain_decoding_as_in_the_app_and_says_its_speedup(page, site):
+    page.emulate_media(reduced_motion="reduce")
+    trace = load(GALLERY / "2-class-docstring-pld-h.spectrace")
+    open_site(page, site / "run.html", f"?run={trace.digest[:16]}")
+    expect(page.locator(".sv-run-facts [data-key=speedup], [data-key=speedup]").first).to_contain_text("faster")
+    page.get_by_role("button", name="Race").click()
+    words = page.locator(".svo-words")
+    expect(words).to_contain_text("PLD+ by hidden states wrote 106 tokens in 13 forwards (0.5 s)")
+    expect(words).to_contain_text("needed 106 forwards (2.8 s)")  # recorded, and on the site
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator(".svo")).to_have_count(0)
+    page.get_by_role("link", name="Plain decoding").click()  # nothing to race against
+    expect(page.locator(".st-nav b").last).to_have_text("Plain decoding")
+    page.wait_for_selector(".sv-row")
+    expect(page.get_by_role("button", name="Race")).to_have_count(0)
+    assert page.problems == []
+
+
 def test_an_answer_stands_beside_its_sources(page, site):
     open_site(page, site / "index.html")
     page.get_by_role("link", name="sources of PLD+ by hidden states").first.click()
