@@ -114,7 +114,7 @@ def test_downloads(client: TestClient, desk: StubDesk, format: str) -> None:
         assert tracefile.load(answer.content).to_json() == desk.store.get("gallery-1").to_json()
     elif format == "html":
         assert "<script>alert(1)</script>" not in answer.text
-        assert 'await import("specviz/inspect/standalone.js")' in answer.text
+        assert 'await import("specviz/opening/standalone.js")' in answer.text
         page = read_page(answer.text)
         assert json.loads(page["data"])["run"]["id"] == "gallery-1" and "specviz/base/dom.js" in page["imports"]
     else:

@@ -92,5 +92,5 @@ def standalone_html(trace: Trace, step: int = 0) -> str:
         str(trace.run.get("title") or trace.run.get("id") or "run"),
         f'<main id="inspector" data-step="{int(step)}">{words}</main>',
         ("trace", payload(trace)),
-        entry="specviz/inspect/standalone.js",
+        entry="specviz/opening/standalone.js",
     )

@@ -31,6 +31,15 @@ test("plain decoding not recorded: the run's text at one token per forward, no t
   assert.equal(done(race, race.plain, 1), race.run.steps); // a forward each
 });
 
+test("plain decoding measured beside the run, but not recorded: its lane has its mean speed", () => {
+  const measured = frozen();
+  measured.run.timings = { ...measured.run.timings, plain_tokens_per_s: 20 };
+  const race = lanes(measured, null);
+  assert.deepEqual([race.timed, race.recorded], [true, false]);
+  assert.equal(race.plain.ms, 50 * output(run).length);
+  assert.equal(whole(race), race.run.ms);
+});
+
 test("a recorded run of another text, or drawn otherwise, is not raced against", () => {
   const other = frozen();
   other.tokens.id[other.tokens.id.length - 1]++;

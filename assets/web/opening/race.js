@@ -5,13 +5,14 @@ import { Lane } from "specviz/compare/lane.js";
 /** How long the run's own lane takes, in ms. */
 export const LASTS_MS = 5000;
 
-// plain decoding not recorded: the run's own text at one token per forward, which is what it needs, without times
+// plain decoding not recorded: the run's own text at one token per forward, which is what it needs; at its mean speed
+// where that was measured, else without times
 /** The lanes of a run and of plain decoding. @param {Trace} trace @param {Trace | null} plain */
 export function lanes(trace, plain) {
   const run = new Lane(trace);
   const recorded = plain && comparable(trace, plain) ? new Lane(plain) : null;
-  const timed = !!recorded && run.ms > 0 && recorded.ms > 0;
-  return { run, plain: recorded ?? replayed(trace), recorded: !!recorded, timed };
+  const other = recorded ?? replayed(trace);
+  return { run, plain: other, recorded: !!recorded, timed: run.ms > 0 && other.ms > 0 };
 }
 
 /** Whether a recorded plain run is this one's: drawn alike, and (unless the method is lossy) the same text. */
@@ -23,11 +24,16 @@ function comparable(trace, plain) {
   return alike && plain.run.complete && (trace.run.method.lossless === false || text(trace) === text(plain));
 }
 
-/** The text of a run at one token per forward. @param {Trace} trace */
+/** A run's text, one token per forward, at plain decoding's mean speed where it is known. @param {Trace} trace */
 function replayed({ run, pieces, tokens }) {
   const count = tokens.id.length - run.prompt_length;
   const rows = Array.from({ length: count }, (_, k) => k);
-  const steps = { emitted: rows.map(() => 1), accepted: rows.map(() => 0), elapsed_ms: rows.map(() => 0) };
+  const speed = run.timings?.plain_tokens_per_s;
+  const steps = {
+    emitted: rows.map(() => 1),
+    accepted: rows.map(() => 0),
+    elapsed_ms: rows.map((k) => (speed ? ((k + 1) * 1000) / speed : 0)),
+  };
   return new Lane(/** @type {Trace} */ (/** @type {unknown} */ ({ run, pieces, tokens, steps })));
 }
 

@@ -14,6 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.params import make_params
@@ -234,7 +237,7 @@ def _step(
         greedy and all(card.greedy_match for card, _ in rules.values())
     )
     sides = [at.rows(wide) for wide in ((False, True) if is_two_sided else (False,))]
-    scored_sides = [Scored(p.log()) for p, _, _ in sides]  # rules read it, and change nothing
+    scored_sides = [Scored(_logarithms(p)) for p, _, _ in sides]  # rules read it, and change nothing
     match_judgement: Judgement | None = None
     for name, (card, params) in rules.items():
         if greedy and card.greedy_match and match_judgement is not None:
@@ -271,6 +274,16 @@ def _step(
         if greedy and card.greedy_match:
             match_judgement = judgements[name]
     return StepJudged(at.step, len(at.parents) - 1, at.accepted, at.status, at.rest_mass, judgements)
+
+
+def _logarithms(p: Float[Tensor, "nodes tokens"]) -> Float[Tensor, "nodes tokens"]:
+    """The logarithms of probabilities. Most nodes of a tree are leaves, after which one token is certain."""
+    highest, tokens = p.max(1)
+    logs = torch.full_like(p, -torch.inf)
+    certain = highest == 1
+    logs[~certain] = p[~certain].log()
+    logs[certain, tokens[certain]] = 0.0
+    return logs
 
 
 def _mask_stops(at: Position, stops: frozenset[int]) -> np.ndarray:

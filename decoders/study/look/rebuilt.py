@@ -123,27 +123,36 @@ class Position:
         children = [child for child, parent in enumerate(self.parents) if parent == node]
         falling = sorted((prob for prob, _ in token_probs.values()), reverse=True)
         cap = falling[min(self.first, len(falling)) - 1] if self.is_listed[node] else 1.0
-        needs, caps, ceiling = list[float](), list[float](), cap  # above a child, and not above the one before it
+        needs, caps, ceiling = np.zeros(0), np.zeros(0), cap  # above a child, and not above the one before it
         for child in sorted(children, key=lambda sibling: self.ranks[sibling]):
             own_prob = self.own_probs[child] or 0.0
             missing_count = max(0, self.ranks[child] - sum(p > own_prob for p, _ in token_probs.values()) - len(needs))
-            needs += [own_prob * (1 + RESOLUTION)] * missing_count
-            caps += [ceiling] * missing_count
+            needs = np.append(needs, np.full(missing_count, own_prob * (1 + RESOLUTION)))
+            caps = np.append(caps, np.full(missing_count, ceiling))
             ceiling = min(ceiling, max(own_prob, LOWEST_PROBABILITY))
-        spare = max(0.0, remainder - sum(needs))
+        spare = max(0.0, remainder - float(sum(needs.tolist())))
         room = max(1, self.vocab - len(token_probs) - len(needs))
         lift = max(0.0, spare - ceiling * room) if wide else spare  # the rest lies below the last child
-        for i, bound in enumerate(caps):
-            step = min(lift, max(0.0, bound - needs[i]))
-            needs[i], lift, spare = needs[i] + step, lift - step, spare - step
+        rise = np.maximum(caps - needs, 0.0)
+        rise = np.clip(_remainders(lift, rise)[:-1], 0.0, rise)  # the first ones take it
+        needs, spare = needs + rise, float(_remainders(spare, rise)[-1])
         if spare <= 0:
-            return np.asarray(needs)
+            return needs
         count = room if wide else min(room, max(1, math.ceil(spare / max(ceiling, LOWEST_PROBABILITY) - 1e-9)))
         size = spare / count if wide or count == room else min(ceiling, spare)
         pieces = np.full(count, size)
         if not wide and count < room:
             pieces[-1] = spare - size * (count - 1)
         return np.concatenate([needs, pieces])
+
+
+def _remainders(amount: float, parts: np.ndarray) -> np.ndarray:
+    """The rest of an amount before each part is taken, and behind the last.
+
+    >>> _remainders(1.0, np.array([0.25, 0.5])).tolist()
+    [1.0, 0.75, 0.25]
+    """
+    return np.subtract.accumulate(np.concatenate([[amount], parts]))
 
 
 def rebuilt(trace: Trace, steps: Sequence[int] | None = None) -> Iterator[Position]:

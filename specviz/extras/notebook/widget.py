@@ -26,8 +26,11 @@ STYLE = "html { color-scheme: light; } html.dark { color-scheme: dark; } body { 
 # the page's own words: what it unpacks goes where the modules look for it
 TAKE = (
     "document.head.append(Object.assign(document.createElement('style'), { textContent: data.style })); "
-    "document.getElementById('trace').textContent = data.trace"
+    "const { trace } = data; "
+    "if (trace.attention) trace.attention.weight = trace.attention.weight.map((n) => n === null ? n : n / 1000); "
+    "document.getElementById('trace').textContent = JSON.stringify(trace)"
 )
+PROB_DIGITS = 5  # decimals of the probabilities of first guesses; pages show three at most
 
 
 def widget(trace: Trace, step: int = 0, height: int = 720) -> AnyWidget:
@@ -39,12 +42,38 @@ def widget(trace: Trace, step: int = 0, height: int = 720) -> AnyWidget:
 
 def pack(trace: Trace) -> bytes:
     """The modules, the style and the run, compressed, as the page reads them."""
-    data = {
-        "style": STYLE + web.styles(web.reachable(ENTRY)),
-        "trace": json.dumps(payload(trace), separators=(",", ":"), ensure_ascii=False),
-    }
+    data = {"style": STYLE + web.styles(web.reachable(ENTRY)), "trace": _light(payload(trace))}
     document = {"imports": web.inline_map(ENTRY), "data": data}
     return gzip.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9, mtime=0)
+
+
+def _light(document: dict[str, Any]) -> dict[str, Any]:
+    """A run as the page shows it: attention in thousandths, which it turns back, guesses' probabilities rounded."""
+    light = dict(document)
+    if attention := document.get("attention"):
+        light["attention"] = {**attention, "weight": [_thousandths(weight) for weight in attention["weight"]]}
+    if guesses := document.get("guesses"):
+        probs = {name: [_rounded(p) for p in guesses[name]] for name in ("prob", "draft_prob") if name in guesses}
+        light["guesses"] = {**guesses, **probs}
+    return light
+
+
+def _thousandths(weight: float | None) -> int | None:
+    """A weight in thousandths that reads the same at two decimals (below .01 at three).
+
+    >>> [_thousandths(weight) for weight in (0.152686, 0.0246, 0.0251, 0.025, 0.0051, None)]
+    [153, 24, 26, 25, 5, None]
+    """
+    if weight is None:
+        return None
+    nearest = round(1000 * round(weight, 3))
+    if nearest % 10 != 5 or weight < 0.01 or weight == nearest / 1000:
+        return nearest
+    return nearest - 1 if weight < nearest / 1000 else nearest + 1
+
+
+def _rounded(prob: float | None) -> float | None:
+    return None if prob is None else round(prob, PROB_DIGITS)
 
 
 def script() -> str:

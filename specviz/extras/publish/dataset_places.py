@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from decoders.errors import UserError
+
+from .hub import ANSWER_S, hub_faults
 
 RUNS = "runs"  # the config with a row per run, which comes first
 
@@ -60,9 +60,9 @@ class Hub:
 
         scratch.mkdir(parents=True)
         patterns = ["README.md", "data/**" if with_data else f"data/{RUNS}/*"]
-        with _hub_faults(self.name):
+        with hub_faults(self.name, "dataset", "nothing was written"):
             try:
-                self._parent = HfApi().dataset_info(self.name).sha
+                self._parent = HfApi().dataset_info(self.name, timeout=ANSWER_S).sha
                 snapshot_download(
                     self.name, repo_type="dataset", revision=self._parent, allow_patterns=patterns, local_dir=scratch
                 )
@@ -80,33 +80,9 @@ class Hub:
 
         files = sorted(path for path in new.rglob("*") if path.is_file())
         operations = [CommitOperationAdd(path.relative_to(new).as_posix(), path) for path in files]
-        with _hub_faults(self.name):
+        with hub_faults(self.name, "dataset", "nothing was written"):
             api = HfApi()
             api.create_repo(self.name, repo_type="dataset", private=self.private, exist_ok=True)
             api.create_commit(
                 self.name, operations, commit_message=message, repo_type="dataset", parent_commit=self._parent
             )
-
-
-@contextmanager
-def _hub_faults(name: str) -> Iterator[None]:
-    """Turn refusals of the hub into sentences."""
-    import httpx
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-    try:
-        yield
-    except HFValidationError:
-        raise UserError(f"{name} is no name of a dataset on the hub: give owner/name") from None
-    except HfHubHTTPError as fault:
-        status = fault.response.status_code
-        advice = {
-            401: "sign in with `hf auth login`", 403: "sign in as someone who may write there (`hf auth login`)",
-            409: "somebody wrote at the same time: push again", 412: "somebody wrote at the same time: push again",
-        }.get(status, "try again later")  # fmt: skip
-        raise UserError(f"the hub refused {name} (HTTP {status}): {advice}; nothing was written") from None
-    except (OfflineModeIsEnabled, httpx.HTTPError, OSError) as fault:
-        raise UserError(
-            f"the hub does not answer ({type(fault).__name__}): nothing was written; check the connection and "
-            "HF_HUB_OFFLINE, or give a folder"
-        ) from None

@@ -26,8 +26,8 @@ from decoders.study.attribute.quotes import QuotedAnswer, gold_json, score_links
 from decoders.study.attribute.text import TokenText
 from decoders.study.attribute.verbatim import quotations
 from decoders.trace.trace import Trace
+from specviz.markup import inert
 from specviz.views.export import standalone_page
-from specviz.views.frames import inert
 from specviz.views.known_quotes import quoted_answer
 
 SCHEMA = "specattribution-page/1"

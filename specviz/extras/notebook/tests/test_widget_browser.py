@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import json
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
+from decoders import load
 from decoders.errors import UserError
 from specviz.extras.notebook import widget as widget_module
+from specviz.places import GALLERY
 from tests import recordings
 from tests.waiting import becomes, expect
 
@@ -67,6 +71,29 @@ def test_a_copied_run_weighs_less_than_400_kb() -> None:
     for trace in (recordings.chain(), recordings.tree(), recordings.ppd()):
         assert len(widget_module.pack(trace)) < 250_000
     assert len(widget_module.script()) < 8_000
+
+
+def shown_share(value: float) -> float:
+    """The number that the page writes for a share (``probability`` of base/numbers.js)."""
+    return float(f"{value:.{3 if value < 0.01 else 2}f}")
+
+
+def test_attention_is_packed_in_thousandths_that_read_the_same(page: Any) -> None:
+    trace = load(GALLERY / "6-class-docstring-glide.spectrace")
+    weights = trace.tables["attention"]["weight"]
+    light = json.loads(gzip.decompress(widget_module.pack(trace)))["data"]["trace"]
+    thousandths = light["attention"]["weight"]
+    assert len(thousandths) == len(weights) > 1000 and all(isinstance(weight, int) for weight in thousandths)
+    assert [shown_share(n / 1000) for n in thousandths] == [shown_share(weight) for weight in weights]
+    for name in ("prob", "draft_prob"):
+        assert light["guesses"][name] == pytest.approx(trace.tables["guesses"][name], abs=5.1e-6, rel=0)
+    page.goto("about:blank")
+    packed = base64.b64encode(widget_module.pack(trace)).decode()
+    state = {"step": 2, "token": None, "node": None, "height": 700}
+    page.evaluate(NOTEBOOK, {"script": widget_module.script(), "packed": packed, "state": state})
+    page.frame_locator("iframe").locator(".sv-row").first.wait_for()
+    read = page.frames[1].evaluate("specviz.inspector.model.trace.attention.weight")
+    assert read == pytest.approx(weights, abs=0.001001)
 
 
 def test_without_anywidget_a_sentence_says_what_to_install(trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:

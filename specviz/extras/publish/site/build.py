@@ -10,6 +10,7 @@ as a script, since pages from disk may fetch nothing else.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,24 +18,26 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from decoders.folders import replacing, write_bytes
-from decoders.trace.metrics import compute
+from decoders.errors import UserError, first_line
 from decoders.trace.report import payload
-from decoders.trace.trace import Trace
 from specviz.groups import group
-from specviz.pages.attribution.document import answer_digest
 from specviz.pages.lessons.lessons_page import card
 from specviz.views import web
 from specviz.views.export import PAGE_STYLE, begin_script, page
 
 from .documents import attribution, comparison, lessons, verdicts
+from .entries import SiteEntry
+from .folder import FileContent, SiteFolder, digest
 from .player import player_document
+
+log = logging.getLogger(__name__)
+
+FAULTS = ArithmeticError, AttributeError, LookupError, TypeError, UserError, ValueError  # what hostile runs raise
 
 POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' data: file:; style-src 'self' 'unsafe-inline' file:; "
     "img-src data: blob:; base-uri 'none'"
 )
-TITLE = 200  # characters of a title in the list, and of a tag
 NO_SCRIPT = "<noscript>These runs are drawn with JavaScript.</noscript>"
 EMBED = """/* <script src="embed.js" data-run="KEY"></script> plays a run where it stands;
    data-view="inspector" shows all of it, data-height="700" is its height in pixels. */
@@ -79,7 +82,7 @@ PAGES = {
     "run": Page(
         "specviz/site/run.js",
         f'{FRAME}<main id="inspector" data-step="0"></main><script type="application/json" id="trace"></script>',
-        ("specviz/inspect/standalone.js",),
+        ("specviz/opening/standalone.js",),
     ),
     "compare": Page(
         "specviz/site/compare.js",
@@ -98,92 +101,160 @@ PAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SiteEntry:
-    """A run of a site, with what its list says besides. ``gold``: its known quotes as they stand beside its file."""
+class SiteWriter:
+    """Writes the files of a site's runs; ``faults`` has a sentence for each that could not be made. ``judges``: drafts
+    are judged, which takes a second or two per run; else ``pending`` has those left for a next time.
+    """
 
-    trace: Trace
-    tags: tuple[str, ...] = ()
-    gold: Any = None
+    def __init__(self, site: SiteFolder, entries: Iterable[SiteEntry], judges: bool = True) -> None:
+        self.site, self.judges = site, judges
+        self.pending: list[str] = []
+        self.entries = {entry.key: entry for entry in reversed(list(entries))}
+        self.entries = dict(reversed(self.entries.items()))  # of a run that is there twice, the first
+        self.rows = {key: entry.row for key, entry in self.entries.items()}
+        self.faults: list[str] = []
 
-    @property
-    def key(self) -> str:
-        return self.trace.digest[:16]
+    def run(self, entry: SiteEntry) -> None:
+        """A run's own files: its trace, beside plain decoding of its prompt, its player, and its drafts judged."""
+        key, site, name = entry.key, self.site, f"judged/{entry.key}.js"
+        plains = [sibling for sibling in self.entries.values() if sibling.is_plain and _same_prompt(sibling, entry)]
+        made_of = digest(key, [] if entry.is_plain else [plain.key for plain in plains])
 
-    @property
-    def prompt(self) -> str:
-        """The same for all runs of one model on the same prompt; its own where the prompt was not recorded."""
-        return self.key if "prompt" in self.trace.run.get("unknown", ()) else self.trace.prompt_key
+        def judge_drafts() -> FileContent:
+            under = verdicts(entry.read())
+            return (None, False) if under is None else (pack_script(under), True)
 
-    @property
-    def row(self) -> dict[str, Any]:
-        """A line of the list."""
-        run = self.trace.run
-        metrics = run.get("metrics") or compute(self.trace)
-        return {
-            "key": self.key, "title": str(run.get("title") or "Untitled run")[:TITLE],
-            "tags": [tag[:TITLE] for tag in self.tags],
-            "method": str(run["method"].get("title") or run["method"].get("name") or "?").partition(":")[0],
-            "model": str((run.get("model") or {}).get("name") or ""), "category": str(run.get("category") or ""),
-            "prompt": self.prompt, "answer": "", "judged": False, "tokens": len(self.trace.output_ids),
-            "steps": self.trace.rows("steps"), "per_step": metrics.get("tokens_per_step"),
-        }  # fmt: skip
+        site.make(f"traces/{key}.js", made_of, lambda: (pack_script(payload(entry.with_speedup(plains))), None))
+        site.make(f"players/{key}.js", digest(key), lambda: (pack_script(player_document(entry.read())), None))
+        if entry.facts["guessed"] and (self.judges or site.is_current(name, digest(key))):
+            self.rows[key]["judged"] = site.make(name, digest(key), judge_drafts)
+        elif entry.facts["guessed"]:
+            self.pending.append(key)
 
+    def runs(self) -> None:
+        """Every run's own files; one of which they cannot be made is left out of the site, and named."""
+        for key, entry in list(self.entries.items()):
+            try:
+                self.run(entry)
+            except FAULTS as fault:
+                self.fault(entry, "left out: {} cannot be shown", fault)
+                del self.entries[key], self.rows[key]
+                for folder in ("traces", "players", "judged"):
+                    self.site.files.pop(f"{folder}/{key}.js", None)
 
-def write_site(out: Path, title: str, entries: Iterable[SiteEntry], *, with_lessons: bool = True) -> Sequence[str]:
-    """Write a site in the place of what ``out`` held, whole or not at all; gives the runs' keys in the list's order."""
-    entries_by_key = {entry.key: entry for entry in entries}
-    rows = {key: entry.row for key, entry in entries_by_key.items()}
-    with replacing(out) as new:
-        for key, entry in entries_by_key.items():
-            _write(new / "traces", key, payload(entry.trace))
-            _write(new / "players", key, player_document(entry.trace))
-            if (under := verdicts(entry.trace)) is not None:
-                rows[key]["judged"] = True
-                _write(new / "judged", key, under)
-        for answer, members in _groups(entries_by_key, lambda entry: answer_digest(entry.trace)[:16]).items():
+    def answers(self) -> None:
+        """Answers beside their sources, each by all runs that wrote it."""
+        for answer, members in _groups(self.entries, lambda entry: entry.facts["answer_digest"]).items():
             gold = next((entry.gold for entry in members.values() if entry.gold is not None), None)
-            if (links := attribution([entry.trace for entry in members.values()], gold)) is not None:
-                _write(new / "answers", answer, links)
-                for key in members:
-                    rows[key]["answer"] = answer
-        outcomes = {}
-        for prompt, members in _groups(entries_by_key, lambda entry: entry.prompt).items():
-            if len(members) > 1:
-                document = comparison({key: entry.trace for key, entry in members.items()})
-                outcomes[prompt] = document["sets"][0]["claim"]["time"]["sentence"]
-                _write(new / "prompts", prompt, document)
-        if outcomes:
-            write_bytes(new / "plotly.js", get_plotlyjs().encode())
-        lesson_rows = _write_lessons(new) if with_lessons else []
-        listing = {"title": title, "runs": [*rows.values()], "outcomes": outcomes, "lessons": lesson_rows}
-        data = f'<script type="application/json" id="site">{web.embed_json(listing)}</script>'
-        write_bytes(new / "embed.js", EMBED.encode())
-        for name, page_spec in PAGES.items():
-            write_bytes(new / f"{name}.js", page_spec.script().encode())
-            head = f'<style>{PAGE_STYLE}</style>\n<script defer src="{name}.js"></script>'
-            body = "\n".join([NO_SCRIPT, page_spec.main, *([data] if page_spec.runs else [])])
-            write_bytes(new / f"{name}.html", page(f"{title} · specviz", head, body, POLICY).encode())
-    return list(rows)
+            signals = {entry.facts["signal"]: entry for entry in reversed(members.values()) if entry.facts["signal"]}
+            signal_entries = [entry for entry in members.values() if entry in signals.values()]
+
+            def links(signal_entries: Sequence[SiteEntry] = signal_entries, gold: Any = gold) -> FileContent:
+                document = attribution([entry.read() for entry in signal_entries], gold)
+                return (None, False) if document is None else (pack_script(document), True)
+
+            try:
+                if self.site.make(f"answers/{answer}.js", digest([entry.key for entry in signal_entries], gold), links):
+                    for key in members:
+                        self.rows[key]["answer"] = answer
+            except FAULTS as fault:
+                self.fault(next(iter(members.values())), "{} is without Attribution", fault)
+
+    def outcomes(self) -> dict[str, str]:
+        """Comparisons of the runs of a prompt; gives the sentence of each by its prompt."""
+        sentences = {}
+        for prompt, members in _groups(self.entries, lambda entry: entry.facts["prompt"]).items():
+
+            def compare_runs(members: Mapping[str, SiteEntry] = members) -> FileContent:
+                plains = [entry for entry in members.values() if entry.is_plain]
+                document = comparison({key: entry.with_speedup(plains) for key, entry in members.items()})
+                return pack_script(document), document["sets"][0]["claim"]["time"]["sentence"]
+
+            try:
+                if len(members) > 1:
+                    sentences[prompt] = self.site.make(f"prompts/{prompt}.js", digest([*members]), compare_runs)
+            except FAULTS as fault:
+                self.fault(next(iter(members.values())), "the runs of {} are without Compare", fault)
+        return sentences
+
+    def fault(self, entry: SiteEntry, sentence: str, fault: Exception) -> None:
+        """Name a run of which something cannot be made."""
+        log.debug("run %s", entry.key, exc_info=fault)
+        self.faults.append(f"{sentence.format(repr(entry.facts['title']))} ({first_line(fault)})")
+
+    def lessons(self) -> list[dict[str, Any]]:
+        """The lessons and the runs that they are about; gives their cards."""
+        site, made_of = self.site, digest("lessons")
+        lesson_entry = site.old.get("lessons/")
+        if lesson_entry is not None and lesson_entry[0] == made_of and site.keep(lesson_entry[2]["files"]):
+            return site.make("lessons/", made_of, lambda: (None, None))["cards"]
+        lesson_by_key, traces = lessons()
+        files = [f"lessons/{key}.js" for key in lesson_by_key]
+        for key, lesson in lesson_by_key.items():
+            site.make(f"lessons/{key}.js", made_of, lambda lesson=lesson: (pack_script(lesson), None))
+        for key, trace in traces.items():
+            files += [f"traces/{key}.js", f"players/{key}.js"]
+            if key not in self.entries:
+                site.make(files[-2], made_of, lambda trace=trace: (pack_script(payload(trace)), None))
+                site.make(files[-1], made_of, lambda trace=trace: (pack_script(player_document(trace)), None))
+        note = {"cards": [card(lesson) for lesson in lesson_by_key.values()], "files": files}
+        return site.make("lessons/", made_of, lambda: (None, note))["cards"]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteWritten:
+    """A site's runs by their keys, in the list's order, those whose drafts are still to be judged, and a sentence for
+    each run that was left out.
+    """
+
+    keys: list[str]
+    pending: list[str]
+    faults: list[str]
+
+
+def write_site(
+    out: Path | SiteFolder, title: str, entries: Iterable[SiteEntry], *, with_lessons: bool = True, judges: bool = True
+) -> SiteWritten:
+    """Write a site, or what is new of it. The list is written last, and what it does not name any more goes then.
+    Without ``judges`` drafts that no earlier publish judged are left for a next time.
+    """
+    site = out if isinstance(out, SiteFolder) else SiteFolder(out)
+    writer = SiteWriter(site, entries, judges)
+    writer.runs()
+    writer.answers()
+    outcomes = writer.outcomes()
+    cards = writer.lessons() if with_lessons else []
+    listing = {"title": title, "runs": [*writer.rows.values()], "outcomes": outcomes, "lessons": cards}
+    write_pages(site, title, listing)
+    return SiteWritten(list(writer.rows), writer.pending, writer.faults)
+
+
+def write_pages(site: SiteFolder, title: str, listing: Mapping[str, Any]) -> None:
+    """Write a site's pages, the list last, and its record."""
+    data = f'<script type="application/json" id="site">{web.embed_json(listing)}</script>'
+    if listing["outcomes"]:
+        site.make("plotly.js", digest("plotly"), lambda: (get_plotlyjs().encode(), None))
+    for name, text in {"embed.js": EMBED, ".nojekyll": ""}.items():
+        site.make(name, digest(name), lambda text=text: (text.encode(), None))
+    for name, spec in PAGES.items():
+        site.make(f"{name}.js", digest(name), lambda spec=spec: (spec.script().encode(), None))
+    for name, spec in reversed(PAGES.items()):
+        head = f'<style>{PAGE_STYLE}</style>\n<script defer src="{name}.js"></script>'
+        body = "\n".join([NO_SCRIPT, spec.main, *([data] if spec.runs else [])])
+        html = page(f"{title} · specviz", head, body, POLICY).encode()
+        site.make(f"{name}.html", digest(html.decode()), lambda html=html: (html, None))
+    site.finish()
+
+
+def pack_script(value: Any) -> bytes:
+    """A file of data that a page reads as a script (``site/files.js``)."""
+    return f'specvizFile("{web.gzip_json(value)}");\n'.encode()
+
+
+def _same_prompt(run: SiteEntry, sibling: SiteEntry) -> bool:
+    return run.facts["prompt"] == sibling.facts["prompt"]
 
 
 def _groups(entries: Mapping[str, SiteEntry], of: Callable[[SiteEntry], str]) -> dict[str, dict[str, SiteEntry]]:
     groups = group((of(entry), (key, entry)) for key, entry in entries.items())
     return {name: dict(members) for name, members in groups.items()}
-
-
-def _write_lessons(folder: Path) -> list[dict[str, Any]]:
-    """Writes the lessons and the runs that they are about; gives their cards."""
-    lesson_by_key, traces = lessons()
-    for key, trace in traces.items():
-        _write(folder / "traces", key, payload(trace))
-        _write(folder / "players", key, player_document(trace))
-    for key, lesson in lesson_by_key.items():
-        _write(folder / "lessons", key, lesson)
-    return [card(lesson) for lesson in lesson_by_key.values()]
-
-
-def _write(folder: Path, key: str, value: Any) -> None:
-    """A file of data that a page reads as a script (``site/files.js``)."""
-    folder.mkdir(exist_ok=True)
-    write_bytes(folder / f"{key}.js", f'specvizFile("{web.gzip_json(value)}");\n'.encode())

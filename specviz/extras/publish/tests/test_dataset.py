@@ -219,7 +219,7 @@ class Hub:
     def __init__(self, folder: Path) -> None:
         self.folder, self.commits = folder, 0
 
-    def dataset_info(self, name):
+    def dataset_info(self, name, timeout):
         if not self.folder.exists():
             response = SimpleNamespace(status_code=404, headers={}, request=None)
             raise huggingface_hub.errors.RepositoryNotFoundError("404", response=response)
@@ -267,9 +267,9 @@ def test_a_hub_that_does_not_answer_is_a_sentence(tree: Trace, tmp_path, monkeyp
     def unreachable():
         raise OSError("no route")
 
-    faults = {"sign in": lambda: refuse(401), "push again": lambda: refuse(412), "does not answer": unreachable}
+    faults = {"sign in": lambda: refuse(401), "do it again": lambda: refuse(412), "does not answer": unreachable}
     for words, fault in faults.items():
-        api = SimpleNamespace(dataset_info=lambda name, fault=fault: fault())
+        api = SimpleNamespace(dataset_info=lambda name, timeout, fault=fault: fault())
         monkeypatch.setattr(huggingface_hub, "HfApi", lambda api=api: api)
         save(tree, tmp_path / "run.spectrace")
         said = refusal(capsys, "push", "someone/drafts", tmp_path / "run.spectrace")

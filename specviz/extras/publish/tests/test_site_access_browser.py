@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from decoders.trace import files as tracefile
-from specviz.extras.publish.site.build import SiteEntry, write_site
+from specviz.extras.publish.site.build import write_site
+from specviz.extras.publish.site.entries import SiteEntry
 from specviz.places import GALLERY
 from tests.browser.test_access import GRAVE, axe  # noqa: F401
 
@@ -36,7 +37,7 @@ OVER = """() => Promise.all(document.getAnimations().filter((one) => one instanc
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "out"
-    write_site(out, "Runs", [SiteEntry(tracefile.load(run)) for run in sorted(GALLERY.glob("*.spectrace"))])
+    write_site(out, "Runs", [SiteEntry.of(tracefile.load(run)) for run in sorted(GALLERY.glob("*.spectrace"))])
     return out
 
 

@@ -18,7 +18,8 @@ from specviz.places import GALLERY
 from tests import recordings
 from tests.waiting import expect, idle
 
-from ..site.build import SiteEntry, write_site
+from ..site.build import write_site
+from ..site.entries import SiteEntry
 
 RUNS, JUDGED = 100, 4
 
@@ -29,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judging, "MOST_STEPS", JUDGED)
-        assert main(["site", str(GALLERY), "--out", str(out)]) == 0
+        assert main(["publish", str(out), str(GALLERY)]) == 0
     return out
 
 
@@ -95,6 +96,24 @@ def test_runs_of_a_prompt_are_compared_as_in_the_app(page, site):
     assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
 
 
+def test_a_run_races_against_plain_decoding_as_in_the_app_and_says_its_speedup(page, site):
+    page.emulate_media(reduced_motion="reduce")
+    trace = load(GALLERY / "2-class-docstring-pld-h.spectrace")
+    open_site(page, site / "run.html", f"?run={trace.digest[:16]}")
+    expect(page.locator(".sv-run-facts [data-key=speedup], [data-key=speedup]").first).to_contain_text("faster")
+    page.get_by_role("button", name="Race").click()
+    words = page.locator(".svo-words")
+    expect(words).to_contain_text("PLD+ by hidden states wrote 106 tokens in 13 forwards (0.5 s)")
+    expect(words).to_contain_text("needed 106 forwards (2.8 s)")  # recorded, and on the site
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator(".svo")).to_have_count(0)
+    page.get_by_role("link", name="Plain decoding").click()  # nothing to race against
+    expect(page.locator(".st-nav b").last).to_have_text("Plain decoding")
+    page.wait_for_selector(".sv-row")
+    expect(page.get_by_role("button", name="Race")).to_have_count(0)
+    assert page.problems == []
+
+
 def test_an_answer_stands_beside_its_sources(page, site):
     open_site(page, site / "index.html")
     page.get_by_role("link", name="sources of PLD+ by hidden states").first.click()
@@ -135,7 +154,7 @@ def test_runs_whose_prompt_is_not_recorded_are_not_of_one_prompt(tmp_path):
     runs = [{"id": str(accepted), "rounds": [{"drafted": 5, "accepted": accepted}]} for accepted in (3, 1)]
     traces = open_log(json.dumps(runs).encode()).traces
     assert len({trace.prompt_key for trace in traces}) == 1 and len(traces) == 2
-    write_site(tmp_path / "out", "x", map(SiteEntry, traces), with_lessons=False)
+    write_site(tmp_path / "out", "x", map(SiteEntry.of, traces), with_lessons=False)
     rows = runs_of(tmp_path / "out")
     assert rows[0]["prompt"] != rows[1]["prompt"] and [row["answer"] for row in rows] == ["", ""]
     assert not (tmp_path / "out" / "prompts").exists()
@@ -146,8 +165,8 @@ def test_hostile_text_is_text_and_a_run_that_is_not_there_is_a_sentence(page, tm
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e ../../x"
     other = recordings.nasty()
     other.run |= {"id": "other", "title": trace.run["title"], "method": {**trace.run["method"], "title": "<u>m</u>"}}
-    tagged = [SiteEntry(trace, ("<i>tag</i>",)), SiteEntry(other)]
-    key, second = write_site(tmp_path / "out", "<b>Ours</b>", tagged, with_lessons=False)
+    tagged = [SiteEntry.of(trace, ("<i>tag</i>",)), SiteEntry.of(other)]
+    key, second = write_site(tmp_path / "out", "<b>Ours</b>", tagged, with_lessons=False).keys
     assert {path.name for path in (tmp_path / "out" / "traces").iterdir()} == {f"{key}.js", f"{second}.js"}
     open_site(page, tmp_path / "out" / "index.html")
     expect(page.get_by_role("heading", level=1)).to_have_text("<b>Ours</b>")
@@ -171,7 +190,7 @@ def test_long_texts_widen_no_page_and_turn_no_line_round(page, tmp_path):
     trace = recordings.tree()
     trace.run["title"] = "\u202e" + "x" * 3000
     title = "Ours \u202e" + "T" * 500
-    (key,) = write_site(tmp_path / "out", title, [SiteEntry(trace, ("t" * 2000,))], with_lessons=False)
+    (key,) = write_site(tmp_path / "out", title, [SiteEntry.of(trace, ("t" * 2000,))], with_lessons=False).keys
     page.set_viewport_size({"width": 400, "height": 800})
     pages = ("index", "", "table"), ("run", f"?run={key}", ".sv-row"), ("player", f"?run={key}", ".svq")
     for name, query, drawn in pages:
@@ -241,7 +260,7 @@ def test_the_player_shows_hostile_text_as_text_and_says_what_is_not_recorded(pag
     trace = recordings.nasty()
     trace.run["title"] = "</script><img src=x onerror=alert(1)> \u202e"
     rounds = open_log(b'{"rounds": [{"drafted": 5, "accepted": 3}, {"drafted": 2, "accepted": 0}]}').traces[0]
-    keys = write_site(tmp_path / "out", "x", [SiteEntry(trace), SiteEntry(rounds)])
+    keys = write_site(tmp_path / "out", "x", [SiteEntry.of(trace), SiteEntry.of(rounds)]).keys
     for key in keys:
         loads(page, tmp_path / "out", key)
         assert page.locator("img").count() == 0
@@ -262,7 +281,7 @@ def test_the_player_of_300_tokens_is_60_kB(page, tmp_path, method):
     prompt = Prompt.from_text(target.tokenizer, "Say it twice: the old lamp. the old")
     trace = record(target, prompt, method, max_new_tokens=300)
     assert len(trace.output_ids) == 300
-    (key,) = write_site(tmp_path / "out", "x", [SiteEntry(trace)])
+    (key,) = write_site(tmp_path / "out", "x", [SiteEntry.of(trace)]).keys
     assert loads(page, tmp_path / "out", key) <= PLAYER
 
 
@@ -277,8 +296,8 @@ def test_a_hundred_runs_are_a_small_list(page, tmp_path):
     for number in range(RUNS):
         trace = recordings.chain()
         trace.run |= {"id": f"r{number}", "title": f"Run {number} of one prompt", "category": "code"}
-        entries.append(SiteEntry(trace, ("tag", f"tag {number % 7}")))
-    keys = write_site(tmp_path / "out", "A hundred", entries)
+        entries.append(SiteEntry.of(trace, ("tag", f"tag {number % 7}")))
+    keys = write_site(tmp_path / "out", "A hundred", entries).keys
     assert len(keys) == RUNS
     loaded = sum((tmp_path / "out" / name).stat().st_size for name in ("index.html", "index.js"))
     assert loaded <= 150_000
@@ -290,21 +309,21 @@ def test_a_hundred_runs_are_a_small_list(page, tmp_path):
 def test_only_a_site_of_ours_is_written_over_and_files_that_are_no_runs_are_named(site, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    assert main(["site", str(GALLERY), "--out", str(tmp_path / "mine")]) == 2
+    assert main(["publish", str(tmp_path / "mine"), str(GALLERY)]) == 2
     assert "is there and no site of ours" in capsys.readouterr().err
     save(recordings.chain(), tmp_path / "a.spectrace")
     (tmp_path / "b.spectrace").write_bytes(b"PK no")
     (tmp_path / "sub").mkdir()
     save(recordings.tree(), tmp_path / "sub" / "a.spectrace")  # of the same name
     both = [str(tmp_path / name) for name in ("a.spectrace", "b.spectrace", "sub")]
-    assert main(["site", *both, "--out", str(tmp_path / "s")]) == 1
+    assert main(["publish", str(tmp_path / "s"), *both]) == 1
     said = capsys.readouterr()
     assert "2 runs" in said.out and "left out: b.spectrace" in said.err
     (tmp_path / "rounds.json").write_text('{"rounds": [{"drafted": 5, "accepted": 3}]}', "utf-8")
     (tmp_path / "whole.json").write_text(json.dumps(recordings.chain().to_json()), "utf-8")
     (tmp_path / "none.json").write_text('{"rounds": [{"drafted": 1, "accepted": 3}]}', "utf-8")
     files = [str(tmp_path / name) for name in ("rounds.json", "whole.json", "none.json")]
-    assert main(["site", *files, "--no-lessons", "--out", str(tmp_path / "s")]) == 1
+    assert main(["publish", str(tmp_path / "s"), *files, "--no-lessons"]) == 1
     said = capsys.readouterr()
     assert "2 runs" in said.out and "accepted 3 of 1 drafted" in said.err
-    assert main(["site", str(tmp_path / "a.spectrace"), "--out", str(tmp_path / "s")]) == 0  # once more, in its place
+    assert main(["publish", str(tmp_path / "s"), str(tmp_path / "a.spectrace")]) == 0  # once more, in its place

@@ -17,7 +17,9 @@ async function open() {
     document.title = `${trace.run.title || "A run"} · specviz`;
     must(document.getElementById("trace")).textContent = JSON.stringify(trace);
     around(run, "run", run && samePrompt(run));
-    const { inspector } = await import("specviz/inspect/standalone.js");
+    const { inspector, raceAgainst } = await import("specviz/opening/standalone.js");
+    const plain = site.runs.find((one) => one.plain && one.prompt === run?.prompt);
+    raceAgainst(async () => plain ? file(`traces/${plain.key}.js`) : null);
     if (run?.judged) verifiers(inspector);
   } catch (problem) {
     around(run, "run");

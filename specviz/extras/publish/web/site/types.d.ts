@@ -10,6 +10,8 @@ interface SiteRun {
   answer: string;
   /** Whether its drafts are there under every verifier. */
   judged: boolean;
+  /** Whether it is plain decoding. */
+  plain: boolean;
   tokens: number;
   steps: number;
   per_step: number | null;
