@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +22,6 @@ from decoders.verifiers.block import NODE_TERMS as BLOCK_TERMS
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser
 
-from .block_network import BlockNetwork
-from .block_run import BlockRun
 from .block_tree import best_tree
 from .block_walk import Walk, confidences, lattice_of, tokens_at, walk_blocks
 
@@ -45,18 +44,18 @@ NOTHING_READ = "nothing was processed yet: a block reads the target's states bef
 
 
 class BlockDrafter(Drafter):
-    """Drafts the first ``tokens`` of each block (None: all), or those before the first whose acceptance the confidence
-    head puts below ``threshold``. Where it ``draws``, a sampled run's tokens come from the drafter's distributions. A
-    ``tree`` of so many nodes takes the chain's place.
+    """Drafts the first ``tokens`` (None: all) of the blocks that ``run`` gives, or those before the first whose
+    acceptance the confidence head puts below ``threshold``. Where it ``draws``, a sampled run's tokens come from the
+    drafter's distributions. A ``tree`` of so many nodes takes the chain's place.
     """
 
     learns = False  # drafts follow from the text
 
     def __init__(
-        self, network: BlockNetwork, tokens: int | None = None, threshold: float = 0.0, draws: bool = False,
+        self, network: Any, run: Any, tokens: int | None = None, threshold: float = 0.0, draws: bool = False,
         tree: int | None = None,
     ) -> None:  # fmt: skip
-        self.network, self.run, self.tree = network, BlockRun(network), tree
+        self.network, self.run, self.tree = network, run, tree
         self.tokens, self.threshold, self.draws = tokens or network.config.places, threshold, draws
         self.vocab = DraftVocab.of(network.drafted, network.config.vocab)
         self.chooser: Chooser | None = None

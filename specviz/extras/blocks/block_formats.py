@@ -1,10 +1,11 @@
-"""Formats in which block drafters are published (z-lab's DFlash, DeepSpec's DSpark, speculators, transformers), with
-the fields of their configurations.
+"""Formats in which block drafters are published (z-lab's DFlash, DeepSpec's DSpark, JetSpec, speculators' P-EAGLE and
+others, transformers), with the fields of their configurations.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from decoders.draft_models.published import Format, has_part, speculators_kind
 from decoders.draft_models.published_fields import (
@@ -15,6 +16,7 @@ from decoders.draft_models.published_fields import (
     Fields,
     field_names,
 )
+from specviz.extras.heads.head_formats import EAGLE3, is_parallel, midlayer_name, speculators_fields
 
 OWN = "dflash_config"  # the object of their own in a configuration
 # block drafters: what their layouts have beside the layers
@@ -23,8 +25,8 @@ BLOCK = LAYER | TRANSFORMERS | Fields(
     inert=field_names("tie_word_embeddings max_window_layers"),
 )  # fmt: skip
 NESTED = field_names("""
-    block_size mask_token_id target_layer_ids sample_from_anchor causal use_swa swa_window_size input_embedding_scale
-    output_multiplier final_logit_softcapping
+    block_size mask_token_id target_layer_ids sample_from_anchor causal causal_head use_swa swa_window_size
+    input_embedding_scale output_multiplier final_logit_softcapping
 """)
 SELECTOR_FIELDS = field_names("conv_kernel_size conv_group_size selector_rank selector_top_k")
 MARKOV = field_names("markov_rank markov_head_type enable_confidence_head confidence_head_with_markov")
@@ -93,5 +95,22 @@ DFLASH2_FORMATS = (
         "dflash2", "DFlash2 as z-lab publishes it",
         lambda config, shapes: has_part(shapes, "candidate_selector."), _block,
         fields=ZLAB | Fields(read=SELECTOR_FIELDS, inner={OWN: Fields(NESTED | SELECTOR_FIELDS)}), order=13,
+    ),
+)  # fmt: skip
+MASK_TOKENS = ("mask_token_id", "ptd_token_id", "pard_token")  # as speculators and vLLM name it
+OF_PEAGLE = speculators_fields("peagle")
+PROPOSED = replace(OF_PEAGLE.inner["speculators_config"], inert=PROPOSALS.inert - {"proposal_methods"})
+PEAGLE_FORMATS = (
+    Format(
+        "peagle-speculators", "P-EAGLE in the form of speculators",
+        lambda config, shapes: speculators_kind(config) == "peagle", midlayer_name,
+        fields=OF_PEAGLE | Fields(
+            read=field_names("mask_token_id"),
+            inner={"speculators_config": PROPOSED | Fields(read=field_names("proposal_methods"))},
+        ), order=18,
+    ),
+    Format(
+        "peagle", "P-EAGLE beside EAGLE-3's fields", is_parallel, midlayer_name,
+        fields=EAGLE3 | Fields(read=frozenset(MASK_TOKENS)), order=19,
     ),
 )  # fmt: skip

@@ -38,13 +38,13 @@ from .block_formats import OWN
 from .block_network import BlockConfig, BlockNetwork
 from .block_run import visible
 
+CAUSAL = ("causal", "causal_head")
 FIRST_ROOT, ROOT_EVERY = 8, 3  # of the short text: where blocks are tried
 
 
 def _option(head: Published, name: str) -> Any:
     """A setting of a drafter, of its own object in the configuration or beside it."""
     return option(head, name, OWN)
-
 
 
 def fit(kind: str, head: Published, target: Target) -> Fit:
@@ -198,7 +198,7 @@ def anchor_of(head: Published) -> bool:
 def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """Windows of a drafter's layers, and which of them are causal; empty where none is. Raises UserError.
 
-    z-lab's layers with a window are causal unless ``is_causal`` or ``causal`` says otherwise, and see fewer positions
+    z-lab's layers with a window are causal unless the checkpoint says otherwise (``_causal``), and see fewer positions
     than it says; transformers' look both ways, as far as it says; speculators' by ``sliding_window_non_causal``.
     """
     types, width = head.layer.get("layer_types"), _option(head, "swa_window_size") or head.layer.get("sliding_window")
@@ -222,8 +222,7 @@ def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, 
             "name the layers that slide there"
         )
     sliding = [kind == "sliding_attention" for kind in types or [""] * layers]
-    causal = head.config.get("is_causal")
-    causal = _option(head, "causal") if causal is None else causal
+    causal = _causal(head)
     if head.format.endswith("speculators"):
         causal = head.config.get("sliding_window_non_causal") is False
     looks_back = [sliding_causal and is_sliding if causal is None else bool(causal) for is_sliding in sliding]
@@ -236,6 +235,20 @@ def seen_by(head: Published, layers: int) -> tuple[tuple[int, ...], tuple[bool, 
     reach = int(width or 0) + (head.format == "dflash-transformers")  # there the last one counts too
     windows = tuple(reach * is_sliding for is_sliding in sliding) if any(sliding) else ()
     return windows, tuple(looks_back) if any(looks_back) else ()
+
+
+def _causal(head: Published) -> bool | None:
+    """True where no row sees later ones, as JetSpec's heads say (``causal_head``); None where nothing is said. Raises
+    UserError.
+    """
+    values = {"is_causal": head.config.get("is_causal"), **{name: _option(head, name) for name in CAUSAL}}
+    said = {name: value for name, value in values.items() if value is not None}
+    if any(type(value) is not bool for value in said.values()) or len({*said.values()}) > 1:
+        raise UserError(
+            f"{head.place} cannot be read: its {CONFIG} says {' and '.join(f'{k} = {v!r}' for k, v in said.items())}, "
+            "and one of true and false is wanted"
+        )
+    return next(iter(said.values()), None)
 
 
 # --- what a checkpoint leaves open, tried on a text

@@ -6,6 +6,7 @@ time does not depend on how many are drafted. DSpark and DFlash2 are entries of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from .block_chains import BlockChain
 from .block_drafter import NODE_TERMS, STEP_TERMS, BlockDrafter
 from .block_formats import DFLASH_FORMATS
 from .block_network import MOST_BLOCK, BlockConfig, BlockNetwork
+from .block_run import BlockRun
 
 MATCH, RATIO, JOINT = "match", "ratio", "block"
 
@@ -53,8 +55,10 @@ class BlockParams:
     )  # fmt: skip
 
 
-def build_block(kind: str, target: Target, params: Any) -> BlockDrafter:
-    """The drafter of a block network of this kind. Raises UserError for more tokens than a block guesses."""
+def build_block(kind: str, target: Target, params: Any, run: Callable[[Any], Any] = BlockRun) -> BlockDrafter:
+    """The drafter of a block network of this kind, which ``run`` has at work on a text. Raises UserError for more
+    tokens than a block guesses.
+    """
     network = load_part(target, kind, params.part)
     if params.tokens is not None and params.tokens > network.config.places:
         raise UserError(
@@ -65,7 +69,7 @@ def build_block(kind: str, target: Target, params: Any) -> BlockDrafter:
     if params.tree is not None and (params.rule != MATCH or threshold):
         what = f"rule={params.rule}" if params.rule != MATCH else f"threshold={threshold}"
         raise UserError(f"tree={params.tree} cannot stand beside {what}, which is for chains: leave one of them out")
-    return BlockDrafter(network, params.tokens, threshold, params.rule != MATCH, params.tree)
+    return BlockDrafter(network, run(network), params.tokens, threshold, params.rule != MATCH, params.tree)
 
 
 drafts_blocks = partial(heads_of, make=build_block)

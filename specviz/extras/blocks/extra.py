@@ -4,7 +4,7 @@ from decoders.extra import Extra
 
 EXTRA = Extra(
     name="blocks",
-    about="Drafters of whole blocks (DFlash, DSpark, DFlash2) and layers for multi-token prediction (MTP)",
+    about="Drafters of whole blocks (DFlash, DSpark, DFlash2, P-EAGLE) and layers for multi-token prediction (MTP)",
     uses=("heads",),
-    methods=(".dflash", ".dspark", ".dflash2", ".mtp"),
+    methods=(".dflash", ".dspark", ".dflash2", ".peagle", ".mtp"),
 )

@@ -7,7 +7,7 @@ names are tried on a short text, with those one below and one above; so is the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,11 +46,21 @@ def fit(third: bool, head: Published, target: Target) -> Fit:
     kind = "EAGLE-3" if third else "EAGLE"
     if head.format.startswith("eagle3") != third or not head.format.startswith("eagle"):
         raise UserError(f"{head.place} holds {head.title}: the method wants an {kind} head")
+    return fit_head(third, head, target)
+
+
+def fit_head(
+    third: bool, head: Published, target: Target, network: type[EagleHead] = EagleHead,
+    shape: Callable[[EagleConfig], EagleConfig] = lambda config: config,
+) -> Fit:  # fmt: skip
+    """A head of EAGLE's layers, or of a ``network`` that adds to them and a configuration of that ``shape``. Raises
+    UserError.
+    """
     check_fields(head)
     _check_sizes(head, third, target)
-    config = _config(head, third, target)
+    config = shape(_config(head, third, target))
     copies = () if third else ("lm_head.weight",)  # some carry one of the target's
-    weights = tensors_of(head, EagleHead, config, target, copies)
+    weights = tensors_of(head, network, config, target, copies)
     has_embedding = "embed_tokens.weight" in weights
     warnings = []
     if has_embedding and config.hidden == target.shape.hidden:
@@ -59,7 +69,7 @@ def fit(third: bool, head: Published, target: Target) -> Fit:
             has_embedding = False
         elif not third:
             warnings.append("its embedding is not the target's: it may have been trained for another model")
-    unsure = head.config.get("norm_output") is not None and head.format != "eagle3-speculators"
+    unsure = head.config.get("norm_output") is not None and not in_speculators(head)
     if unsure:
         warnings.append(
             f"its norm_output = {head.config['norm_output']!r} is read as servers and today's SpecForge mean it, as "
@@ -166,6 +176,10 @@ def _config(head: Published, third: bool, target: Target) -> EagleConfig:
         )  # fmt: skip
     except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
         raise UserError(f"{head.place} cannot be read: {error}") from error
+
+
+def in_speculators(head: Published) -> bool:
+    return head.format.endswith("-speculators")
 
 
 def _verifier(config: Mapping[str, Any]) -> str:
@@ -275,7 +289,7 @@ def _windows(head: Published, layers: int) -> tuple[int, ...]:
     ``use_sliding_window`` and ``max_window_layers``. The code of the other formats has no window: a configuration that
     asks for one is refused. Raises UserError.
     """
-    fields, is_speculators = head.layer, head.format == "eagle3-speculators"
+    fields, is_speculators = head.layer, in_speculators(head)
     types, width = fields.get("layer_types"), fields.get("sliding_window")
     if types is None and is_speculators and fields.get("use_sliding_window") and width is not None:
         start = fields.get("max_window_layers")

@@ -50,14 +50,23 @@ HYDRA = TRANSFORMERS | Fields(
 )
 # fields of the whole model that Medusa-2's heads stand in, which is not read
 WHOLE = LAYER.read | LAYER.inert | COPIED | {*LAYER.must, *LAYER.inner, "tie_word_embeddings", "use_sliding_window"}
-OF_SPECULATORS = TRANSFORMERS | THIRD | Fields(
-    must={"speculators_model_type": ("eagle3",)},
-    inert=field_names("speculators_version embed_requires_grad enable_sp_ulysses"),
-    inner={
-        "speculators_config": PROPOSALS | Fields(must={"algorithm": ("eagle3",)}),
-        "transformer_layer_config": SPECULATORS_LAYER,
-    },
-)  # fmt: skip
+
+
+def speculators_fields(kind: str) -> Fields:
+    """Fields of a head with EAGLE-3's layers in the form of speculators."""
+    return TRANSFORMERS | THIRD | Fields(
+        must={"speculators_model_type": (kind,)},
+        inert=field_names("speculators_version embed_requires_grad enable_sp_ulysses"),
+        inner={
+            "speculators_config": PROPOSALS | Fields(must={"algorithm": (kind,)}),
+            "transformer_layer_config": SPECULATORS_LAYER,
+        },
+    )  # fmt: skip
+
+
+def is_parallel(config: Mapping[str, Any], shapes: Shapes) -> bool:
+    """True for a head of P-EAGLE."""
+    return speculators_kind(config) == "peagle" or "mask_hidden" in shapes
 
 
 def _medusa(name: str) -> str | None:
@@ -70,7 +79,7 @@ def _hydra(name: str) -> str | None:
     return name if name.startswith(("hydra_mlp.", "hydra_lm_head.", "prefix_embeding_layer.")) else None
 
 
-def _midlayer(name: str) -> str:
+def midlayer_name(name: str) -> str:
     """A name in the form of speculators, where the first layer is not called midlayer."""
     return re.sub(r"^midlayer\.", "layers.0.", name)
 
@@ -84,9 +93,7 @@ def _first(config: Mapping[str, Any], shapes: Shapes) -> bool:
 
 
 EAGLE_FORMATS = (
-    Format(
-        "", "P-EAGLE", lambda config, shapes: speculators_kind(config) == "peagle" or "mask_hidden" in shapes, order=0
-    ),
+    Format("", "P-EAGLE", is_parallel, order=20),  # told apart where no annex reads it
     Format(
         "", "EAGLE-1 in the form of speculators", lambda config, shapes: speculators_kind(config) == "eagle", order=31
     ),
@@ -98,16 +105,16 @@ EAGLE_FORMATS = (
 EAGLE3_FORMATS = (
     Format(
         "eagle3-speculators", "EAGLE-3 in the form of speculators",
-        lambda config, shapes: speculators_kind(config) == "eagle3" and _eagle3(shapes), _midlayer,
-        fields=OF_SPECULATORS, order=40,
+        lambda config, shapes: speculators_kind(config) == "eagle3" and _eagle3(shapes), midlayer_name,
+        fields=speculators_fields("eagle3"), order=40,
     ),
     Format(
         "eagle3-specforge", "EAGLE-3 with SpecForge's eagle_config",
-        lambda config, shapes: "eagle_config" in config and _eagle3(shapes), _midlayer,
+        lambda config, shapes: "eagle_config" in config and _eagle3(shapes), midlayer_name,
         fields=EAGLE3 | Fields(inner={"eagle_config": SWITCHES}), order=41,
     ),
     Format(
-        "eagle3", "EAGLE-3 as SafeAILab publishes it", lambda config, shapes: _eagle3(shapes), _midlayer,
+        "eagle3", "EAGLE-3 as SafeAILab publishes it", lambda config, shapes: _eagle3(shapes), midlayer_name,
         fields=EAGLE3, order=42,
     ),
 )  # fmt: skip

@@ -24,8 +24,8 @@ PROMPTS, TOKENS = 12, 48
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--part", required=True, metavar="PART",
-        help="a kind (drafter, glide, medusa, hydra, eagle, eagle3, dflash, dspark, dflash2, mtp), a trained part's "
-        "folder, a published head, or a draft model: a folder, file or hub id",
+        help="a kind (drafter, glide, medusa, hydra, eagle, eagle3, dflash, dspark, dflash2, peagle, mtp), a trained "
+        "part's folder, a published head, or a draft model: a folder, file or hub id",
     )  # fmt: skip
     options.add_prompts(parser, PROMPTS)
     parser.set_defaults(max_new_tokens=TOKENS)

@@ -88,9 +88,12 @@ def _turn(x: Tensor, position: int) -> Tensor:
 
 
 class Block:
-    """A drafter of published tensors. ``states`` [positions, features, hidden] are the target's before the root."""
+    """A drafter of published tensors. ``states`` [positions, features, hidden] are the target's before the root.
+    ``causal``: no row sees later ones (JetSpec).
+    """
 
-    def __init__(self, weights: dict[str, Tensor], embedding: Tensor, head: Tensor) -> None:
+    def __init__(self, weights: dict[str, Tensor], embedding: Tensor, head: Tensor, causal: bool = False) -> None:
+        self.causal = causal
         self.w = {name: tensor.double() for name, tensor in weights.items()}
         self.embedding = self.w.get("embed_tokens.weight", embedding.double())
         self.head = self.w.get("lm_head.weight", head.double())
@@ -129,8 +132,9 @@ class Block:
                 made = []
                 for head in range(HEADS):
                     group = head * KV_HEADS // HEADS
-                    scores = torch.stack([query[head] @ key[group] for key in keys]) * SIZE**-0.5
-                    made.append((scores.softmax(0)[:, None] * torch.stack([v[group] for v in values])).sum(0))
+                    stop = start + i + 1 if self.causal else len(keys)
+                    scores = torch.stack([query[head] @ key[group] for key in keys[:stop]]) * SIZE**-0.5
+                    made.append((scores.softmax(0)[:, None] * torch.stack([v[group] for v in values[:stop]])).sum(0))
                 out[i] = torch.cat(made) @ w[f"{attention}.o_proj.weight"].T
             x = x + (self._mix(f"{layer}.attention_conv", out, normed, 1) if conv else out)
             read = normed = _norm(x, w[f"{layer}.post_attention_layernorm.weight"])

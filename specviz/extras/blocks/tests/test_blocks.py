@@ -18,7 +18,7 @@ from decoders.drafters import select_method
 from decoders.parts import load_part
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser
-from specviz.extras.blocks import block_drafter
+from specviz.extras.blocks import block_network, block_run
 from specviz.extras.blocks.block_network import BlockConfig, BlockNetwork
 from specviz.extras.blocks.block_published import FIRST_ROOT, ROOT_EVERY
 from specviz.extras.heads.tests.eagle_oracle import publish
@@ -131,6 +131,27 @@ def test_drafts_are_those_of_the_equations(target, tmp_path, monkeypatch, kind, 
     assert (lattice.transitions is None) == (kind == "dflash")
 
 
+@pytest.mark.parametrize("name", ["causal_head", "causal"])
+def test_jetspecs_heads_are_dflash_with_causal_blocks(target, tmp_path, monkeypatch, name):
+    """Their own layout says ``causal_head``, others' ``causal``. Trees of them are matched as any."""
+    spoken_for(monkeypatch)
+    weights, config = tensors("dflash"), configuration("dflash")
+    place = publish(tmp_path / "it", {**config, "dflash_config": {**config["dflash_config"], name: True}}, weights)
+    tokens = prompt_ids(4, 14)
+    draft, _ = draft_behind(target, "dflash", tokens, part=place)
+    states, tables = states_of(target, tokens[:-1]), (target.embeddings.weight.detach(), target.head.weight.detach())
+    wanted, _ = oracle.Block(weights, *tables, causal=True).draft("dflash", tokens[-1], states, False)
+    assert list(draft.tree.tokens[1:]) == wanted != oracle.Block(weights, *tables).draft(
+        "dflash", tokens[-1], states, False
+    )[0]
+    trace = record(target, PROMPT, "dflash", {"part": place, "tree": 12}, max_new_tokens=NEW)
+    assert trace.output_ids == generate(target, PROMPT, max_new_tokens=NEW)
+    assert max(trace.tables["steps"]["drafted"]) == 11
+    both = {**config, "is_causal": False, "dflash_config": {**config["dflash_config"], name: True}}
+    with pytest.raises(UserError, match=f"says is_causal = False and {name} = True, and one of true and false is wan"):
+        load_part(target, "dflash", publish(tmp_path / "both", both, weights))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_read_before_makes_no_difference(target, kind):
     """A run goes on, is cut, and another text is taken up: drafts are those of a drafter that begins there."""
@@ -149,7 +170,7 @@ def test_what_was_read_before_makes_no_difference(target, kind):
 
 def foresee(monkeypatch, output, prompt_length, wrong=3):
     """Blocks guess what plain decoding writes, but every ``wrong``-th token: some drafts stand, whole or in part."""
-    block = block_drafter.BlockRun.block
+    block = block_run.BlockRun.block
 
     def tell(self, context):
         states = block(self, context)
@@ -164,9 +185,9 @@ def foresee(monkeypatch, output, prompt_length, wrong=3):
                 row[output[at]] = row.max() + 30
         return logits
 
-    monkeypatch.setattr(block_drafter.BlockRun, "block", tell)
-    BASE = block_drafter.BlockNetwork.say
-    monkeypatch.setattr(block_drafter.BlockNetwork, "say", say)
+    monkeypatch.setattr(block_run.BlockRun, "block", tell)
+    BASE = block_network.BlockNetwork.say
+    monkeypatch.setattr(block_network.BlockNetwork, "say", say)
 
 
 @pytest.mark.parametrize("family", matrix(["qwen3", "llama", "gemma2", "gpt2"], 2, "other families"))

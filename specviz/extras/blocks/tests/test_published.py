@@ -134,7 +134,6 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, monkeypatch: pytest.Monke
     ("config", "shapes", "named"),
     [
         ({}, {"rnn_u.weight": (1,)}, "a recurrent drafter"),
-        ({"speculators_model_type": "peagle"}, FORMATS["eagle3"][1], "P-EAGLE"),
         ({"speculators_model_type": "eagle"}, {"fusion_fc.weight": (1,)}, "EAGLE-1 in the form of speculators"),
         ({}, {"model.layers.0.input_layernorm.weight": (1,)}, "a whole language model"),
         ({}, {"a": (1,), "b": (1,), "c": (1,), "d": (1,)}, r"tensors of no known format \(a, b, c, …\)"),

@@ -10,7 +10,7 @@ import torch
 from decoders.draft_models.published import Published, formats
 from decoders.draft_models.published_fields import Fields
 from decoders.errors import UserError
-from specviz.extras.blocks import block_published
+from specviz.extras.blocks import block_published, peagle
 from specviz.extras.heads import eagle_published, heads_published
 from specviz.extras.heads.tests.eagle_oracle import LLAMA, publish, tensors
 from specviz.extras.heads.tests.test_medusa import store
@@ -80,6 +80,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sample_from_anchor": True,
     },
     "dspark": BLOCKS["dspark"],
+    "peagle": {**LAYER, **WIDE, **DRAFTS, "bias": False, "mask_token_id": 11, "ptd_token_id": 11, "pard_token": 11},
+    "peagle-speculators": {
+        **DRAFTS, "speculators_model_type": "peagle", "mask_token_id": 11,
+        "speculators_config": {"verifier": {}, "proposal_methods": [{"speculative_tokens": 5}]},
+        "transformer_layer_config": {**LAYER, "layer_types": ["sliding_attention"], "sliding_window": 5},
+    },
     **{f"{kind}-speculators": in_speculators(kind) for kind in BLOCKS},
     "medusa": {"medusa_num_layers": 1, **SIZES},
     "medusa-2": {"medusa_num_layers": 1, **SIZES},
@@ -117,6 +123,12 @@ def fit(name: str, config: dict[str, Any], target: Any, folder: Any) -> Any:
             raise UserError(f"another format: {config}")
         return eagle_published.fit(name != "eagle", head, target).config
     kind = name.partition("-")[0]
+    if kind == "peagle":
+        weights = {**(SPECULATORS if name.endswith("speculators") else THIRD), "mask_hidden": torch.ones(1, 1, 192)}
+        head = Published.open(publish(folder, config, weights))
+        if head.format != name:
+            raise UserError(f"another format: {config}")
+        return peagle.fit(head, target).config
     if kind in BLOCKS:
         weights = block_oracle.tensors("dflash" if name == "dflash-deepspec" else kind)
         if name == "dflash-transformers":
@@ -229,6 +241,7 @@ CASES = {
     "use_swa": ("dflash", {"sliding_window": 5, "layer_types": None}, ("dflash_config", "use_swa"), True, ""),
     "is_causal": ("dflash", {}, ("is_causal",), True, ""),
     "causal": ("dflash", {}, ("dflash_config", "causal"), True, ""),
+    "causal_head": ("dflash", {}, ("dflash_config", "causal_head"), True, ""),
     "sliding_window_non_causal": ("dflash-speculators", {}, ("sliding_window_non_causal",), False, ""),
     "dspark_bonus_anchor": ("dspark", {"sample_from_anchor": None}, ("dspark_bonus_anchor",), True, ""),
     "confidence_head_with_markov": (

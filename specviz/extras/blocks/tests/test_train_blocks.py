@@ -12,7 +12,7 @@ from decoders.draft.needs import Needs
 from decoders.model.files.shape import ModelShape
 from decoders.parts import Part, save_part
 from specviz.commands import options
-from specviz.extras.blocks import block_drafter
+from specviz.extras.blocks import block_run
 from specviz.extras.blocks.block_lesson import BlockBatch
 from specviz.extras.training import train_command as train
 from specviz.extras.training.heads import DivergenceLesson
@@ -36,7 +36,7 @@ def test_what_is_learnt_are_the_guesses_of_a_draft(target):
     guesses = torch.stack(list(BlockBatch().guesses(lesson)), 1)
     for place, (row, t) in enumerate(zip(rows.tolist(), at.tolist(), strict=True)):
         session = session_behind(target, texts[row][: t + 2], 64, Needs(layers=network.config.features))
-        drafted = block_drafter.BlockRun(network).block(session.context)
+        drafted = block_run.BlockRun(network).block(session.context)
         assert torch.allclose(guesses[place], drafted, atol=1e-4)
     assert float(BlockBatch().loss(lesson)) > 0
 
@@ -47,7 +47,7 @@ def test_a_new_drafter_makes_the_targets_own_keys(target):
     BlockBatch().begin(network, target.model)
     layer = network.config.features[-1]
     session = session_behind(target, prompt_ids(1, 20), 64, Needs(layers=network.config.features))
-    run = block_drafter.BlockRun(network)
+    run = block_run.BlockRun(network)
     run.read(session.context)
     if layer < target.shape.layers:
         assert torch.allclose(run.cache.store[0, 0, 0, :, :19], session.context.keys(layer), atol=1e-4)

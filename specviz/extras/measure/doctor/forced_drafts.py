@@ -102,7 +102,7 @@ def chain_type(network: Any) -> Callable[[Any, Target], ForcedChain]:
     if isinstance(network, Target):
         return LanguageModelChain
     for kind in kinds().values():
-        if kind.chain is not None and isinstance(kind.network, type) and isinstance(network, kind.network):
+        if kind.chain is not None and type(network) is kind.network:
             return kind.chain
     raise UserError("it drafts inside the target's own forward, so it has no drafts to force")
 

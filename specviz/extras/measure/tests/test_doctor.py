@@ -46,6 +46,7 @@ from .planting import FAULTS, examine_fault, finds, is_possible
 pytestmark = [pytest.mark.usefixtures("home"), needs_kinds("medusa", "eagle", "dflash")]
 METHODS = {
     "dflash": ("dflash", {}), "dspark": ("dspark", {}), "dflash2": ("dflash2", {}), "mtp": ("mtp", {}),
+    "peagle": ("peagle", {}),
     "eagle": ("eagle2", {"top_k": 1, "depth": 2, "total_tokens": 4}), "medusa": ("medusa", {"tree": "chain"}),
     "hydra": ("hydra", {"tree": "chain"}), "drafter": ("sps", {"gamma": 3}), "glide": ("glide", {"gamma": 3}),
 }  # fmt: skip
