@@ -27,9 +27,9 @@ DARK = {
 }  # fmt: skip # on the screen of who reads in the dark
 Face = Literal["sans", "bold", "mono"]  # mono: tokens, whose spaces count
 FONTS: dict[Face, Path] = {
-    "sans": ASSETS / "fonts" / "DejaVuSansCondensed.woff",
-    "bold": ASSETS / "fonts" / "DejaVuSansCondensed-Bold.woff",
-    "mono": ASSETS / "fonts" / "DejaVuSansMono.woff",
+    "sans": ASSETS / "fonts" / "DejaVuSansCondensed.woff2",
+    "bold": ASSETS / "fonts" / "DejaVuSansCondensed-Bold.woff2",
+    "mono": ASSETS / "fonts" / "DejaVuSansMono.woff2",
 }
 
 Point = tuple[float, float]
