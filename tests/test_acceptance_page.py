@@ -23,7 +23,7 @@ from specviz.cli import main
 from specviz.pages.acceptance import acceptance_page as service
 from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance.acceptance_page import Counting
-from specviz.pages.acceptance.claim import APART, claim_of_runs
+from specviz.pages.acceptance.claim import DIFFERENT_PROMPTS, claim_of_runs
 from specviz.pages.acceptance.sets import SetCounts
 
 from . import recordings
@@ -59,14 +59,14 @@ def test_methods_are_held_against_each_other_on_prompts_that_all_of_them_ran() -
         "class-docstring-pld", "class-docstring-pld-h", "account-check-casd", "class-docstring-adapld",
     )}  # fmt: skip
     pld, pld_h, casd, adapld = counts.values()
-    assert claim_of_runs([adapld, casd]) == APART
+    assert claim_of_runs([adapld, casd]) == DIFFERENT_PROMPTS
     both = claim_of_runs([pld, pld_h])
     assert both.startswith("PLD+ by hidden states accepts more than PLD: ") and "too few to say why" in both
     assert claim_of_runs([pld, pld_h, replace(pld_h, prompt="another")]).endswith(
         "Of 1 prompt that all of them ran; 1 not."
     )
     assert claim_of_runs([pld]).startswith("PLD accepts ") and claim_of_runs([]) == ""
-    assert claim_of_runs([replace(pld, prompt=None), replace(pld_h, prompt=None)]) == APART, "a server's totals"
+    assert claim_of_runs([replace(pld, prompt=None), replace(pld_h, prompt=None)]) == DIFFERENT_PROMPTS, "a server's totals"
 
 
 def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> None:

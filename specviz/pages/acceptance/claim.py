@@ -20,7 +20,7 @@ PLACES = {"segment": "tokens copied from the {}", "class": "tokens of the kind â
 Set = Mapping[str, Any]  # of ``pooled_by_method``
 
 
-APART = (
+DIFFERENT_PROMPTS = (
     "These methods drafted for different prompts, so none can be said to accept more. Choose runs of one prompt."
 )
 
@@ -34,7 +34,7 @@ def claim_of_runs(runs: Iterable[SetCounts]) -> str:
     prompts = {run.prompt for run in drafting}
     shared = prompts.intersection(*methods.values()) - {None}
     if not shared:
-        return APART
+        return DIFFERENT_PROMPTS
     sentence = claim(pooled_by_method(run for run in drafting if run.prompt in shared))
     if left_out := len(prompts) - len(shared):
         sentence += f" Of {plural(len(shared), 'prompt')} that all of them ran; {left_out:,} not."
@@ -71,8 +71,8 @@ more often (90 % against 60 %).'
 
 def _title(entry: Set) -> str:
     """A method's name without what its title says behind a colon."""
-    name, colon, rest = str(entry["title"]).partition(":")
-    return name + (" (lossy)" if colon and rest.endswith(" (lossy)") else "")
+    name, colon, suffix = str(entry["title"]).partition(":")
+    return name + (" (lossy)" if colon and suffix.endswith(" (lossy)") else "")
 
 
 def _per_draft(entry: Set) -> float:

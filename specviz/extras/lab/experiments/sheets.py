@@ -166,10 +166,10 @@ def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]],
             )
     names = [place_shown(name) for name in sheet.columns]
     longest = max((len(word) for name in names for word in name.split()), default=0)
-    slanted = longest * len(across) > MOST_ABREAST
+    is_crowded = longest * len(across) > MOST_ABREAST
     figure.update_xaxes(
-        tickvals=across, ticktext=names if slanted else [_lines(name) for name in names], showgrid=False,
-        zeroline=False, side="top", tickfont={"size": 12}, tickangle=-40 if slanted else 0, ticks="",
+        tickvals=across, ticktext=names if is_crowded else [_lines(name) for name in names], showgrid=False,
+        zeroline=False, side="top", tickfont={"size": 12}, tickangle=-40 if is_crowded else 0, ticks="",
         range=[-0.5, len(across) - 0.5],
     )  # fmt: skip
     figure.update_yaxes(
@@ -177,7 +177,7 @@ def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]],
         range=[len(down) - 0.5, -0.5], automargin=True, tickfont={"size": 12}, ticks="", ticklabelstandoff=6,
     )  # fmt: skip
     row_height = 40 if sheet.errors else 28
-    top = 150 if slanted else 104
+    top = 150 if is_crowded else 104
     figure.update_layout(height=top + 26 + row_height * len(down), margin={"t": top, "b": 16}, showlegend=False)
     return figure
 

@@ -10,24 +10,24 @@ from collections.abc import Iterable
 
 from specviz.views import web
 
-QUOTED = r"\s*[\"']([^\"']+)[\"'];?"
-IMPORT = re.compile(rf"(?:^|(?<=;))import\s*(?:\*\s*as\s+(\w+)|(\w+))?\s*,?\s*(\{{[^}}]*\}})?\s*from{QUOTED}", re.M)
-EXPORT_LIST = re.compile(rf"(?:^|(?<=[;}}]))export\s*(\{{[^}}]*\}})(?:\s*from{QUOTED})?;?", re.M)
+SPECIFIER = r"\s*[\"']([^\"']+)[\"'];?"
+IMPORT = re.compile(rf"(?:^|(?<=;))import\s*(?:\*\s*as\s+(\w+)|(\w+))?\s*,?\s*(\{{[^}}]*\}})?\s*from{SPECIFIER}", re.M)
+EXPORT_LIST = re.compile(rf"(?:^|(?<=[;}}]))export\s*(\{{[^}}]*\}})(?:\s*from{SPECIFIER})?;?", re.M)
 EXPORT_NAME = re.compile(r"^export ((?:async )?(?:const|function\*?|class) (\w+))", re.M)
 EXPORT_DEFAULT = re.compile(r"(?:^|(?<=[;}]))export default ", re.M)
 
 
-def _import(found: re.Match[str]) -> str:
-    whole, default, names, module = found.groups()
+def _import(match: re.Match[str]) -> str:
+    whole, default, names, module = match.groups()
     target = f"modules[{json.dumps(module)}]"
     takes = ((whole, target), (default, f"{target}.default"), (names and names.replace(" as ", ": "), target))
     return "".join(f"const {name} = {value};" for name, value in takes if name)
 
 
-def _export_list(found: re.Match[str]) -> str:
+def _export_list(match: re.Match[str]) -> str:
     """``export {a as b}``: what the module has, or another one (``from``)."""
-    pairs = [entry.split(" as ") for entry in found[1].strip("{} \n").split(",") if entry.strip()]
-    owner = f"modules[{json.dumps(found[2])}]." if found[2] else ""
+    pairs = [entry.split(" as ") for entry in match[1].strip("{} \n").split(",") if entry.strip()]
+    owner = f"modules[{json.dumps(match[2])}]." if match[2] else ""
     return "".join(f"exports.{pair[-1].strip()} = {owner}{pair[0].strip()};" for pair in pairs)
 
 
@@ -41,8 +41,8 @@ def as_function(name: str, source: str) -> str:
     names = EXPORT_NAME.findall(source)
     source = EXPORT_LIST.sub(_export_list, IMPORT.sub(_import, source))
     source = EXPORT_DEFAULT.sub("exports.default = ", EXPORT_NAME.sub(r"\1", source))
-    exported = "".join(f"exports.{name} = {name};" for _, name in names)
-    return f'modules[{json.dumps(name)}] = ((exports) => {{ "use strict";{source}\n{exported}return exports; }})({{}});'
+    assignments = "".join(f"exports.{name} = {name};" for _, name in names)
+    return f'modules[{json.dumps(name)}] = ((exports) => {{ "use strict";{source}\n{assignments}return exports; }})({{}});'
 
 
 def script_of(entries: Iterable[str]) -> str:

@@ -45,9 +45,9 @@ def _script() -> str:
 def _graphemes(text: str) -> str:
     """The places in UTF-16 at which a grapheme begins, as JSON."""
     places, offset = [], 0
-    for found in regex.finditer(r"\X", text):
+    for match in regex.finditer(r"\X", text):
         places.append(offset)
-        offset += len(found[0].encode("utf-16-le", "surrogatepass")) // 2
+        offset += len(match[0].encode("utf-16-le", "surrogatepass")) // 2
     return json.dumps(places)
 
 

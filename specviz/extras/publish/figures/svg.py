@@ -28,7 +28,7 @@ def document(sheet: Sheet, body: Iterable[str], rules: str = "", margin: float =
     )
     # a picture's own colours, as pages may have others; what prints or converts a drawing reads its attributes alone
     changes = "".join(
-        f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
+        f'[{paint}="{light}"]{{{paint}:{dark}}}' for light, dark in DARK.items() for paint in ("fill", "stroke")
     )
     scheme = f"@media screen and (prefers-color-scheme:dark){{svg{{background:{DARK[PAPER]}}}{changes}}}"
     return "\n".join(
