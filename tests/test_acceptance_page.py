@@ -66,7 +66,8 @@ def test_methods_are_held_against_each_other_on_prompts_that_all_of_them_ran() -
         "Of 1 prompt that all of them ran; 1 not."
     )
     assert claim_of_runs([pld]).startswith("PLD accepts ") and claim_of_runs([]) == ""
-    assert claim_of_runs([replace(pld, prompt=None), replace(pld_h, prompt=None)]) == DIFFERENT_PROMPTS, "a server's totals"
+    totals = [replace(run, prompt=None) for run in (pld, pld_h)]  # of a server
+    assert claim_of_runs(totals) == DIFFERENT_PROMPTS
 
 
 def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> None:

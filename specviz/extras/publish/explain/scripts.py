@@ -42,7 +42,8 @@ def as_function(name: str, source: str) -> str:
     source = EXPORT_LIST.sub(_export_list, IMPORT.sub(_import, source))
     source = EXPORT_DEFAULT.sub("exports.default = ", EXPORT_NAME.sub(r"\1", source))
     assignments = "".join(f"exports.{name} = {name};" for _, name in names)
-    return f'modules[{json.dumps(name)}] = ((exports) => {{ "use strict";{source}\n{assignments}return exports; }})({{}});'
+    body = f'"use strict";{source}\n{assignments}return exports;'
+    return f"modules[{json.dumps(name)}] = ((exports) => {{ {body} }})({{}});"
 
 
 def script_of(entries: Iterable[str]) -> str:
