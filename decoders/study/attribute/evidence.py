@@ -181,7 +181,9 @@ def cause(
     without = answer.without([at for place in places for at in place])
     pieces = answer.target.pieces
     instead = [
-        None if choice == token or pieces is None else [pieces.of(choice)[0].decode("utf-8", "backslashreplace"), round(p, 4)]
+        None
+        if choice == token or pieces is None
+        else [pieces.of(choice)[0].decode("utf-8", "backslashreplace"), round(p, 4)]
         for choice, token, p in zip(without.instead, answer.answer, without.instead_p, strict=True)
     ]
     span_weights = weights(trace, places, without, spans or [(0, claims[-1][1]), *claims])
