@@ -153,7 +153,7 @@ def time_rows(target: Any, passages: int = 5, tokens: int = 100) -> list[tuple[s
     parts = [[at for s in prompt.segments if s.passage == k for at in range(s.start, s.stop)] for k in range(passages)]
     start = time.perf_counter()
     answer = ReadAnswer(target, prompt.tokens, answer_tokens)
-    rows = [("prompt tokens", len(prompt.tokens)), ("answer tokens", len(answer_tokens))]
+    rows: list[tuple[str, float]] = [("prompt tokens", len(prompt.tokens)), ("answer tokens", len(answer_tokens))]
     rows.append(("seconds, read with all passages", time.perf_counter() - start))
     for name, reread in ((f"without each of {passages} passages: masked", False), ("… and read again", True)):
         start, processor_start = time.perf_counter(), time.process_time()
