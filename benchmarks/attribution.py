@@ -5,6 +5,8 @@ a source too), how often is the quotation the rarer (AUC); beside it the number 
 its tokenizer. **Cause**, for so many of the answers: of each sentence whose gold quotations are of one passage, how
 often is that passage the one whose removal lowers its probability most; beside it the passage with the longest common
 run of words, and BM25's first. ``--model`` as the commands take it.
+
+Without a file, the time that leaving out takes: an answer of 100 tokens, without each of five passages.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import parser_of
-from decoders import load_target
+from decoders import Prompt, load_target
 from decoders.study.attribute.evidence import evidence_sources, sentences
 from decoders.study.attribute.quotes import QuotedAnswer, gold_tokens, read_quotesum
 from decoders.study.attribute.rarity import token_bits
@@ -142,18 +144,38 @@ def cause_rows(target: Any, examples: Sequence[QuotedAnswer]) -> list[tuple[str,
     ]  # fmt: skip
 
 
+def time_rows(target: Any, passages: int = 5, tokens: int = 100) -> list[tuple[str, float]]:
+    """Seconds for an answer of so many tokens without each of so many passages, its first reading apart."""
+    words = "the old lamp at the station was sold to the city museum where a new one stood for many years and".split()  # noqa: SIM905
+    context = [" ".join(words[k:] * 8) for k in range(passages)]
+    prompt = Prompt.from_segments(target.tokenizer, "Quote.", context, "What became of it?")
+    answer_tokens = (answer_ids(target, " ".join(words * 8)) * 2)[:tokens]
+    parts = [[at for s in prompt.segments if s.passage == k for at in range(s.start, s.stop)] for k in range(passages)]
+    start = time.perf_counter()
+    answer = ReadAnswer(target, prompt.tokens, answer_tokens)
+    rows: list[tuple[str, float]] = [("prompt tokens", len(prompt.tokens)), ("answer tokens", len(answer_tokens))]
+    rows.append(("seconds, read with all passages", time.perf_counter() - start))
+    for name, reread in ((f"without each of {passages} passages: masked", False), ("… and read again", True)):
+        start, processor_start = time.perf_counter(), time.process_time()
+        for part in parts:
+            answer.without(part, reread=reread)
+        rows.append((f"seconds, {name}", time.perf_counter() - start))
+        rows.append(("… of the processor", time.process_time() - processor_start))
+    return rows
+
+
 def main() -> int:
     parser = parser_of("attribution", __doc__)
-    parser.add_argument("file", type=Path, help="answers with known quotes, in QuoteSum's form")
+    parser.add_argument("file", type=Path, nargs="?", help="answers with known quotes, in QuoteSum's form")
     parser.add_argument("--model", default="smollm2", help="as the commands take it (default: smollm2)")
     parser.add_argument("--causes", type=int, default=0, metavar="N", help="of so many answers the causes, too")
     args = parser.parse_args()
     target = load_target(args.model)
-    examples, notes = read_quotesum(args.file)
-    rows = rarity_rows(target, examples)
-    if args.causes:
+    examples, notes = read_quotesum(args.file) if args.file else ([], [])
+    rows = rarity_rows(target, examples) if args.file else time_rows(target)
+    if args.causes and examples:
         rows += cause_rows(target, examples[: args.causes])
-    table = Table("what", "value", title=f"{args.file.name}, {target.name}")
+    table = Table("what", "value", title=f"{args.file.name if args.file else 'leaving out'}, {target.name}")
     for name, value in rows:
         table.add_row(name, str(value) if isinstance(value, int) else f"{value:.3f}")
     console = Console()

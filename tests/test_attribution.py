@@ -176,7 +176,7 @@ def test_kinds_and_what_no_one_copied():
     assert [(link.kind, link.passage) for link in found] == [("prompt", -1), ("output", -1), ("pool", 2)]
     assert uncopied_spans(found, 7) == [(2, 3)] and uncopied_spans([], 2) == [(0, 2)] and uncopied_spans([], 0) == []
     assert link_mask(found, 7).tolist() == [-2, -2, -2, -2, -2, 2, 2]
-    shares = {(c.kind, c.passage): c for c in attribution.coverage(trace, found)}
+    shares = {source.home: source.coverage(found) for source in attribution.passages(trace, found)}
     assert list(shares) == [("context", 0), ("pool", 2), ("prompt", -1), ("output", -1)]
     assert shares["context", 0].copied_tokens == 0
     assert shares["pool", 2].used_tokens == 2 and shares["pool", 2].longest == 2

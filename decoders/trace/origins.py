@@ -63,4 +63,4 @@ def recorded_origins(run: RunRecord) -> list[RunOrigin]:
         return [RunOrigin(**asdict(origin)) for origin in BEFORE_ORIGINS]
     origins = [RunOrigin(**{"beside": origin["name"] == EXPANSION.name, **origin}) for origin in run["origins"]]
     labels = {MAIN.name: MAIN.label}
-    return [RunOrigin(**{**origin, "label": labels.get(origin["name"], origin["label"])}) for origin in origins]
+    return [RunOrigin(**{**origin, "label": labels.get(origin["name"], origin.get("label", ""))}) for origin in origins]

@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     options.count(parser, "--max-new-tokens", "of a generated answer", 256)
     parser.add_argument(
-        "--min-run", type=_lengths, metavar="N", help="drop shorter runs (default: 2; to --score, as in 2,5,8: 2,5,8)"
+        "--min-run", type=_lengths, metavar="N", help="drop shorter spans (default: 2; to --score, as in 2,5,8: 2,5,8)"
     )
     options.flag(
         parser,
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         trace, target = load(args.trace), common.open_target(args) if has_model else None
     else:
         trace, target = _load_or_record(args)
-    found = {"causes": _causes(trace, target)} if args.without else {}
+    found: dict[str, Any] = {"causes": _causes(trace, target)} if args.without else {}
     if args.subsets is not None:
         found["subsets"] = _ablations(trace, target, args.subsets)
     return _show(args, trace, found)

@@ -49,11 +49,20 @@ function frame() {
   page.view = new Attribution(host);
   page.view.heading.append(h("nav.sva-documents.ui-row", { "aria-label": "Recorded answers about documents" }));
   page.view.board.fold.append(h("div.sva-signals.ui-row", { hidden: true }));
-  page.view.ask = async (part) => postJson(`api/attribution/runs/${encodeURIComponent(page.id)}/without`, part);
+  askModel();
   page.view.changed = ({ minRun, minBits, counted, active }) => {
     Object.assign(page, { minRun, minBits, counted, chosen: ordered()[active]?.id });
     address();
   };
+}
+
+/** Lets the view ask the model, where there is one. */
+function askModel() {
+  if (!page.view) return;
+  /** @param {object} part */
+  const ask = async (part) => postJson(`api/attribution/runs/${encodeURIComponent(page.id)}/without`, part);
+  page.view.ask = page.catalog?.reason ? null : ask;
+  if (page.docs.size) page.view.cause.draw();
 }
 
 async function begin() {
@@ -82,6 +91,7 @@ async function again() {
   if (!page.catalog) return;
   page.catalog = await getJson("api/attribution").catch(() => page.catalog);
   for (const name of ["own", "quotes"]) choices(name);
+  askModel();
   drawSignals();
   offerModel(part("made"), page.id);
 }

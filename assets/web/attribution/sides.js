@@ -21,6 +21,14 @@ export class Sides {
     /** Sources as they were drawn last: those that did not change are not drawn anew. */
     /** @type {Map<string, { source: AttributedSource, state: string, element: HTMLElement }>} */
     this.drawn = new Map();
+    /** Where a source was scrolled to; asking an element for it lays out its text. @type {Map<string, number>} */
+    this.tops = new Map();
+    /** @param {Event} event */
+    const scrolled = ({ target }) => {
+      const source = target instanceof Element && target.closest("[data-source]")?.getAttribute("data-source");
+      if (source) this.tops.set(source, target.scrollTop);
+    };
+    this.sources.body.addEventListener("scroll", scrolled, true);
   }
 
   draw() {
@@ -129,16 +137,19 @@ export class Sides {
       SOURCES.includes(source.kind) || found.sources[k].links ? [this.passage(source, k)] : [],
     );
     const { body } = this.sources;
+    const top = body.scrollTop;
     listed.forEach((element, k) => {
       const old = body.children[k];
-      if (old === element) return;
-      const top = old?.querySelector(".sv-a-passage-text")?.scrollTop;
-      if (old) old.replaceWith(element);
-      else body.append(element);
-      const text = element.querySelector(".sv-a-passage-text");
-      if (text && top) text.scrollTop = top;
+      if (!old) body.append(element);
+      else if (old !== element) old.replaceWith(element);
     });
     while (body.children.length > listed.length) body.lastElementChild?.remove();
+    for (const element of listed) {
+      const y = this.tops.get(element.getAttribute("data-source") ?? "");
+      const text = y ? element.querySelector(".sv-a-passage-text") : null;
+      if (text && y) text.scrollTop = y;
+    }
+    if (top) body.scrollTop = top;
     const used = usage(doc, found.used_sources);
     this.sources.note.textContent = used && `${used} ${this.view.text ? "quoted word for word" : "linked"}`;
     if (!listed.length)
@@ -170,8 +181,7 @@ export class Sides {
   drawPassage(source, index, links, open, chip) {
     const mine = this.view.found.sources[index];
     const key = sourceKey(source);
-    const place = places(source.text);
-    const count = [...source.text].length;
+    const { place, count } = measured(source);
     const body = h("div.sv-a-text.sv-a-passage-text", { tabindex: open && count > 600 ? 0 : null });
     const spans = links.map((link) => link.source);
     const shown = open || links.length ? count : Math.min(count, FOLDED);
@@ -228,6 +238,16 @@ export class Sides {
     this.opened.set(key, true);
     this.drawSources();
   }
+}
+
+/** @type {WeakMap<AttributedSource, { place: (index: number) => number, count: number }>} */
+const lengths = new WeakMap();
+
+/** A source's places in its string, and its length in code points, counted once. @param {AttributedSource} source */
+function measured(source) {
+  const known = lengths.get(source) ?? { place: places(source.text), count: [...source.text].length };
+  lengths.set(source, known);
+  return known;
 }
 
 /** A part of a source that spans were copied from; the numbers of those that begin there stand before it. */

@@ -98,6 +98,7 @@ export class Attribution {
   /** Shows signals of one answer, the first or ``active`` chosen. */
   /** @type {(signals: SignalDocument[], choice?: Partial<AttributionChoice>) => this} */
   load(signals, { minRun, minBits, counted, active } = {}) {
+    if (signals[0] !== this.signals[0]) this.sides.tops.clear();
     this.signals = signals;
     this.active = clamp(active || 0, 0, Math.max(0, signals.length - 1));
     if (minRun) this.minRun = Math.max(1, Math.round(minRun));

@@ -397,13 +397,6 @@ def used_sources(copies: Collection[Link], given: Collection[tuple[Kind, int]]) 
     return len({link.home for link in copies} & {*given})
 
 
-def coverage(trace: Trace, copies: Sequence[Link], among: Sequence[Link] | None = None) -> list[Coverage]:
-    """Every passage of the context (or turn of a prompt without any), used or not, and every other source that was used
-    (by ``among``, where given), in that order.
-    """
-    return [passage.coverage(copies) for passage in passages(trace, copies if among is None else among)]
-
-
 def passages(trace: Trace, copies: Sequence[Link]) -> list[SourcePassage]:
     """The context's passages or else the prompt's turns, then other sources that are linked. "prompt" holds the whole
     prompt, so that its text reads as it stands.

@@ -27,27 +27,32 @@ from .rarity import token_bits
 from .text import TokenText
 
 
-def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
+def to_json(
+    trace: Trace, copies: Sequence[Link], texts: dict[tuple[Kind, int], TokenText] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Links with character offsets (counted in Unicode code points), as JSON holds them.
 
     ``output`` is the answer's text. Each of ``sources`` has its ``text`` and its coverage; each of ``links`` has
     "output" and "source", characters [a, b) of the answer and of the text of its source (``source_index`` in
     ``sources``), the same in tokens, whether it is verbatim, and how rare its words are ("bits": ``rarity``).
-    ``uncopied`` lists the rest of the answer.
+    ``uncopied`` lists the rest of the answer. ``texts`` keeps the sources' texts from one call for the next.
     """
     source_map, text = _Source(trace), TokenText(trace, trace.output_ids)
     sources = passages(trace, copies)
-    texts = [TokenText(trace, source.ids) for source in sources]
+    texts = {} if texts is None else texts
+    for source in sources:
+        if source.home not in texts:
+            texts[source.home] = TokenText(trace, source.ids)
     index = {source.home: i for i, source in enumerate(sources)}
     rows, bits = [], token_bits(trace, trace.output_ids)
     for number, link in enumerate(copies, 1):
         i = index[link.home]
-        (a, b), (c, d) = text.span(link.start, link.stop), texts[i].span(*sources[i].tokens(link))
+        (a, b), (c, d) = text.span(link.start, link.stop), texts[link.home].span(*sources[i].tokens(link))
         rows.append({
             "number": number, "kind": link.kind, "passage": link.passage, "source_index": i, "output": [a, b],
             "source": [c, d], "output_tokens": [link.start, link.stop],
             "source_tokens": [link.source, link.source_stop], "text": text.text[a:b],
-            "source_text": texts[i].text[c:d], "verbatim": verbatim(trace, link, source_map),
+            "source_text": texts[link.home].text[c:d], "verbatim": verbatim(trace, link, source_map),
             "bits": round(sum(bits[link.start : link.stop]), 1),
         })  # fmt: skip
     given = given_sources(trace)
@@ -62,8 +67,8 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
         "given_sources": len(given), "used_sources": used_sources(copies, given),
         "copied_tokens": sum(len(link) for link in copies), "verbatim": all(row["verbatim"] for row in rows),
         "sources": [
-            {"name": source.name, "text": source_text.text, **asdict(source.coverage(copies))}
-            for source, source_text in zip(sources, texts, strict=True)
+            {"name": source.name, "text": texts[source.home].text, **asdict(source.coverage(copies))}
+            for source in sources
         ],
         "links": rows,
         "uncopied": [

@@ -14,9 +14,9 @@ from decoders.study.attribute.absent import claims
 from decoders.study.attribute.attribution import (
     WAYS,
     Link,
-    coverage,
     given_sources,
     links,
+    passages,
     uncopied_spans,
     used_sources,
 )
@@ -62,8 +62,10 @@ def document(
     if quotes is not None:
         quotes["quoted_tokens"] = sum(passage >= -1 for passage in quotes["tokens"])
 
+    texts: dict[Any, TokenText] = {}
+
     def draw(all_links: list[Link]) -> dict[str, Any]:
-        export = to_json(trace, all_links)
+        export = to_json(trace, all_links, texts)
         return {**export, "thresholds": thresholds(trace, all_links, export["links"], gold)}
 
     text = TokenText(trace, trace.output_ids)
@@ -96,7 +98,7 @@ def thresholds(
     ``rows``: the same links as ``to_json`` has them. "sources" follow those of ``to_json``; "score" is None where no
     quotes are known, or the answer does not hold them.
     """
-    given = given_sources(trace)
+    given, sources = given_sources(trace), passages(trace, all_links)
     lengths = sorted({len(link) for link in all_links})
     outcomes = []
     for min_run in (*lengths, lengths[-1] + 1 if lengths else 1):
@@ -114,8 +116,8 @@ def thresholds(
             "own_tokens": len(trace.output_ids) - copied_tokens,
             "uncopied": uncopied_spans(kept_links, len(trace.output_ids)),
             "sources": [
-                {name: getattr(source, name) for name in ("used_tokens", "copied_tokens", "links", "longest")}
-                for source in coverage(trace, kept_links, among=all_links)
+                {name: getattr(share, name) for name in ("used_tokens", "copied_tokens", "links", "longest")}
+                for share in (source.coverage(kept_links) for source in sources)
             ],
             "score": dataclasses.asdict(score) if score is not None else None,
         })  # fmt: skip
