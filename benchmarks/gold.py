@@ -146,7 +146,9 @@ def measure(target: Any, examples: Sequence[QuotedAnswer], console: Console) -> 
                     hits[name] += bool(scores.max() > 0 and scores.argmax() == passage)
         console.print(f"{number} of {len(examples)}: {count} quotations", highlight=False)
     rows = {
-        name: ([float(np.mean(column)) for column in zip(*f1[name], strict=True)] if name in f1 else None, hits.get(name))
+        name: (
+            [float(np.mean(column)) for column in zip(*f1[name], strict=True)] if name in f1 else None, hits.get(name),
+        )
         for name in dict.fromkeys([*f1, *hits])
     }
     return rows, count, seconds / max(1, forwards)

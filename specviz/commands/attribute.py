@@ -96,10 +96,12 @@ def run(args: argparse.Namespace) -> int:
         trace, target = load(args.trace), common.open_target(args) if has_model else None
     else:
         trace, target = _load_or_record(args)
-    found: dict[str, Any] = {"causes": _causes(trace, target)} if args.without else {}
+    report: dict[str, Any] = {}
+    if args.without:
+        report["causes"] = _causes(trace, target)
     if args.subsets is not None:
-        found["subsets"] = _ablations(trace, target, args.subsets)
-    return _show(args, trace, found)
+        report["subsets"] = _ablations(trace, target, args.subsets)
+    return _show(args, trace, report)
 
 
 def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], reason: str = "") -> None:
@@ -142,12 +144,12 @@ def _causes(trace: Trace, target: Any) -> list[dict[str, Any]]:
 
     check_tokens(target, trace)
     count = len(evidence_sources(trace))
-    found = []
+    source_causes = []
     with common.progress_bar("reading without each source") as progress:
         for cause in causes(trace, target):
-            found.append(cause)
-            progress(len(found), count)
-    return found
+            source_causes.append(cause)
+            progress(len(source_causes), count)
+    return source_causes
 
 
 def _ablations(trace: Trace, target: Any, count: int) -> dict[str, Any]:
@@ -180,12 +182,11 @@ def _show_ablations(trace: Trace, report: dict[str, Any]) -> None:
     heads = ("weight in log p", *report["sources"], "LDS")
     common.show_table(heads, rows[1:] if len(rows) == 2 else rows, error=True)
     drops = ", ".join(f"{k}: {drop:.1f}" for k, drop in report["drops"].items())
-    fitted, held = report["fitted"], report["held"]
-    said = [f"{_label(trace, pair['start'], pair['stop'])}: {pair['said']}" for pair in report["pairs"]]
+    sentences = [f"{_label(trace, pair['start'], pair['stop'])}: {pair['said']}" for pair in report["pairs"]]
     common.say(
-        f"Fitted to {fitted} subsets, judged by {held} others (LDS: rank correlation).",
+        f"Fitted to {report['fitted']} subsets, judged by {report['held']} others (LDS: rank correlation).",
         f"Fall of log p without the first sources by weight: {drops}.",
-        *(said or ["No two sources stand in for each other, or need each other."]),
+        *(sentences or ["No two sources stand in for each other, or need each other."]),
         error=True,
     )  # fmt: skip
 
@@ -226,7 +227,7 @@ def _way(args: argparse.Namespace) -> str:
     return "drafted" if args.drafted else "whole" if args.parts else "words"
 
 
-def _show(args: argparse.Namespace, trace: Trace, found: dict[str, Any]) -> int:
+def _show(args: argparse.Namespace, trace: Trace, report: dict[str, Any]) -> int:
     from decoders.study.attribute import attribution
     from decoders.study.attribute import export as attribution_export
 
@@ -234,7 +235,7 @@ def _show(args: argparse.Namespace, trace: Trace, found: dict[str, Any]) -> int:
     if args.markdown:
         write_text(args.markdown, attribution_export.markdown(trace, links))
     if args.json:
-        return common.print_json({**attribution_export.to_json(trace, links), **found})
+        return common.print_json({**attribution_export.to_json(trace, links), **report})
     numbers: dict[tuple[str, int], int] = {}
     parts = []
     for part, link in attribution_export.split_by_link(trace, links):
@@ -246,10 +247,10 @@ def _show(args: argparse.Namespace, trace: Trace, found: dict[str, Any]) -> int:
         parts.append(part.replace(core, f"[{core}]({number})", 1))
     print(visible("".join(parts)))
     _sources(args, trace, links, numbers)
-    if "causes" in found:
-        _show_causes(trace, found["causes"])
-    if "subsets" in found:
-        _show_ablations(trace, found["subsets"])
+    if "causes" in report:
+        _show_causes(trace, report["causes"])
+    if "subsets" in report:
+        _show_ablations(trace, report["subsets"])
     return 0
 
 

@@ -99,8 +99,8 @@ def record_gallery(target: Target, runs: Sequence[GalleryRun]) -> None:
     paths = [GALLERY / f"{trace.run['id']}{SUFFIX}" for trace in traces]
     for trace, path in zip(traces, paths, strict=True):
         tracefile.save(trace, path)
-    for run_id, found in causes_by_run.items():
-        (GALLERY / f"{run_id}{CAUSES}").write_text(json.dumps(found, ensure_ascii=False) + "\n", encoding="utf-8")
+    for run_id, run_causes in causes_by_run.items():
+        (GALLERY / f"{run_id}{CAUSES}").write_text(json.dumps(run_causes, ensure_ascii=False) + "\n", encoding="utf-8")
     for old in GALLERY.glob(f"*{SUFFIX}") if not runs else ():
         if old not in paths:
             old.unlink()

@@ -66,7 +66,7 @@ def logp_without(answer: ReadAnswer, sources: Sequence[SourcePassage]) -> Float[
 
 def ablate(
     answer: ReadAnswer, sources: Sequence[SourcePassage], count: int = SUBSETS, seed: int = SEED,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda count, total: None,
 ) -> Ablations:  # fmt: skip
     """The answer under ``count`` random subsets of its sources, and half as many more to judge a fit by; of fewer
     sources, all subsets, a third of them held back.
@@ -183,7 +183,7 @@ def describe_pair(pair: Pair, names: Sequence[str]) -> str:
 
 def ablation_report(
     trace: Trace, answer: ReadAnswer, count: int = SUBSETS,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda count, total: None,
 ) -> dict[str, Any]:  # fmt: skip
     """A run's answer under random subsets of its sources, as JSON: "weights" of each source in the whole answer and in
     each sentence with the fit's ``lds``, the "drops" of the whole answer without its first 1, 3 and 5 sources, and the

@@ -40,9 +40,9 @@ def ablations(target: Target, method: str, params: Mapping[str, Any], prompt: Pr
         "one left out": np.array([(answer.logp - logp_without(answer, [source])).sum() for source in sources]),
         "words copied": copied,
     }
-    held, held_logp = read.masks[read.fit_rows :], logp[read.fit_rows :]
+    test_masks, test_logp = read.masks[read.fit_rows :], logp[read.fit_rows :]
     for series, weights in rankings.items():
-        score = lds(held @ weights, held_logp)
+        score = lds(test_masks @ weights, test_logp)
         for k in TOP:
             if k <= len(sources):
                 drop = top_drop(answer, sources, weights.tolist(), k) / tokens
