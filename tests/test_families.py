@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers as hf
+from packaging.version import Version
 from transformers.masking_utils import causal_mask_function
 from transformers.pytorch_utils import Conv1D
 
@@ -116,9 +117,17 @@ def test_windows_are_those_that_the_models_code_asks_for():
     assert open_case(CASES["gpt_oss mixed windows grouped"]).shape.layer_windows == (16, None, 16, None)
 
 
+NO_WEIGHTS = pytest.mark.skipif(
+    Version(hf.__version__) >= Version("5.24"), reason="GPT-J's code shows its weights since transformers 5.24"
+)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("gptj", "code of their own, which shows no weights"), ("deepseek_v3 latent", "its cache keeps compressed keys")],
+    [
+        pytest.param("gptj", "code of their own, which shows no weights", marks=NO_WEIGHTS),
+        ("deepseek_v3 latent", "its cache keeps compressed keys"),
+    ],
 )
 def test_attention_that_cannot_be_read_is_refused_in_one_sentence(name, reason):
     target = open_case(CASES[name])

@@ -18,6 +18,7 @@ from decoders.draft.tree import DraftTree
 from decoders.drafters.ppd import NO_GUESSES, PpdDrafter, PpdParams, chain, trees_of
 from decoders.engine.decoding import Decoding
 from decoders.model.state.attention import NAME
+from decoders.model.state.cache_name import cache_input
 from decoders.names import TREE_KINDS
 from decoders.parts import load_part, read_part
 from decoders.prompt_tokens.design import trees_for
@@ -142,7 +143,7 @@ def test_probes_read_apart_are_read_as_defined(family, ablation):
     with torch.no_grad():
         logits = target.model(
             inputs_embeds=embedded, attention_mask=mask, position_ids=torch.from_numpy(places)[None],
-            past_key_values=cache, use_cache=True,
+            **cache_input(target.model, cache), use_cache=True,
         ).logits[0, length:]  # fmt: skip
         for hook in hooks:
             hook.remove()

@@ -26,6 +26,7 @@ from decoders.names import GRAPH
 from ..files.shape import ROTARIES
 from ..state.attention import Masks, running
 from ..state.cache import TreeCache
+from ..state.cache_name import cache_input
 from ..state.capture import Capture
 from ..state.stores import SMALLEST, Store, Stores
 from ..state.two_parts import can_split
@@ -229,7 +230,10 @@ class GraphForward(StaticForward):
         try:
             with target.taps.reading(kind.needs, capture):
                 output = target.model(
-                    **row_inputs, position_ids=inputs.positions[None], past_key_values=cache, use_cache=True
+                    **row_inputs,
+                    **cache_input(target.model, cache),
+                    position_ids=inputs.positions[None],
+                    use_cache=True,
                 )
         finally:
             cache.slots = None

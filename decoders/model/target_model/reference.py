@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..files.shape import ROTARIES
 from ..state.cache import TreeCache
+from ..state.cache_name import cache_in, cache_input, cache_name
 from ..state.transfer import send
 
 REFERENCE_SCORES = 1 << 28  # of a layer at a time, of all heads
@@ -35,10 +36,11 @@ def reference_logits(target: Any, tokens: Sequence[int], rows: int = 0) -> Float
         for start in range(0, count, piece):
             stop = min(start + piece, count)
             keep = min(stop - start, max(0, stop - (count - requested_rows)))
+            own_cache = cache_input(target.model, cache)
             output = target.model(
-                input_ids=ids[None, start:stop], use_cache=True, past_key_values=cache, logits_to_keep=max(keep, 1)
+                input_ids=ids[None, start:stop], use_cache=True, logits_to_keep=max(keep, 1), **own_cache
             )
-            cache = output.past_key_values
+            cache = cache_in(output)
             logits.append(output.logits[0, :keep].double().cpu())
     return torch.cat(logits)
 
@@ -51,7 +53,7 @@ def rereads_text(target: Any) -> bool:
     cache = TreeCache(target.shape, switch)
     cache.length = switch
     ids = torch.zeros((1, switch + 1), dtype=torch.long, device=target.device)
-    inputs = target.model.prepare_inputs_for_generation(
-        ids, next_sequence_length=1, past_key_values=cache, attention_mask=torch.ones_like(ids)
-    )
-    return inputs.get("past_key_values") is None
+    prepare = target.model.prepare_inputs_for_generation
+    own_cache = {cache_name(prepare.__func__): cache}
+    inputs = prepare(ids, next_sequence_length=1, attention_mask=torch.ones_like(ids), **own_cache)
+    return cache_in(inputs) is None

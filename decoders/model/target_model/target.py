@@ -34,6 +34,7 @@ from ..files.calibration import Calibration, fingerprint, load_calibration
 from ..files.shape import ROTARIES, ModelShape, token_ids
 from ..state.attention import NAME, Masks, running
 from ..state.cache import TreeCache
+from ..state.cache_name import cache_input
 from ..state.capture import Capture, Taps
 from ..state.hybrid import follow_paths
 from ..state.memory import Context, Memory
@@ -202,7 +203,7 @@ class Target:
                 output = self.model(
                     **inputs,
                     position_ids=places[None],
-                    past_key_values=cache,
+                    **cache_input(self.model, cache),
                     use_cache=True,
                     logits_to_keep=1 if last_only else 0,
                 )

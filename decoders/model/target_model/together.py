@@ -19,6 +19,7 @@ from decoders.errors import UserError
 from ..files.shape import ROTARIES
 from ..state.attention import RowBatch, Rule, running
 from ..state.cache import CacheLayer, HybridCache, TreeCache
+from ..state.cache_name import cache_input
 from ..state.capture import Capture
 from ..state.recurrent import JointStates, Paths
 from ..state.transfer import send
@@ -105,7 +106,7 @@ def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence
         try:
             output = target.model(
                 **({"inputs_embeds": torch.cat(embedded, 1)} if embedded else {"input_ids": ids[None]}),
-                position_ids=positions[None], use_cache=True, past_key_values=cache,
+                position_ids=positions[None], use_cache=True, **cache_input(target.model, cache),
             )  # fmt: skip
         finally:
             running.reset(reset_token)

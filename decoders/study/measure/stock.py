@@ -12,6 +12,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.model.engines.fewer_bits import round_model
 from decoders.model.files.shape import ModelShape
+from decoders.model.state.cache_name import cache_in
 from decoders.model.state.transfer import wait
 from decoders.model.target_model.load import load_network
 from decoders.names import EAGER
@@ -89,7 +90,7 @@ class StockModel:
 
         def begins(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
             if len(forwards) < 2:
-                cache = kwargs.get("past_key_values")
+                cache = cache_in(kwargs)
                 forwards.append((time.perf_counter(), int(cache.get_seq_length()) if cache is not None else 0))
 
         def ends(module: Any, args: Any, output: Any) -> None:

@@ -8,7 +8,6 @@ transformers' ``MtpModel``, with ``block`` for the decoder layer.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +20,10 @@ from decoders.draft_models.borrowing import Borrowing, ConfigJson
 from decoders.errors import UserError, first_line
 from decoders.model.files.shape import FULL, ModelShape
 from decoders.model.state.attention import NAME as ATTENTION
+from decoders.model.state.cache_name import cache_input, takes_cache
 
 MOST_LAYERS = 16
-READS = {"position_embeddings", "past_key_values"}  # what a decoder layer is given
+READS = "position_embeddings", "hidden_states"  # what a decoder layer is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def decoder_layer(config: Any) -> type[nn.Module]:
     module = sys.modules[model.__module__] if model is not None else None
     for name in getattr(model, "_no_split_modules", None) or ():
         layer = getattr(module, name, None)
-        if layer is not None and READS.issubset(inspect.signature(layer.forward).parameters):
+        if layer is not None and takes_cache(layer.forward, *READS):
             return layer
     raise UserError(
         f"MTP layers of the family {config.model_type!r} are not read: its decoder layer is of another form"
@@ -154,7 +154,7 @@ class MtpHead(Borrowing):
         embedded = self.embedding(tokens[None]).to(state.dtype)
         hidden = layer.eh_proj(torch.cat([layer.enorm(embedded), layer.hnorm(state[None])], -1))
         output = layer.block(
-            hidden, attention_mask=mask, position_ids=positions[None], past_key_values=cache,
+            hidden, attention_mask=mask, position_ids=positions[None], **cache_input(layer.block, cache),
             position_embeddings=None if rotary is None else rotary(hidden, position_ids=positions[None]),
         )  # fmt: skip
         return (output[0] if isinstance(output, tuple) else output)[0]

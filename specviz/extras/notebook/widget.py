@@ -53,7 +53,7 @@ def _light(document: dict[str, Any]) -> dict[str, Any]:
     if attention := document.get("attention"):
         light["attention"] = {**attention, "weight": [_thousandths(weight) for weight in attention["weight"]]}
     if guesses := document.get("guesses"):
-        probs = {name: [_round(p) for p in guesses[name]] for name in ("prob", "draft_prob") if name in guesses}
+        probs = {name: [_round_prob(p) for p in guesses[name]] for name in ("prob", "draft_prob") if name in guesses}
         light["guesses"] = {**guesses, **probs}
     return light
 
@@ -72,7 +72,7 @@ def _thousandths(weight: float | None) -> int | None:
     return nearest - 1 if weight < nearest / 1000 else nearest + 1
 
 
-def _round(prob: float | None) -> float | None:
+def _round_prob(prob: float | None) -> float | None:
     return None if prob is None else round(prob, PROB_DIGITS)
 
 

@@ -19,6 +19,7 @@ from decoders.draft_models.network import DraftConfig, DraftModel, TargetView, b
 from decoders.errors import UserError
 from decoders.method.part import training_of
 from decoders.model.files.shape import ModelShape
+from decoders.model.state.cache_name import cache_in, cache_input
 from decoders.model.state.transfer import wait
 from decoders.trace.speedup import expected_speedup
 from decoders.verifiers.residual import overlap
@@ -249,11 +250,11 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     views = [TargetView(keys, keys, angle + 1, angle) for _ in config.kv_layers]
 
     read = torch.zeros(1, rows, dtype=torch.long, device=device)
-    cache = teacher.model(input_ids=read, use_cache=True, logits_to_keep=1).past_key_values
+    cache = cache_in(teacher.model(input_ids=read, use_cache=True, logits_to_keep=1))
     caches = [deepcopy(cache) for _ in range(times)]
 
     def target() -> None:
-        teacher.model(input_ids=ids, past_key_values=caches.pop(), use_cache=True)
+        teacher.model(input_ids=ids, **cache_input(teacher.model, caches.pop()), use_cache=True)
 
     def seconds(call: Callable[[], Any]) -> float:
         start_s = time.perf_counter()

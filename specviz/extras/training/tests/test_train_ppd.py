@@ -13,6 +13,7 @@ from decoders import Prompt, UserError, find_method, generate, load_target
 from decoders.draft.draft import Draft
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
+from decoders.model.state.cache_name import cache_input
 from decoders.parts import find_part, load_part, own_place, read_part
 from decoders.prompt_tokens.tokens import MASKS, visibility
 from specviz import cli
@@ -147,7 +148,7 @@ def test_gradients_are_those_of_one_forward_per_place(options, tmp_path, source)
         x = torch.cat([model.model.embed_tokens(ids[0, :length]), prompts.embeddings.flatten(0, 1)])[None]
         places = torch.tensor([[*range(length), *(length + row // 2 for row in range(4))]])
         states.clear()
-        model(inputs_embeds=x, attention_mask=bias, position_ids=places, past_key_values=cache)
+        model(inputs_embeds=x, attention_mask=bias, position_ids=places, **cache_input(model, cache))
         joining = torch.ones(1) if prompts.joining is None else prompts.joining
         state = model.model.norm(sum(w * s for w, s in zip(joining, states[-len(joining) :], strict=True)))
         head = model.lm_head.weight if prompts.head is None else prompts.head
@@ -244,7 +245,7 @@ def test_what_ablations_begin_with(tmp_path, source):
     ids = torch.randint(len(table), (6, 1), generator=drawn)
     cache = DynamicCache()
     with torch.no_grad():
-        model(input_ids=ids, past_key_values=cache, use_cache=True)
+        model(input_ids=ids, **cache_input(model, cache), use_cache=True)
     for layer, keys in enumerate(prompts.prefix_keys):
         torch.testing.assert_close(keys, cache.layers[layer].keys[:, :, 0].transpose(0, 1), atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(
