@@ -120,6 +120,7 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         "eagle2-budget",
         "eagle2-shape",
         "eagle3-depth",
+        "ddtree-second-branch",
     }
     assert set(recipes()) == names
     for name, experiment in recipes().items():
