@@ -14,6 +14,7 @@ import json
 import math
 import random
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -54,9 +55,10 @@ def prompts_of(file: str, count: int, tokenizer: Any) -> list[tuple[str, Any]]:
     """Prompts, each with its column."""
     edit_count = count // SHARE
     chosen = spread(records(file, 5000), count - edit_count)
-    titles = {**benchmark_columns(record.category for record in chosen)}
-    edits = spread(records(EDITS, 100), edit_count)
-    return [(titles.get(r.category, "Edits"), r.prompt(tokenizer, chat=True)) for r in [*chosen, *edits]]
+    titles, edits = benchmark_columns(record.category for record in chosen), spread(records(EDITS, 100), edit_count)
+    for place, edit in enumerate(edits, 1):  # among the others: a run that ends early has some of each
+        chosen.insert(place * SHARE - 1, edit)
+    return [(titles.get(record.category, "Edits"), record.prompt(tokenizer, chat=True)) for record in chosen]
 
 
 def measure(target: Any, prompt: Any, label: Label, tokens: int, length: str) -> Measurement:
@@ -92,10 +94,13 @@ def columns_and_rows(
 
 def count_steps(options: argparse.Namespace, target: Any, prompts: Sequence[tuple[str, Any]]) -> int:
     """Tokens per step of all contenders. 1 where an output differs or the aim is missed."""
-    labels, differing = contenders(options.drafters, False), list[str]()
+    labels, differing, start_time = contenders(options.drafters, False), list[str](), time.monotonic()
     samples: dict[str, dict[str, list[Any]]] = {name: defaultdict(list) for name, _, _ in labels[1:]}
     better = defaultdict[str, list[Any]](list)
     for number, (column, prompt) in enumerate(prompts, 1):
+        if time.monotonic() - start_time > 60 * options.minutes:
+            prompts = prompts[: number - 1]
+            break
         plain = measure(target, prompt, labels[0], options.tokens, "fixed").output
         counts = []
         for label in labels[1:]:
@@ -158,7 +163,7 @@ def report(
     Console(width=160).print(shown)
     print(sentence)
     if options.write:
-        edits = len(prompts) // SHARE
+        edits = sum(column == "Edits" for column, _ in prompts)
         command = f"python -m benchmarks.composite SPEC_BENCH --prompts {len(prompts)} --tokens {options.tokens}"
         what = (
             f"tokens per second ÷ plain decoding's with `--length auto`, medians of {options.repeats} rounds"
@@ -195,6 +200,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--clock", action="store_true", help="time --length auto on an idle machine")
     parser.add_argument("--repeats", type=int, default=2, help="rounds with --clock")
+    parser.add_argument("--minutes", type=float, default=60.0, help="then no further prompt begins (without --clock)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="the tables as a section of docs/results.md")
     return parser.parse_args()
 

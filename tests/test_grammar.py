@@ -20,6 +20,7 @@ from decoders import Grammar, Prompt, UserError, divergence, generate, record
 from decoders.engine.decoding import Decoding
 from decoders.prompt import codec
 from decoders.prompt.grammar import FILTER, MARK, REGEX, Matcher
+from decoders.study.look.places import PlaceReplay, strip_of
 from decoders.study.look.whatif import ReadRun, go_on
 from decoders.trace.check import check
 from decoders.verifiers.sampling import Sampling
@@ -133,6 +134,9 @@ def test_what_is_forced_is_drafted(target: Any):
     )
     assert plain.output_ids == jumped.output_ids == joined.output_ids
     assert plain.rows("steps") > jumped.rows("steps") >= joined.rows("steps")
+    replay = PlaceReplay(target, plain)
+    strip = strip_of(replay, {"jump": dict(replay.drafts("jump"))})
+    assert strip.steps_of("jump") == jumped.rows("steps") and strip.reach["jump"][0] == first.accepted
     free = record(target, replace(prompt, grammar=None), "jump", **options)
     assert set(free.tables["steps"]["drafted"]) == {0} and "there is no grammar" in free.tables["steps"]["reason"][0]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from decoders.method.guard import GuardedDrafter
 from decoders.model.state.memory import Context
 from decoders.model.target_model.target import Target
 from decoders.names import UNDER
+from decoders.prompt.grammar import Matcher
 from decoders.trace.run import RunRecord
 from decoders.trace.trace import Trace
 from decoders.verifiers.match import judged
@@ -89,6 +90,9 @@ class PlaceReplay:
             raise UserError(fault)
         self.read, self.trace, self.target = ReadRun(target, trace), trace, target
         self.start, self.text = run["prompt_length"], trace.output_ids
+        self.stops = run.get("stop_ids", target.stop_ids)
+        grammar = self.read.prompt.grammar
+        self.matcher = grammar and Matcher(grammar, target.tokenizer, target.info["vocab"], self.stops, self.start)
 
     @property
     def places(self) -> range:
@@ -103,13 +107,12 @@ class PlaceReplay:
     def context(self, needs: Any) -> Iterator[Context]:
         """The whole run, as a drafter with these needs sees it."""
         with self.read.session.at(self.read.session.length, needs) as whole:
-            yield whole.context
+            yield replace(whole.context, grammar=self.matcher)
 
     def drafts(self, name: str, params: Mapping[str, Any] | None = None) -> Iterator[tuple[int, Draft]]:
         """A method's draft at each place, with its length. Raises UserError for one that learns, or lacks its part."""
         method, values = select_method(name.partition(UNDER)[0], params)
-        stops = self.trace.run.get("stop_ids", self.target.stop_ids)
-        parts = method.parts(self.target, values, self.read.prompt, Chooser(sampling_of(self.trace.run)), stops,
+        parts = method.parts(self.target, values, self.read.prompt, Chooser(sampling_of(self.trace.run)), self.stops,
                              keep_prompt=True)  # fmt: skip
         if not follows_text(parts.drafter):
             raise UserError(LEARNS.format(method.title))

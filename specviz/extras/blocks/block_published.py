@@ -242,13 +242,13 @@ def _causal(head: Published) -> bool | None:
     UserError.
     """
     values = {"is_causal": head.config.get("is_causal"), **{name: _option(head, name) for name in CAUSAL}}
-    said = {name: value for name, value in values.items() if value is not None}
-    if any(type(value) is not bool for value in said.values()) or len({*said.values()}) > 1:
+    flags = {name: value for name, value in values.items() if value is not None}
+    if any(type(value) is not bool for value in flags.values()) or len({*flags.values()}) > 1:
         raise UserError(
-            f"{head.place} cannot be read: its {CONFIG} says {' and '.join(f'{k} = {v!r}' for k, v in said.items())}, "
+            f"{head.place} cannot be read: its {CONFIG} says {' and '.join(f'{k} = {v!r}' for k, v in flags.items())}, "
             "and one of true and false is wanted"
         )
-    return next(iter(said.values()), None)
+    return next(iter(flags.values()), None)
 
 
 # --- what a checkpoint leaves open, tried on a text

@@ -42,16 +42,16 @@ def fit(head: Published, target: Target) -> Fit:
 
 def _with_masks(head: Published, target: Target, config: EagleConfig) -> PEagleConfig:
     """A head's configuration with its masks: whose embedding they have, and how many tokens a draft has."""
-    named = {name: value for name in MASK_TOKENS if (value := head.config.get(name)) is not None}
-    tokens = {int(value) for value in named.values() if str(value).isdecimal()}
-    if len(tokens) != 1 or max(tokens) >= target.shape.vocab or not all(str(v).isdecimal() for v in named.values()):
+    settings = {name: value for name in MASK_TOKENS if (value := head.config.get(name)) is not None}
+    tokens = {int(value) for value in settings.values() if str(value).isdecimal()}
+    if len(tokens) != 1 or max(tokens) >= target.shape.vocab or not all(str(v).isdecimal() for v in settings.values()):
         raise UserError(
-            f"{head.place} cannot be read: its {CONFIG} says {named or 'nothing'} of the masks' token, and one of "
+            f"{head.place} cannot be read: its {CONFIG} says {settings or 'nothing'} of the masks' token, and one of "
             f"{', '.join(MASK_TOKENS)} has to name one of {target.shape.vocab:,} tokens; bring the file that was "
             "published beside the weights"
         )
-    given = {field.name: getattr(config, field.name) for field in fields(config)}
-    return PEagleConfig(**given, mask_token=tokens.pop(), places=_places(head))
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    return PEagleConfig(**values, mask_token=tokens.pop(), places=_places(head))
 
 
 def _places(head: Published) -> int:

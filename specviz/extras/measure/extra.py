@@ -11,7 +11,7 @@ EXTRA = Extra(
         ),
         "doctor": Command(".doctor_command", "measure", "why a head or draft model has little accepted"),
     },
-    pages=(".doctor.doctor_page", ".load.lengths_page", ".places.places_page"),
+    pages=(".doctor.doctor_page", ".load.lengths_page", ".places.places_page", ".layers.layers_page"),
     peers={".peers.alternatives": "llama.cpp"},
     web="web",
 )

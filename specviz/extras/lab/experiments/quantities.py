@@ -20,6 +20,7 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.trace import metrics
 from decoders.trace.acceptance import DEFINITIONS
+from decoders.trace.branches import second_branches
 from decoders.trace.metrics import ratio
 from decoders.trace.speedup import expected_speedup
 from decoders.trace.trace import Trace
@@ -221,6 +222,12 @@ def _by_depth(trace: Trace) -> dict[str, dict[str, float]]:
     }
 
 
+def _second_branch(trace: Trace) -> dict[str, dict[str, float]]:
+    counts = second_branches(trace)
+    amounts = ((counts.sibling, counts.misses), (counts.child, counts.sibling))
+    return {str(place): {TOTAL: stood, COUNT: total} for place, (stood, total) in enumerate(amounts, 1) if total}
+
+
 def _by_state(trace: Trace, rows: Sequence[int]) -> dict[str, dict[str, float]]:
     """An amount of every step of PPD's by the state of its tree; empty for any other method."""
     amounts: dict[str, dict[str, float]] = {}
@@ -236,6 +243,7 @@ LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
 PROFILES: tuple[Profile, ...] = (
     Profile(key="confidence", **TEXTS["confidence"], of=_confidence, tenths=True),
     Profile(key="by_depth", **TEXTS["by_depth"], of=_by_depth, things="positions"),
+    Profile(key="second_branch", **TEXTS["second_branch"], of=_second_branch, things="times"),
     Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), LAST_CLASS)),
     Profile(key="tree_by_state", **TEXTS["tree_by_state"], of=lambda trace: _by_state(trace, _draft_sizes(trace))),
     Profile(key="input_by_state", **TEXTS["input_by_state"], of=lambda trace: _by_state(trace, _rows_read(trace))),

@@ -121,6 +121,7 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         "eagle2-shape",
         "eagle3-depth",
         "contextcite-subsets",
+        "ddtree-second-branch",
     }
     assert set(recipes()) == names
     for name, experiment in recipes().items():
