@@ -5,6 +5,7 @@ It needs Chromium. They show the default model as loaded, or no model at all wit
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,9 @@ def main() -> None:
             page.add_init_script("localStorage.setItem('specviz-opening', '1')")  # not the race of a first visit
             for picture in (inspect, compare):
                 picture(page, f"http://127.0.0.1:{port}/")
-                path = options.out / f"{picture.__name__}.png"
-                page.screenshot(path=path)
-                Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
+                path = options.out / f"{picture.__name__}.webp"
+                image = Image.open(BytesIO(page.screenshot())).convert("RGB").quantize(128).convert("RGB")
+                image.save(path, lossless=True, quality=100, method=6)
                 print(f"{path}: {path.stat().st_size // 1000} kB")
             page.close()
         browser.close()

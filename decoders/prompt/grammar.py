@@ -112,6 +112,12 @@ class Matcher:
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         return np.unpackbits(bits, bitorder="little")[: self.vocab].astype(bool)
 
+    @property
+    def standing(self) -> str:
+        """The state of llguidance's matcher, in its words: for a message where it allows nothing."""
+        state = self._matcher.get_error() or self._matcher.stop_reason()
+        return f"llguidance, behind {len(self._answer)} tokens of the answer: {state}"
+
     def find_continuation(self, tokens: Sequence[int]) -> list[int]:
         """The tokens that a text can only go on with."""
         answer = tokens[self.start :]

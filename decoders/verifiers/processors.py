@@ -133,9 +133,10 @@ class ProcessedStep:
             scores = processor(ids, scores)  # type: ignore[call-arg]
             marks.append(scores[0, tokens])
         if bool(scores.amax() <= FORBIDDEN):
+            grammars = [f" ({p.matcher.standing})" for p in processors if isinstance(p, GrammarProcessor)]
             raise UserError(
                 f"{_names(processors)} forbid every token behind {ids.shape[1]} tokens, so nothing can be written: "
-                "loosen what they forbid"
+                f"loosen what they forbid{''.join(grammars)}"
             )
         self.rows[node] = scores
         if tokens:
