@@ -134,8 +134,8 @@ class ProcessedStep:
             marks.append(scores[0, tokens])
         if bool(scores.amax() <= FORBIDDEN):
             raise UserError(
-                f"{_names(processors)}: every token is forbidden behind {ids.shape[1]} tokens, so nothing can be written: "
-                "loosen what is forbidden"
+                f"{_names(processors)}: every token is forbidden behind {ids.shape[1]} tokens, so nothing can be "
+                "written: loosen what is forbidden"
             )
         self.rows[node] = scores
         if tokens:
