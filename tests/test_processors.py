@@ -248,7 +248,7 @@ def test_a_lossy_rule_judges_what_the_processors_leave(target: Any):
 
 def test_what_masks_everything_is_told(target: Any):
     for method in ("plain", "adapld"):
-        with pytest.raises(UserError, match="forbid every token"):
+        with pytest.raises(UserError, match="every token is forbidden"):
             generate(target, Prompt.from_ids([5, 6]), method, generation={"suppress_tokens": [*range(320)]})
 
 

@@ -135,8 +135,8 @@ class ProcessedStep:
         if bool(scores.amax() <= FORBIDDEN):
             grammars = [f" ({p.matcher.standing})" for p in processors if isinstance(p, GrammarProcessor)]
             raise UserError(
-                f"{_names(processors)} forbid every token behind {ids.shape[1]} tokens, so nothing can be written: "
-                f"loosen what they forbid{''.join(grammars)}"
+                f"{_names(processors)}: every token is forbidden behind {ids.shape[1]} tokens, so nothing can be "
+                f"written: loosen what is forbidden{''.join(grammars)}"
             )
         self.rows[node] = scores
         if tokens:
