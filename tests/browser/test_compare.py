@@ -209,7 +209,7 @@ def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
 
 def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page = visit("&trace=gallery-0")
-    expect(page.locator(".svc-empty")).to_contain_text("aligned by output position")
+    expect(page.locator(".svc-empty")).to_contain_text("who needs how many forwards")
     expect(page.locator(".svc-prompt-form .svp-recorded")).to_contain_text("prompt of the run that is open")
     page.wait_for_selector(".svc-prompt-form .sve-prompt:not(.sve-waits)")
     held = "[...document.querySelectorAll('.svc-prompt-form textarea')].map((area) => area.value).join()"

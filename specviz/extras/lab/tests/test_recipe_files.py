@@ -41,7 +41,7 @@ def test_a_package_brings_recipes_as_the_page_says(plugin: Path) -> None:
         "print(find_recipe('mine-table2').measure.__module__, find_recipe('mine-fig1').axes[0].values)\n"
     )
     assert said.splitlines() == [
-        "['mine-fig1', 'mine-table2'] 89", "()", "['mine', ''] A paper of mine Mine",
+        "['mine-fig1', 'mine-table2'] 90", "()", "['mine', ''] A paper of mine Mine",
         "mine.my.recipes.own (5, 10, 20)",
     ]  # fmt: skip
 
@@ -49,7 +49,7 @@ def test_a_package_brings_recipes_as_the_page_says(plugin: Path) -> None:
 def test_a_file_that_cannot_be_read_is_left_out_with_a_sentence(plugin: Path) -> None:
     bring_recipes(plugin, '[common]\ntitle = "Mine"\n')
     said = python(LOOK).splitlines()
-    assert said[0] == "[] 87" and "mine: mine.toml is left out: " in said[1]
+    assert said[0] == "[] 88" and "mine: mine.toml is left out: " in said[1]
 
 
 def test_the_page_counts_the_example_results() -> None:

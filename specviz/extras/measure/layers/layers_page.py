@@ -37,7 +37,7 @@ class Skips(StagedTask):
 class Layers(Service):
     """Layers left out, by run."""
 
-    name, order = "layers", 58
+    name, order = "layers", 59
     cannot = "A run's layers cannot"
 
     def __init__(self, desk: Desk) -> None:

@@ -12,7 +12,8 @@ import { html, render, signal } from "specviz/ui/html.js";
 const LOOK_MS = 500;
 const NAMED = 3; // layers in the sentence
 const SHOWN = 40; // tokens in the list
-const NOTE = "The model reads this run's text with one layer left out, each in turn, and its first choices are compared " +
+const NOTE =
+  "The model reads this run's text with one layer left out, each in turn, and its first choices are compared " +
   "with those of the whole model. It does not say what leaving out two layers would do, nor what it would save.";
 
 export class LayersTab {
