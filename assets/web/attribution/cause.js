@@ -195,9 +195,10 @@ export class CauseCard {
     const weight = cause?.weights[row];
     if (!cause || !weight) return h("span.ui-soft", "…");
     const chosen = this.chosen?.cause === cause && this.chosen.row === row;
-    const attributes = { "data-standing": weight.standing, "aria-pressed": String(chosen), "aria-label": weight.said };
-    const onclick = () => this.choose(chosen ? null : { cause, row });
     const text = weight.standing === "corroborates" ? `= ${power(weight.fall)}` : power(weight.fall);
+    const label = `${text}: ${weight.said}`;
+    const attributes = { "data-standing": weight.standing, "aria-pressed": String(chosen), "aria-label": label };
+    const onclick = () => this.choose(chosen ? null : { cause, row });
     return h("button.sv-a-weight", { class: look(source, k), ...attributes, onclick }, text);
   }
 
