@@ -80,6 +80,7 @@ export function mount({ element }) {
   document.body.classList.add("sv-mounted");
   paint();
   lastWord();
+  if (app.rules) request.known(); // else the first word on the model, still to come, asks
   follow();
   refreshRuns();
 }
