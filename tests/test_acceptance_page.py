@@ -65,7 +65,7 @@ def test_methods_are_held_against_each_other_on_prompts_that_all_of_them_ran() -
     assert claim_of_runs([pld, pld_h, replace(pld_h, prompt="another")]).endswith(
         "Of 1 prompt that all of them ran; 1 not."
     )
-    assert claim_of_runs([pld]).startswith("PLD accepts ") and claim_of_runs([]) == ""
+    assert claim_of_runs([pld]).startswith("PLD makes ") and claim_of_runs([]) == ""
     totals = [replace(run, prompt=None) for run in (pld, pld_h)]  # of a server
     assert claim_of_runs(totals) == DIFFERENT_PROMPTS
 

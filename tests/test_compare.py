@@ -27,6 +27,7 @@ from specviz.server.forms import Refusal
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore, UnknownTrace
+from specviz.views.step_words import rows_of
 
 from . import recordings
 from .drafters_for_tests import WildTrees, credulous, method_of
@@ -291,13 +292,32 @@ def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(d
         for gain in gains:
             mine = [i for i in lost if steps[i] == gain["step"]]
             assert gain["start"] <= mine[0] and mine[-1] < gain["stop"] and gain["other_step"] == their_steps[mine[0]]
-            assert gain["text"] == one.text(one.output_ids[gain["start"] : gain["stop"]])
+            assert "".join(text for text, _ in gain["pieces"]) == one.text(one.output_ids[gain["start"] : gain["stop"]])
+            missed_text = "".join(text for text, missed in gain["pieces"] if missed)
+            assert missed_text == "".join(one.text([one.output_ids[i]]) for i in mine)
+            _causes_are_true(gain, other, their_steps[mine[0]], other.output_ids[mine[0]])
             assert gain["drafted"] == other.tables["steps"]["drafted"][gain["other_step"]]
     assert all(found["gains"]), "drafts that go wrong at other places"
     missed = [sum(gain["missed"] for gain in gains) for gains in found["gains"]]
-    causes = [int(count) for count in re.findall(r"(\d+) where it", found["sentence"])]
+    causes = [int(count) for count in re.findall(r"(\d+) where ", found["sentence"])]
     assert sum(causes) == max(missed), found["sentence"]
     assert difference(long, long)["gains"] == [[], []]
+
+
+def _causes_are_true(gain: dict[str, Any], other: Trace, step: int, wrote: int) -> None:
+    """What is offered are the children of the node at which the other run left its draft, found by walking down."""
+    nodes = rows_of(other, "nodes", step)
+    end = 0
+    while (children := [i for i, node in enumerate(nodes) if node["parent"] == end]) and any(
+        nodes[i]["status"] == "accepted" for i in children
+    ):
+        end = next(i for i in children if nodes[i]["status"] == "accepted")
+    tokens = [nodes[i]["token"] for i in children]
+    assert list(gain["offered"]) == [other.text([token]) for token in tokens[:3]]
+    assert wrote not in tokens
+    if tokens:
+        assert gain["causes"]["refused"]
+    assert sum(gain["causes"].values()) == gain["missed"]
 
 
 def test_runs_of_two_prompts_have_no_difference(desk: Tiny) -> None:

@@ -75,7 +75,7 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     page.focus(".svr-bar button:has-text('Acceptance')")
     page.keyboard.press("Enter")
     expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
-    expect(page.locator(".svp-acceptance .svc-outcome")).to_contain_text("tokens per draft")
+    expect(page.locator(".svp-acceptance .svc-outcome")).to_contain_text("tokens per step")
     page.reload()  # the address says which
     expect(page.locator(".svd-defined tbody tr")).to_have_count(2)
     waiting: list[Any] = []

@@ -74,7 +74,7 @@ export async function drawAcceptance(box, ids, view) {
   Object.assign(page, { files: [], by: "" });
   split.checked = false;
   file.value = "";
-  box.replaceChildren(claim, tabs, more, body);
+  box.replaceChildren(claim, tabs, body, more);
   await app.entries();
   tabs.replaceChildren(
     ...views().map(({ name, title }) => h("button", { "data-view": name, onclick: () => choose(name) }, title)),

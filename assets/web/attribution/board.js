@@ -128,12 +128,31 @@ export class Board {
     const wrong = found.not_verbatim;
     const spans = found.links.length;
     const from = usage(doc, found.used_sources);
-    const linked = `${plural(found.copied_tokens, "token")} in ${plural(spans, "span")}${from && `, to ${from}`}.`;
+    const all = plural(doc.output_tokens, "token");
+    const linked = `${found.copied_tokens} of ${all} in ${plural(spans, "span")}${from && `, to ${from}`}.`;
     const check = wrong ? `≠ ${wrong} of ${plural(spans, "span")} not verbatim` : "✓ verbatim";
     const verdict = spans > 0 && h("b", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the span's.");
     const title = `Signal: ${short(doc.run.method_title)}`;
-    return tile(title, [h("p.sv-a-signal", doc.run.signal ? `It linked ${linked} ` : NO_SIGNAL, verdict)]);
+    return tile(title, [
+      h("p.sv-a-signal", doc.run.signal ? `It linked ${linked} ` : NO_SIGNAL, verdict),
+      doc.run.signal && h("p.ui-soft", this.beside()),
+    ]);
+  }
+
+  /** What the text and the signal have apart. */
+  beside() {
+    const { found, minRun, signal } = this.view;
+    const [quoted, linked] = [at(signal.verbatim, minRun), found].map(
+      ({ links }) => new Set(links.flatMap(({ output_tokens: [a, b] }) => Array.from({ length: b - a }, (_, k) => a + k))),
+    );
+    const more = [...quoted].filter((place) => !linked.has(place)).length;
+    const less = [...linked].filter((place) => !quoted.has(place)).length;
+    if (!more && !less) return "The same tokens stand word for word.";
+    return [
+      more && `${plural(more, "token")} word for word that it did not link`,
+      less && `${plural(less, "token")} that it linked and that are no quotation of words`,
+    ].filter(Boolean).join("; ") + ".";
   }
 
   /** The numbers, dates and names that stand in no source. */

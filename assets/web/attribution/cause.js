@@ -160,7 +160,7 @@ export class CauseCard {
     if (rows.length === 2) rows.shift(); // one sentence is the whole answer
     const head = h(
       "tr",
-      h("th", { scope: "col" }, "of the answer"),
+      h("th", { scope: "col" }, "powers of ten, for"),
       sources.map((source, k) =>
         h("th", { scope: "col" }, this.key(source)),
       ),

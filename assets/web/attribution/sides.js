@@ -211,7 +211,7 @@ export class Sides {
       h("span.sv-a-key", tag(source)),
       h("b.sv-a-passage-name", source.name),
       h("span.sv-a-note.ui-clip", note, chip),
-      h("b.sv-a-used", used),
+      h("b.sv-a-used", used, this.view.text ? " quoted" : " linked"),
       stretched("sv-a-map", count, 6, marks),
     );
     this.view.tip.add(

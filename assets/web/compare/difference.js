@@ -14,15 +14,21 @@ const code = (text) => h("code", glyphs(text) || "∅");
 function instead(gain) {
   if (!gain.drafted) return ["drafted nothing", gain.reason && `: ${gain.reason}`];
   const much = `accepted ${gain.other_accepted} of ${gain.drafted} drafted`;
-  if (!gain.offered.length) return [`${much}, then wrote `, code(gain.wrote)];
+  if (!gain.offered.length) return [`${much}; the draft ended there, the target wrote `, code(gain.wrote)];
   const offered = gain.offered.flatMap((token, n) => [n ? ", " : "", code(token)]);
   return [`${much}; it offered `, ...offered, ", the target wrote ", code(gain.wrote)];
 }
 
+/** The accepted text, with what the other run missed marked. @param {RunGain} gain */
+const gained = ({ pieces }) =>
+  h("code", ...pieces.map(([text, missed]) => (missed ? h("mark", glyphs(text)) : glyphs(text))));
+
+/** Tokens that the other run missed. @param {RunGain[]} gains */
+const missed = (gains) => gains.reduce((sum, gain) => sum + gain.missed, 0);
+
 /** The steps of one run; ``names`` and ``ids``: its own, then the other's. */
 /** @type {(gains: RunGain[], names: string[], ids: string[]) => HTMLElement} */
-function gained(gains, [name, other], [id, otherId]) {
-  const missed = gains.reduce((sum, gain) => sum + gain.missed, 0);
+function gainsOf(gains, [name, other], [id, otherId]) {
   /** @type {(step: number, of: string, whose: string) => HTMLElement} */
   const step = (step, of, whose) =>
     h(
@@ -34,16 +40,16 @@ function gained(gains, [name, other], [id, otherId]) {
     h(
       "tr",
       h("td", step(gain.step, id, name)),
-      h("td.svr-gained", code(gain.text)),
+      h("td.svr-gained", gained(gain)),
       h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start}`),
       h("td", step(gain.other_step, otherId, other), gain.other_steps > 1 && ` and ${gain.other_steps - 1} more`),
       h("td.svr-instead", instead(gain)),
     ),
   );
   const title = `${name} accepted, ${other} did not`;
-  const sum = `${plural(missed, "token")} in ${plural(gains.length, "step")}`;
+  const sum = `${plural(missed(gains), "token")} in ${plural(gains.length, "step")}`;
   const empty = h("p.svp-empty", `${name} accepted nothing that ${other} did not accept as well.`);
-  const head = heads([name, "accepted", "missed", other, "what it did there"]);
+  const head = heads([name, "accepted, missed tokens marked", "missed", other, `what ${other} did there`]);
   return h(
     "section.svr-gains",
     { "aria-label": title },
@@ -67,11 +73,12 @@ export async function drawDifference(box, ids) {
     const shared = whole
       ? `Both wrote the same ${plural(agreed, "token")}.`
       : `They write the same up to token ${agreed} (of ${tokens.join(" and ")}); beyond it nothing is compared.`;
+    const first = gainsOf(gains[0], names, ids);
+    const other = gainsOf(gains[1], [...names].reverse(), [...ids].reverse());
     replace(box, [
       h("p.svc-outcome", sentence),
-      h("p.svr-shared", shared, " Below: every such step."),
-      gained(gains[0], names, ids),
-      gained(gains[1], [...names].reverse(), [...ids].reverse()),
+      h("p.svr-shared", shared, " Below: every step in which only one of them had tokens accepted."),
+      ...(missed(gains[0]) < missed(gains[1]) ? [other, first] : [first, other]),
     ]);
   });
   box.dataset.ready = ids.join();

@@ -4,6 +4,7 @@ import { drawAcceptance } from "specviz/acceptance/view.js";
 import { h, replace } from "specviz/base/dom.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { drawDifference } from "specviz/compare/difference.js";
+import { begin } from "specviz/compare/live.js";
 import { page } from "specviz/compare/state.js";
 import { setAddress } from "specviz/shell/address.js";
 import { countable } from "specviz/shell/runs.js";
@@ -28,6 +29,12 @@ export const views = () => place;
 /** The runs that are looked at: those chosen, else the lanes. */
 const chosen = () => (page.runs.length ? page.runs : page.lanes.map(({ id }) => id).filter(Boolean));
 
+/** Whether the chosen runs can race: of one prompt, and no more than there are lanes. */
+function racing() {
+  const prompts = new Set(page.runs.map((id) => app.runs.find((run) => run.id === id)?.prompt));
+  return prompts.size === 1 && !prompts.has(undefined) && page.runs.length > 1 && page.runs.length <= page.data.most + 1;
+}
+
 /** Shows a tab. @type {(view: CompareView, how?: string) => void} */
 export function show(view, how) {
   page.view = view;
@@ -41,8 +48,9 @@ export function show(view, how) {
     { name: "acceptance", label: "Acceptance", panel: html`<${Held} of=${acceptance} />` },
     { name: "difference", label: "Difference", panel: html`<${Held} of=${difference} />` },
   ];
-  if (!page.lanes.length && page.runs.length) tabs.shift();
+  if (!page.lanes.length && page.runs.length && !racing()) tabs.shift();
   const choose = (/** @type {string} */ name) => {
+    if (name === "race" && !page.lanes.length) return begin(page.runs.map((id) => ({ id })));
     setAddress({ view: name === "race" ? null : name });
     show(/** @type {CompareView} */ (name));
   };

@@ -42,27 +42,28 @@ def claim_of_runs(runs: Iterable[SetCounts]) -> str:
 
 
 def claim(sets: Sequence[Set]) -> str:
-    """The sentence about methods' sets; "" where none drafted.
+    """The sentence about methods' sets, of which the first has most tokens per step; "" where none drafted.
 
     >>> def made(title, stood, decided=20):
     ...     depths = [{"depth": 1, "decided": decided, "stood": stood, "drafts": 20, "conditional": stood / decided}]
-    ...     return {"title": title, "depths": depths, "groups": {}, "parts": {"drafted": 20, "first_drafts": 20}}
-    >>> claim([made("PLD: lookup", 12), made("PLD+", 18)])
-    'PLD+ accepts more than PLD: 0.90 against 0.60 tokens per draft, because the first token of its drafts is accepted \
+    ...     return {"title": title, "depths": depths, "groups": {}, "pooled": {"tokens_per_step": 1 + stood / 20},
+    ...             "parts": {"drafted": 20, "first_drafts": 20, "drafts": 20, "steps": 20}}
+    >>> claim([made("PLD+", 18), made("PLD: lookup", 12)])
+    'PLD+ accepts more than PLD: 1.90 against 1.60 tokens per step, because the first token of its drafts is accepted \
 more often (90 % against 60 %).'
     """
-    ranking = sorted((entry for entry in sets if entry["depths"]), key=_per_draft, reverse=True)
+    ranking = [entry for entry in sets if entry["depths"]]
     if not ranking:
         return ""
     best = ranking[0]
     if len(ranking) == 1:
         return (
-            f"{_title(best)} accepts {decimals(_per_draft(best), 2)} tokens per draft; the first of them is accepted "
-            f"in {_percent(_first(best))} of the drafts."
+            f"{_title(best)} makes {decimals(_per_step(best), 2)} tokens per step; the first token of its drafts is "
+            f"accepted in {_percent(_first(best))} of them."
         )
     rival = ranking[1]
-    numbers = f"{decimals(_per_draft(best), 2)} against {decimals(_per_draft(rival), 2)} tokens per draft"
-    if _per_draft(best) - _per_draft(rival) <= LEVEL * _per_draft(best):
+    numbers = f"{decimals(_per_step(best), 2)} against {decimals(_per_step(rival), 2)} tokens per step"
+    if _per_step(best) - _per_step(rival) <= LEVEL * _per_step(best):
         return f"{_title(best)} and {_title(rival)} accept alike: {numbers}."
     rivals = _title(rival) if len(ranking) == 2 else f"all others, {_title(rival)} next"
     clauses = f"{numbers}{_place_clause(best, rival)}{_reason_clause(best, rival)}"
@@ -75,10 +76,19 @@ def _title(entry: Set) -> str:
     return name + (" (lossy)" if colon and suffix.endswith(" (lossy)") else "")
 
 
+def _per_step(entry: Set) -> float:
+    return entry["pooled"]["tokens_per_step"] or 0.0
+
+
 def _per_draft(entry: Set) -> float:
     """Accepted tokens per draft."""
-    drafts = entry["depths"][0]["drafts"]
-    return sum(row["stood"] for row in entry["depths"]) / drafts if drafts else 0.0
+    return sum(row["stood"] for row in entry["depths"]) / (entry["depths"][0]["drafts"] or 1)
+
+
+def _drafting(entry: Set) -> float:
+    """Share of the steps that have a draft."""
+    parts = entry["parts"]
+    return parts["drafts"] / parts["steps"] if parts["steps"] else 0.0
 
 
 def _first(entry: Set) -> float:
@@ -115,6 +125,9 @@ def _reason_clause(best: Set, rival: Set) -> str:
     counts = [entry["depths"][0]["decided"] for entry in (best, rival)]
     if min(counts) < FEWEST_DRAFTS:
         return f" ({counts[0]} and {counts[1]} drafts: too few to say why)"
+    often, other_often = _drafting(best), _drafting(rival)
+    if often * _per_draft(rival) > other_often * _per_draft(best):  # the larger of the two factors of tokens per step
+        return f", because it drafts in more of its steps ({_percent(often)} against {_percent(other_often)})"
     first, other_first = _first(best), _first(rival)
     if first - other_first > LEVEL:
         share = f"{_percent(first)} against {_percent(other_first)}"

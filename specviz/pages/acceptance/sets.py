@@ -76,13 +76,14 @@ def cached_words(trace: Trace) -> str:
 
 
 def pooled_by_method(runs: Iterable[SetCounts]) -> list[dict[str, Any]]:
-    """A set per method, in the order of its first run, each with an own title; runs of given answers are left out."""
+    """A set per method, most tokens per step first, each with an own title; runs of given answers are left out."""
     sets = group((run.group, run) for run in runs if not run.forced)
     titles = Counter(title for _, title, _ in sets)
-    return [
+    pooled = [
         _pool(name, title if titles[title] == 1 or lossless else f"{title} (lossy)", lossless, several)
         for (name, title, lossless), several in sets.items()
     ]
+    return sorted(pooled, key=lambda entry: entry["pooled"]["tokens_per_step"] or 0, reverse=True)
 
 
 def _pool(name: str, title: str, lossless: bool, runs: Sequence[SetCounts]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,16 @@ from decoders.errors import UserError
 from decoders.trace.baseline import asked_prompt
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
-from specviz.views.step_words import rows_of
 from specviz.words import plural
 
 from .outcome import lane_title
 
-LONGEST_TEXT, MOST_OFFERS = 120, 3  # characters of an accepted stretch, rejected tokens named beside it
+MOST_OFFERS = 3  # rejected tokens named beside an accepted stretch
+CAUSES = {  # why a run wrote a token itself, in words that follow "where"
+    "nothing": "{} drafted nothing",
+    "refused": "the draft of {} was refused",
+    "ended": "the draft of {} had ended",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +32,18 @@ class Gain:
     """A step in which one run accepted drafted tokens that the other run did not.
 
     Steps count from 0, output tokens too: [start, stop) was accepted, ``missed`` of them the other run wrote without a
-    draft, in ``other_steps`` steps from ``other_step`` on. There it drafted ``drafted`` tokens and accepted
-    ``other_accepted``; ``offered`` are the tokens that were rejected where it left the text, ``reason`` says why
-    nothing was drafted.
+    draft, in ``other_steps`` steps from ``other_step`` on, ``causes`` says how many why; ``pieces`` is the accepted
+    text, each piece with whether the other run missed it. In its step ``other_step`` the other run drafted ``drafted``
+    tokens and accepted ``other_accepted``; ``offered`` are those of its tokens that were rejected where it left its
+    draft, ``reason`` says why nothing was drafted.
     """
 
     step: int
     start: int
     stop: int
-    text: str
+    pieces: tuple[tuple[str, bool], ...]
     missed: int
+    causes: dict[str, int]
     other_step: int
     other_steps: int
     drafted: int
@@ -72,24 +80,23 @@ def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
     name, other_name = names[first], names[1 - first]
     if not counts[first]:
         return f"{names[0]} and {names[1]} accepted the same drafted tokens."
-    other_side = f", {other_name} {counts[1 - first]} the other way round" if counts[1 - first] else ""
-    reasons = Counter[str]()
-    for gain in gains[first]:
-        reasons[_cause(gain)] += gain.missed
-    causes = ", ".join(f"{count} where {cause}" for cause, count in reasons.most_common())
-    return (
-        f"{name} accepts more: {plural(counts[first], 'token')} that {other_name} had to write "
-        f"itself{other_side}: {causes}."
-    )
+    other_side = f" ({other_name} {counts[1 - first]} the other way round)" if counts[1 - first] else ""
+    reasons = sum((Counter(gain.causes) for gain in gains[first]), Counter[str]())
+    causes = ", ".join(f"{count} where {CAUSES[cause].format(other_name)}" for cause, count in reasons.most_common())
+    accepted = f"{plural(counts[first], 'token')} that {other_name} wrote without a draft"
+    return f"{name} accepts {accepted}{other_side}: {causes}."
 
 
-def _cause(gain: Gain) -> str:
-    """The reason why the other run wrote a token itself, in words that follow "where"."""
-    if not gain.drafted:
-        return "it drafted nothing"
-    if gain.other_accepted < gain.drafted:
-        return "its draft was refused"
-    return "its draft had ended"
+def _left_drafts(trace: Trace) -> dict[int, list[int]]:
+    """For each step, the drafted tokens in the place of the one that the target wrote, in tree order."""
+    nodes = trace.tables["nodes"]
+    columns = zip(nodes["step"], nodes["parent"], nodes["token"], nodes["status"], strict=True)
+    found = dict[int, list[int]]()
+    for step, rows in groupby(columns, itemgetter(0)):
+        tree = [*rows]
+        end = max(number for number, (*_, status) in enumerate(tree) if status in ("root", "accepted"))
+        found[step] = [token for _, parent, token, _ in tree if parent == end]
+    return found
 
 
 def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
@@ -100,24 +107,28 @@ def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
         np.asarray(other_trace.tables["tokens"][name][other_start:]) for name in ("kind", "step")
     )
     accepted = (kinds[:agreement] == "accepted").nonzero()[0]
+    table, left = other_trace.tables["steps"], _left_drafts(other_trace)
     for step in np.unique(steps_of[accepted]):
         places = accepted[steps_of[accepted] == step]
         misses = places[other_kinds[places] != "accepted"]
         if not len(misses):
             continue
         start, stop = int(places[0]), int(places[-1]) + 1
-        text = trace.text(trace.output_ids[start:stop])
         at = int(their_steps[misses[0]])
-        table = other_trace.tables["steps"]
+        causes = Counter(
+            ("refused" if left.get(number) else "ended") if table["drafted"][number] else "nothing"
+            for number in their_steps[misses].tolist()
+        )
+        wrote = other_trace.text([other_trace.output_ids[int(misses[0])]])
+        offered = tuple(other_trace.text([token]) for token in left.get(at, ())[:MOST_OFFERS])
         yield Gain(
-            int(step), start, stop, text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…", len(misses), at,
-            len(np.unique(their_steps[misses])), table["drafted"][at], table["accepted"][at],
-            _rejected_tokens(other_trace, at), other_trace.text([other_trace.output_ids[int(misses[0])]]),
+            int(step), start, stop, _pieces(trace, range(start, stop), {*misses.tolist()}), len(misses), dict(causes),
+            at, len(np.unique(their_steps[misses])), table["drafted"][at], table["accepted"][at], offered, wrote,
             table["reason"][at],
         )  # fmt: skip
 
 
-def _rejected_tokens(trace: Trace, step: int) -> tuple[str, ...]:
-    """The first tokens that were rejected in a step, in tree order: those that stood where the run left its draft."""
-    rejected_tokens = [node["token"] for node in rows_of(trace, "nodes", step) if node["status"] == "rejected"]
-    return tuple(trace.text([token]) for token in rejected_tokens[:MOST_OFFERS])
+def _pieces(trace: Trace, places: range, misses: set[int]) -> tuple[tuple[str, bool], ...]:
+    """An accepted stretch of the output, each piece with whether the other run missed its tokens."""
+    runs = [[*run] for _, run in groupby(places, misses.__contains__)]
+    return tuple((trace.text(trace.output_ids[run[0] : run[-1] + 1]), run[0] in misses) for run in runs)
