@@ -295,7 +295,7 @@ def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(d
             assert "".join(text for text, _ in gain["pieces"]) == one.text(one.output_ids[gain["start"] : gain["stop"]])
             missed_text = "".join(text for text, missed in gain["pieces"] if missed)
             assert missed_text == "".join(one.text([one.output_ids[i]]) for i in mine)
-            _causes_are_true(gain, other, their_steps[mine[0]], other.output_ids[mine[0]])
+            _check_causes(gain, other, their_steps[mine[0]], other.output_ids[mine[0]])
             assert gain["drafted"] == other.tables["steps"]["drafted"][gain["other_step"]]
     assert all(found["gains"]), "drafts that go wrong at other places"
     missed = [sum(gain["missed"] for gain in gains) for gains in found["gains"]]
@@ -304,8 +304,8 @@ def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(d
     assert difference(long, long)["gains"] == [[], []]
 
 
-def _causes_are_true(gain: dict[str, Any], other: Trace, step: int, wrote: int) -> None:
-    """What is offered are the children of the node at which the other run left its draft, found by walking down."""
+def _check_causes(gain: dict[str, Any], other: Trace, step: int, wrote: int) -> None:
+    """Walks down to the node at which the other run left its draft: its children are what that run offered."""
     nodes = rows_of(other, "nodes", step)
     end = 0
     while (children := [i for i, node in enumerate(nodes) if node["parent"] == end]) and any(
