@@ -85,6 +85,15 @@ class PackedLinear(WeightLayer):
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
 
+def packed_numbers(layer: PackedLinear) -> Float[Tensor, " numbers"]:
+    """The memory of a packed copy as it lies; the layer has to stay. Raises AttributeError or RuntimeError where this
+    build of torch does not show it.
+    """
+    size: int = torch.ops.mkldnn._nbytes(layer.packed) // 4
+    numbers = (ctypes.c_float * size).from_address(torch.ops.mkldnn.data_ptr(layer.packed))
+    return torch.from_numpy(np.ctypeslib.as_array(numbers))
+
+
 class PackedEmbedding(nn.Module):
     """An embedding that is tied to a packed head: rows are read out of the packed copy, in which blocks of tokens lie
     transposed (``raw`` [blocks, in, tokens of a block]). ``weight`` is unpacked when it is first asked for, and kept.
@@ -100,14 +109,12 @@ class PackedEmbedding(nn.Module):
     def of(cls, head: PackedLinear, weight: Float[Tensor, "out in"]) -> PackedEmbedding | None:
         """None where the packed copy lies otherwise: every number of it is compared."""
         try:
-            size: int = torch.ops.mkldnn._nbytes(head.packed) // weight.element_size()
-            numbers = (ctypes.c_float * size).from_address(torch.ops.mkldnn.data_ptr(head.packed))
+            flat = packed_numbers(head)
         except (AttributeError, RuntimeError):
             return None
-        flat = torch.from_numpy(np.ctypeslib.as_array(numbers))
         outputs, inputs = weight.shape
         for block in BLOCKS:
-            if -(-outputs // block) * block * inputs != size:
+            if -(-outputs // block) * block * inputs != len(flat):
                 continue
             embedding = cls(head, flat.view(-1, inputs, block))
             tokens = torch.arange(outputs).split(4096)

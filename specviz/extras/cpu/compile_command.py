@@ -60,10 +60,11 @@ def named_parts(target: Target) -> dict[str, CompiledPart]:
     from decoders.method.part import kinds
     from decoders.parts import load_part, missing_part
 
-    from .compiled_layers import CompiledForward
+    from .engine import forward_of
 
-    layers = CompiledForward(target).parts
-    parts = {"the model's layers, one row": layers[True], "the model's layers, several rows": layers[False]}
+    forward = forward_of(target)
+    assert not isinstance(forward, str)
+    parts = {forward.titles[key]: part for key, part in forward.parts.items()}
     for kind, about in kinds().items():
         if about.compiled is None or missing_part(target, kind):
             continue

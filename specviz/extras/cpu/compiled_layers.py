@@ -6,7 +6,7 @@ Embedding, final norm and head are stock modules.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -43,6 +43,7 @@ class CompiledForward(PartsForward):
 
     sizes = FINE_ROWS  # one compiled layer serves them all
     step = 32  # keys that are hidden are attended to all the same
+    titles: ClassVar = {True: "the model's layers, one row", False: "the model's layers, several rows"}
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)

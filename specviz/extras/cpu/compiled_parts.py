@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from .buffers import BufferedForward
 from .compiled_draft import compiled_model
@@ -20,6 +20,7 @@ class PartsForward(BufferedForward):
     notice = "compiling, once for this machine: about half a minute"
     runs_drafts = True
     parts: Mapping[Any, CompiledPart] = {}
+    titles: ClassVar[Mapping[Any, str]] = {}  # of the parts, as people read them
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)

@@ -66,6 +66,10 @@ class CompiledPart:
         name = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:20]
         return cache_folder() / FOLDER / f"{name}.pt2"
 
+    def load(self) -> Any:
+        """The package, open."""
+        return OpenPart(self.package)
+
 
 @functools.cache
 def _texts(module: str, root: Path = ROOT) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ class Workshop:
     """
 
     def __init__(self) -> None:
-        self.open_parts: dict[Path, OpenPart] = {}
+        self.open_parts: dict[Path, Any] = {}
         self.failed: dict[Path, str] = {}  # why a part cannot be had, in one sentence
         self.condition = threading.Condition()
         self._absent = set[Path]()
@@ -119,7 +123,7 @@ class Workshop:
         self._child: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
 
-    def open(self, part: CompiledPart) -> OpenPart | None:
+    def open(self, part: CompiledPart) -> Any:
         """The part, if it is there. A package that cannot be opened is removed: it is made anew when asked for."""
         package = part.package
         if package in self.open_parts:
@@ -128,7 +132,7 @@ class Workshop:
             self._absent.add(package)
             return None
         try:
-            self.open_parts[package] = OpenPart(package)
+            self.open_parts[package] = part.load()
         except Exception as error:
             log.info("%s cannot be opened (%s): it is made anew", package.name, type(error).__name__)
             package.unlink(missing_ok=True)
@@ -263,7 +267,8 @@ def _remove_stale(folder: Path) -> None:
     for about in folder.glob("*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             if json.loads(about.read_text(encoding="utf-8"))["torch"] != torch.__version__:
-                about.with_suffix(".pt2").unlink(missing_ok=True)
+                for suffix in (".pt2", ".so"):
+                    about.with_suffix(suffix).unlink(missing_ok=True)
                 about.unlink(missing_ok=True)
 
 

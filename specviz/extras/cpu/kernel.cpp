@@ -1,4 +1,4 @@
-// Forwards on weights of four and eight bits, by AVX-512 and its VNNI instructions.
+// Forwards on weights of four, eight and 32 bits, by AVX-512 and, for the rounded ones, its VNNI instructions.
 //
 // Rows are rounded to eight bits, 32 numbers sharing a scale, and products of whole numbers are summed exactly, as
 // llama.cpp multiplies Q4_1 with Q8_1. A row's result never depends on the rows beside it: every sum that is rounded
@@ -7,6 +7,9 @@
 // Weights [out, in]: blocks of 16 outputs x groups of 32 inputs. Of a block and group lie 8 steps of 16 outputs x 4
 // inputs as bytes (8 bits: w = scale * (q - 128)), or steps 0 to 3 in the low halves and 4 to 7 in the high halves of
 // 256 bytes (4 bits: w = scale * q + offset). Scales, and behind them offsets, are 16 halves each.
+//
+// fp32 weights lie as oneDNN packs them: blocks of ``block`` outputs, side by side for each input. Every output is a sum
+// over the inputs in their order, so that there, too, a row's result is its own.
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -20,18 +23,19 @@ namespace {
 
 constexpr int GROUP = 32, OUT = 16;
 
+// ``outputs`` of a layer; fp32: from the ``from``-th block of OUT on.
 struct Linear {
   const uint8_t *numbers;
   const uint16_t *scale;
   const float *bias;
-  int64_t outputs, inputs, bits;
+  int64_t outputs, inputs, bits, block, from;
   int64_t groups() const { return (inputs + GROUP - 1) / GROUP; }
   int64_t blocks() const { return (outputs + OUT - 1) / OUT; }
 };
 
 struct Layer {
   const float *norm, *after, *query_norm, *key_norm;
-  Linear qkv, out, gate_up, down;
+  Linear qkv[3], out, gate_up[2], down; // those that are computed as one are the first of theirs
 };
 
 struct Stack {
@@ -234,8 +238,9 @@ void outputs(const Linear &w, int64_t block, const Rounded &x, int64_t row, int6
   for (int64_t r = 0; r < rows; ++r) out[r] = _mm512_add_ps(out[r], bias);
 }
 
-// Blocks [begin, end) for all rows: y = x w, or y += x w.
-void multiply(const Linear &w, const Rounded &x, int64_t rows, float *y, int64_t begin, int64_t end, bool add) {
+// Blocks [begin, end) for all rows: y = x w, or y += x w; a row of y is ``width`` wide.
+void multiply(const Linear &w, const Rounded &x, int64_t rows, float *y, int64_t width, int64_t begin, int64_t end,
+              bool add) {
   __m512 out[ROWS];
   for (int64_t block = begin; block < end; ++block) {
     __mmask16 some = first(w.outputs - block * OUT);
@@ -243,7 +248,7 @@ void multiply(const Linear &w, const Rounded &x, int64_t rows, float *y, int64_t
       int64_t count = rows - row < ROWS ? rows - row : ROWS;
       outputs(w, block, x, row, count, out);
       for (int64_t r = 0; r < count; ++r) {
-        float *to = y + (row + r) * w.outputs + block * OUT;
+        float *to = y + (row + r) * width + block * OUT;
         if (add) out[r] = _mm512_add_ps(_mm512_maskz_loadu_ps(some, to), out[r]);
         _mm512_mask_storeu_ps(to, some, out[r]);
       }
@@ -251,8 +256,86 @@ void multiply(const Linear &w, const Rounded &x, int64_t rows, float *y, int64_t
   }
 }
 
+constexpr int64_t SIDE_ROWS = 6, AHEAD = 1024; // rows computed side by side; numbers that are read ahead
+
+// N * 16 outputs of R rows, fp32; ``step`` numbers lie between two inputs' weights.
+template <int N, int R>
+inline void whole_product(const float *from, int64_t step, const float *x, int64_t inputs, __m512 *out) {
+  __m512 total[R][N];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) total[r][n] = _mm512_setzero_ps();
+  for (int64_t i = 0; i < inputs; ++i, from += step) {
+    __m512 w[N];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      _mm_prefetch(from + 16 * n + AHEAD, _MM_HINT_T0);
+      w[n] = _mm512_loadu_ps(from + 16 * n);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m512 one = _mm512_set1_ps(x[r * inputs + i]);
+#pragma GCC unroll 4
+      for (int n = 0; n < N; ++n) total[r][n] = _mm512_fmadd_ps(w[n], one, total[r][n]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) out[r * N + n] = total[r][n];
+}
+
+template <int N>
+void whole_outputs(const Linear &w, int64_t unit, const float *x, int64_t rows, float *y, int64_t width, bool add) {
+  const int64_t at = (w.from + unit) * OUT, block = at / w.block;
+  const float *from = reinterpret_cast<const float *>(w.numbers) + block * w.block * w.inputs + at % w.block;
+  const int64_t passes = (rows + SIDE_ROWS - 1) / SIDE_ROWS;
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    const Share some(rows, pass, passes);
+    const float *own = x + some.begin * w.inputs;
+    __m512 out[SIDE_ROWS * N];
+    switch (some.end - some.begin) {
+    case 1: whole_product<N, 1>(from, w.block, own, w.inputs, out); break;
+    case 2: whole_product<N, 2>(from, w.block, own, w.inputs, out); break;
+    case 3: whole_product<N, 3>(from, w.block, own, w.inputs, out); break;
+    case 4: whole_product<N, 4>(from, w.block, own, w.inputs, out); break;
+    case 5: whole_product<N, 5>(from, w.block, own, w.inputs, out); break;
+    default: whole_product<N, 6>(from, w.block, own, w.inputs, out);
+    }
+    for (int n = 0; n < N; ++n) {
+      const int64_t place = (unit + n) * OUT;
+      const __mmask16 there = first(w.outputs - place);
+      const __m512 bias = w.bias ? _mm512_maskz_loadu_ps(there, w.bias + place) : _mm512_setzero_ps();
+      for (int64_t row = some.begin; row < some.end; ++row) {
+        float *to = y + row * width + place;
+        __m512 sum = out[(row - some.begin) * N + n];
+        if (w.bias) sum = _mm512_add_ps(sum, bias);
+        if (add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(there, to), sum);
+        _mm512_mask_storeu_ps(to, there, sum);
+      }
+    }
+  }
+}
+
+// ``multiply`` of rows as they are by fp32 weights.
+void multiply(const Linear &w, const float *x, int64_t rows, float *y, int64_t width, int64_t begin, int64_t end,
+              bool add) {
+  const int64_t across = w.block / OUT;
+  for (int64_t unit = begin, side; unit < end; unit += side) {
+    side = across - (w.from + unit) % across;
+    if (side > end - unit) side = end - unit;
+    switch (side) {
+    case 1: whole_outputs<1>(w, unit, x, rows, y, width, add); break;
+    case 2: whole_outputs<2>(w, unit, x, rows, y, width, add); break;
+    case 3: whole_outputs<3>(w, unit, x, rows, y, width, add); break;
+    default: whole_outputs<4>(w, unit, x, rows, y, width, add);
+    }
+  }
+}
+
 struct Room {
-  std::vector<float> x, joint, query, mixed, inner, normed;
+  std::vector<float> x, joint, query, mixed, inner, up, normed;
   Rounded rounded;
   std::vector<std::vector<float>> own;
   void threads(int64_t count) {
@@ -278,6 +361,11 @@ int kernel_begin() {
 }
 
 void kernel_linear(const Linear *w, const float *x, float *y, int64_t rows, int64_t threads) {
+  if (w->bits == 32)
+    return run(threads, [&](Team &, int64_t thread, int64_t count) {
+      Share own(w->blocks(), thread, count);
+      multiply(*w, x, rows, y, w->outputs, own.begin, own.end, false);
+    });
   Rounded &rounded = room.rounded;
   rounded.resize(rows, w->inputs);
   run(threads, [&](Team &team, int64_t thread, int64_t count) {
@@ -285,7 +373,7 @@ void kernel_linear(const Linear *w, const float *x, float *y, int64_t rows, int6
     for (int64_t row = some.begin; row < some.end; ++row) rounded.set(row, x + row * w->inputs, w->inputs);
     team.wait();
     Share own(w->blocks(), thread, count);
-    multiply(*w, rounded, rows, y, own.begin, own.end, false);
+    multiply(*w, rounded, rows, y, w->outputs, own.begin, own.end, false);
   });
 }
 
@@ -323,23 +411,33 @@ void kernel_forward(const Stack *stack, float *x, const float *cos, const float 
   float *joint = space(here.joint, rows * joint_width), *query = space(here.query, rows * wide);
   float *mixed = space(here.mixed, rows * wide), *inner = space(here.inner, rows * s.mlp);
   float *normed = space(here.normed, rows * s.hidden);
+  const bool whole = s.layer[0].out.bits == 32; // fp32 weights, whose rows are not rounded
+  float *up = whole ? space(here.up, rows * s.mlp) : nullptr;
   int64_t widest = wide > s.hidden ? wide : s.hidden;
   Rounded &rounded = here.rounded;
-  rounded.resize(rows, s.mlp > widest ? s.mlp : widest);
+  if (!whole) rounded.resize(rows, s.mlp > widest ? s.mlp : widest);
   auto groups_of = [](int64_t inputs) { return (inputs + GROUP - 1) / GROUP; };
 
   run(threads, [&](Team &team, int64_t thread, int64_t count) {
     const Share own_rows(rows, thread, count);
     auto norm_and_round = [&](const float *weight) {
-      if (thread == 0) rounded.groups = groups_of(s.hidden);
-      team.wait();
+      if (!whole) {
+        if (thread == 0) rounded.groups = groups_of(s.hidden);
+        team.wait();
+      }
       for (int64_t row = own_rows.begin; row < own_rows.end; ++row) {
         norm_row(x + row * s.hidden, weight, normed + row * s.hidden, s.hidden, s.eps);
-        rounded.set(row, normed + row * s.hidden, s.hidden);
+        if (!whole) rounded.set(row, normed + row * s.hidden, s.hidden);
       }
       team.wait();
     };
+    auto times = [&](const Linear &w, const float *from, float *y, int64_t width, bool add) {
+      const Share own(w.blocks(), thread, count);
+      if (whole) multiply(w, from, rows, y, width, own.begin, own.end, add);
+      else multiply(w, rounded, rows, y, width, own.begin, own.end, add);
+    };
     auto round_all = [&](const float *from, int64_t width) {
+      if (whole) return;
       if (thread == 0) rounded.groups = groups_of(width);
       team.wait();
       const int64_t groups = groups_of(width);
@@ -356,8 +454,11 @@ void kernel_forward(const Stack *stack, float *x, const float *cos, const float 
         for (int64_t row = own_rows.begin; row < own_rows.end; ++row)
           std::memcpy(hidden[l] + row * s.hidden, x + row * s.hidden, size_t(s.hidden) * sizeof(float));
       norm_and_round(layer.norm);
-      Share own(layer.qkv.blocks(), thread, count);
-      multiply(layer.qkv, rounded, rows, joint, own.begin, own.end, false);
+      int64_t column = 0;
+      for (const Linear &part : layer.qkv) {
+        if (part.outputs) times(part, normed, joint + column, joint_width, false);
+        column += part.outputs;
+      }
       team.wait();
       const int64_t turned = s.heads + s.kv_heads, half = s.head_dim / 2;
       const Share own_heads(rows * (turned + s.kv_heads), thread, count);
@@ -395,24 +496,29 @@ void kernel_forward(const Stack *stack, float *x, const float *cos, const float 
         all.attend(i / parts, i % parts, parts, here.own[size_t(thread)]);
       team.wait();
       round_all(mixed, wide);
-      own = Share(layer.out.blocks(), thread, count);
-      multiply(layer.out, rounded, rows, x, own.begin, own.end, true);
+      times(layer.out, mixed, x, s.hidden, true);
       team.wait();
       norm_and_round(layer.after);
-      own = Share(s.mlp / OUT, thread, count);
-      for (int64_t block = own.begin; block < own.end; ++block)
+      const Share own(s.mlp / OUT, thread, count);
+      if (whole) {
+        multiply(layer.gate_up[0], normed, rows, inner, s.mlp, own.begin, own.end, false);
+        multiply(layer.gate_up[1], normed, rows, up, s.mlp, own.begin, own.end, false);
+        for (int64_t row = 0; row < rows; ++row)
+          for (int64_t i = row * s.mlp + own.begin * OUT; i < row * s.mlp + own.end * OUT; i += OUT)
+            _mm512_storeu_ps(inner + i, _mm512_mul_ps(silu_of(_mm512_loadu_ps(inner + i)), _mm512_loadu_ps(up + i)));
+      }
+      for (int64_t block = whole ? own.end : own.begin; block < own.end; ++block)
         for (int64_t row = 0; row < rows; row += ROWS) {
           const int64_t some = rows - row < ROWS ? rows - row : ROWS;
           __m512 gate[ROWS], up[ROWS];
-          outputs(layer.gate_up, block, rounded, row, some, gate);
-          outputs(layer.gate_up, block + s.mlp / OUT, rounded, row, some, up);
+          outputs(layer.gate_up[0], block, rounded, row, some, gate);
+          outputs(layer.gate_up[0], block + s.mlp / OUT, rounded, row, some, up);
           for (int64_t r = 0; r < some; ++r)
             _mm512_storeu_ps(inner + (row + r) * s.mlp + block * OUT, _mm512_mul_ps(silu_of(gate[r]), up[r]));
         }
       team.wait();
       round_all(inner, s.mlp);
-      own = Share(layer.down.blocks(), thread, count);
-      multiply(layer.down, rounded, rows, x, own.begin, own.end, true);
+      times(layer.down, inner, x, s.hidden, true);
       team.wait();
     }
   });

@@ -1,9 +1,10 @@
-"""This project's own kernels for weights of four and eight bits: C++, compiled once for this machine, for processors
-with AVX-512 and its VNNI instructions.
+"""This project's own kernels for weights of four, eight and 32 bits: C++, compiled once for this machine, for
+processors with AVX-512 and its VNNI instructions.
 
-Rows are rounded to eight bits, ``GROUP`` numbers sharing a scale, as llama.cpp does (Q8_1), and multiplied in whole
-numbers. Besides linear layers there are norms, SiLU, attention and whole forwards of Llama's build; a row's result is
-the same bit for bit whatever stands beside it, and whichever of them computes it.
+On rounded weights, rows are rounded to eight bits, ``GROUP`` numbers sharing a scale, as llama.cpp does (Q8_1), and
+multiplied in whole numbers; fp32 weights are read as oneDNN packs them. Besides linear layers there are norms, SiLU,
+attention and whole forwards of Llama's build; a row's result is the same bit for bit whatever stands beside it, and
+whichever of them computes it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.folders import cache_folder, write_bytes
+from decoders.model.engines.linear import PackedLinear, packed_numbers
 from decoders.model.engines.machine import compiler, cpu_fact, machine
 
-from .compiling import FOLDER
+from .compiling import FOLDER, CompiledPart
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ FLAGS = (
 )  # fmt: skip
 MOST_S = 120  # that compiling may take
 GROUP, OUT = 32, 16  # inputs that share a scale, and outputs that are computed side by side
+BLOCKS = (64, 48, 32, 16)  # outputs that lie side by side in packed fp32 weights which the kernels read
 INSTEAD = "torch's own kernels compute"
 
 
@@ -50,7 +53,7 @@ class LinearPointers(Structure):
 
     _fields_ = (
         ("numbers", c_void_p), ("scale", c_void_p), ("bias", c_void_p), ("outputs", c_int64), ("inputs", c_int64),
-        ("bits", c_int64),
+        ("bits", c_int64), ("block", c_int64), ("first", c_int64),
     )  # fmt: skip
 
 
@@ -59,7 +62,7 @@ class LayerPointers(Structure):
 
     _fields_ = (
         *((name, c_void_p) for name in ("norm", "after", "query_norm", "key_norm")),
-        *((name, LinearPointers) for name in ("qkv", "out", "gate_up", "down")),
+        ("qkv", LinearPointers * 3), ("out", LinearPointers), ("gate_up", LinearPointers * 2), ("down", LinearPointers),
     )
 
 
@@ -160,6 +163,27 @@ class Kernels:
 KERNELS = Kernels()
 
 
+class KernelPart(CompiledPart):
+    """The kernels as something that is compiled in the background; opened, they are ``KERNELS.library``."""
+
+    def __init__(self) -> None:
+        super().__init__(__name__, "{}")
+
+    @property
+    def package(self) -> Path:
+        return KERNELS.path
+
+    def load(self) -> Any:
+        if not KERNELS.usable("auto"):
+            raise OSError(KERNELS.failed or "it is not there")
+        return KERNELS.library
+
+
+def build(shape: dict[str, Any], package: str) -> None:
+    """Compile the kernels into a file. Takes some ten seconds and a C++ compiler."""
+    _compile(Path(package))
+
+
 def _compile(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     command = compiler()
@@ -246,16 +270,53 @@ def pointers(
 ) -> LinearPointers:
     """A linear layer's tensors, which have to stay."""
     bias_address = None if bias is None else bias.data_ptr()
-    return LinearPointers(numbers.data_ptr(), scale.data_ptr(), bias_address, outputs, inputs, bits)
+    return LinearPointers(numbers.data_ptr(), scale.data_ptr(), bias_address, outputs, inputs, bits, OUT, 0)
+
+
+@functools.cache
+def packed_block(outputs: int, inputs: int) -> int | None:
+    """Outputs that lie side by side in oneDNN's packed copy of an [outputs, inputs] fp32 weight; None where it lies in
+    another way than the kernels read. Every number of a weight of that size is looked at, once.
+    """
+    weight = (torch.arange(outputs * inputs) % 65521).float().view(outputs, inputs)
+    layer = PackedLinear(weight, None)
+    try:
+        raw = packed_numbers(layer)
+    except (AttributeError, RuntimeError):
+        return None
+    for block in BLOCKS:
+        blocks = -(-outputs // block)
+        if len(raw) == blocks * block * inputs:
+            unpacked = raw.view(blocks, inputs, block).transpose(1, 2).reshape(-1, inputs)[:outputs]
+            if torch.equal(unpacked, weight):
+                return block
+    return None
+
+
+def packed_pointers(layer: PackedLinear, start: int = 0, stop: int | None = None) -> LinearPointers:
+    """A packed fp32 layer's tensors, which have to stay, or some of its outputs, from a multiple of ``OUT`` on.
+
+    Raises AttributeError where its weights lie in another way than the kernels read.
+    """
+    block = packed_block(layer.out_features, layer.in_features)
+    if block is None or start % OUT:
+        raise AttributeError("its packed weights lie in another way")
+    outputs = (layer.out_features if stop is None else stop) - start
+    bias = None if layer.bias is None else layer.bias.data_ptr() + 4 * start
+    address = torch.ops.mkldnn.data_ptr(layer.packed)
+    return LinearPointers(address, None, bias, outputs, layer.in_features, 32, block, start // OUT)
 
 
 def linear(
     rows: Float[Tensor, "rows in"], numbers: Tensor, scale: Tensor, bias: Tensor | None, outputs: int, bits: int
 ) -> Float[Tensor, "rows out"]:
     """Rows times the weights that ``pack`` made, and their bias."""
-    rows = rows.float().contiguous()
-    out = torch.empty(len(rows), outputs)
-    layer = pointers(numbers, scale, bias, outputs, rows.shape[1], bits)
+    return product(rows.float(), pointers(numbers, scale, bias, outputs, rows.shape[1], bits))
+
+
+def product(rows: Float[Tensor, "rows in"], layer: LinearPointers) -> Float[Tensor, "rows out"]:
+    """Rows through a linear layer."""
+    rows, out = rows.contiguous(), torch.empty(len(rows), layer.outputs)
     KERNELS.library.kernel_linear(layer, rows.data_ptr(), out.data_ptr(), len(rows), torch.get_num_threads())
     return out
 

@@ -26,7 +26,7 @@ from tests.models import network, tiny_tokenizer
 from tests.test_static import both, score, session_of, target_of, tree_of
 from tests.tiers import matrix
 
-from .. import compiled_layers, compiled_parts, compiling
+from .. import compiled_layers, compiled_parts, compiling, engine
 from ..buffers import BufferedForward, Buffers
 from ..compiled_layers import CompiledForward, why_not
 from ..compiling import CompiledPart, Workshop
@@ -47,7 +47,9 @@ class Interpreter:
 
 def interpret(target: Target) -> Engines:
     """The target's compiled engine, with parts that are not compiled."""
-    made = Engines(target, "compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "packed_layers", lambda target: None)  # as where the kernels cannot be had
+        made = Engines(target, "compiled")
     assert isinstance(made.static, CompiledForward)
     made.static.layers = {one_row: Interpreter(part) for one_row, part in made.static.parts.items()}  # type: ignore
     made._is_checked = True
@@ -209,9 +211,9 @@ def test_auto_takes_what_is_compiled_and_runs_eagerly_what_is_not(monkeypatch, h
     target.engines = made = interpret_unchecked(target)
     assert isinstance(made.static, CompiledForward)
     several = made.static.layers.pop(False)
-    for engine in ("eager", "compiled"):
+    for name in ("eager", "compiled"):
         trace = record(target, PROMPT, "plain", max_new_tokens=8)
-        assert set(trace.tables["steps"]["engine"]) == {engine} and trace.output_ids == stock.output_ids
+        assert set(trace.tables["steps"]["engine"]) == {name} and trace.output_ids == stock.output_ids
         made.static.layers[False] = several  # it was made meanwhile
 
 

@@ -14,7 +14,10 @@ import torch.nn.functional as F
 
 from decoders import Prompt, generate, record
 from decoders.draft_models.draft_run import target_rotary
+from decoders.model.engines import joint, linear
 from decoders.model.engines.engines import Engines
+from decoders.model.engines.joint import pack_joined
+from decoders.model.engines.linear import PackedLinear, packable
 from decoders.model.target_model.target import Target
 from decoders.study.look.run_settings import other_model
 from decoders.study.measure.stock import StockModel
@@ -25,9 +28,10 @@ from tests.models import network, prompt_ids, tiny_tokenizer
 from tests.test_hybrid import HYBRIDS
 from tests.test_static import both
 
-from .. import kernel, kernel_forward, rounding
+from .. import compiled_parts, compiling, engine, kernel, kernel_forward, rounding
+from ..compile_command import named_parts
 from ..compiled_draft import CompiledDraft
-from ..compiling import WORKSHOP
+from ..compiling import WORKSHOP, Workshop
 from ..kernel import KERNELS, Kernels
 from ..kernel_forward import KernelForward
 from ..rounding import KernelLinear, RoundedLinear, _unable
@@ -135,7 +139,99 @@ def test_what_a_row_sees_is_summed_alike_wherever_it_lies(own):
     assert torch.equal(among, kernel.attention(query, key[:, :, seen], value[:, :, seen], None, 0.125))
 
 
+@compiles
+@pytest.mark.parametrize("outputs, inputs", [(64, 32), (100, 7), (576, 96), (48, 64), (16, 5)])
+def test_packed_products_are_torchs_and_a_row_is_the_same_whatever_stands_beside_it(own, outputs, inputs):
+    if not packable(torch.float32, torch.device("cpu")):
+        pytest.skip("this build of torch packs no weights")
+    torch.manual_seed(outputs)
+    layer = PackedLinear(torch.randn(outputs, inputs), torch.randn(outputs))
+    if kernel.packed_block(outputs, inputs) is None:
+        with pytest.raises(AttributeError, match="another way"):
+            kernel.packed_pointers(layer)
+        return
+    x, pointers = torch.randn(27, inputs), kernel.packed_pointers(layer)
+    whole = kernel.product(x, pointers)
+    torch.testing.assert_close(whole, layer(x), atol=1e-4, rtol=1e-5)
+    for rows in (1, 2, 5, 6, 7, 13, 26):
+        assert torch.equal(kernel.product(x[:rows], pointers), whole[:rows])
+    torch.set_num_threads(2)
+    try:
+        assert torch.equal(kernel.product(x, pointers), whole)
+    finally:
+        torch.set_num_threads(1)
+    if outputs > 32:
+        assert torch.equal(kernel.product(x, kernel.packed_pointers(layer, 16)), whole[:, 16:])
+        assert torch.equal(kernel.product(x, kernel.packed_pointers(layer, 0, 32)), whole[:, :32])
+
+
 # --- whole forwards
+
+
+def packed_target(family: str = "llama") -> Target:
+    if not packable(torch.float32, torch.device("cpu")):
+        pytest.skip("this build of torch packs no weights")
+    target = Target(network(family), tiny_tokenizer(), f"tiny {family}", packed=True, engine="compiled")
+    target.__dict__["calibration"] = None
+    return target
+
+
+@compiles
+@pytest.mark.parametrize("family", ["llama", "mistral-window", "qwen2", "qwen2-window", "qwen3"])
+def test_one_call_on_packed_weights_gives_what_stock_code_gives(own, family, monkeypatch):
+    """Logits, taps and keys; joint linear layers and those that stand alone."""
+    monkeypatch.setattr(kernel_forward, "WORKSHOP", Workshop())
+    made = packed_target(family).engines
+    assert isinstance(made.static, KernelForward) and made.static.kernels and made.ready()
+    for length, rows in ((2, 1), (40, 1), (40, 5), (127, 2), (128, 17), (250, 16), (60, 128)):
+        (_, stock, taps), (ran, ours, own_taps) = both(made.target, made, length, rows)
+        assert (ran.engine, ran.rows) == ("compiled", rows)
+        assert [list(kind) for kind in taps] == [list(kind) for kind in own_taps]
+        for one, other in zip(stock, ours, strict=True):
+            torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
+
+
+@compiles
+@pytest.mark.parametrize("packed_from", [1, 2])
+def test_methods_are_lossless_on_packed_weights(own, packed_from, monkeypatch):
+    """Those that read states and attention too; packed_from 2: nothing is joint, and one row is read unpacked by stock
+    code.
+    """
+    monkeypatch.setattr(linear, "crossover", lambda *shape: packed_from)
+    monkeypatch.setattr(joint, "crossover", lambda *shape: packed_from)
+    monkeypatch.setattr(kernel_forward, "WORKSHOP", Workshop())
+    model = network()
+    assert pack_joined(model)
+    target = Target(model, tiny_tokenizer(), "tiny", engine="compiled")
+    target.__dict__["calibration"] = None
+    assert isinstance(target.engines.static, KernelForward) and target.engines.static.kernels
+    methods = dict.fromkeys(["pld", "pld+h", "pld+a", "recycling"])
+    outcomes = check_lossless(target, PROMPTS, methods, max_new_tokens=24, stock=StockModel(network()))
+    assert [(outcome.failed, outcome.identical, outcome.total) for outcome in outcomes] == [(0, 2, 2)] * 5
+    assert all(set(outcome.engines) == {"compiled"} for outcome in outcomes[1:])
+
+
+@compiles
+def test_the_kernels_are_compiled_in_the_background_as_layers_are(fresh, home, monkeypatch):
+    workshop = Workshop()
+    for module in (kernel_forward, compiled_parts):
+        monkeypatch.setattr(module, "WORKSHOP", workshop)
+    monkeypatch.setattr(compiling, "REST_S", 0.0)
+    monkeypatch.setattr(kernel, "KERNELS", fresh)
+    monkeypatch.setattr(engine, "KERNELS", fresh)
+    if reason := fresh.why_not():
+        pytest.skip(reason)
+    target = packed_target()
+    made = target.engines = Engines(target, "auto")
+    assert isinstance(made.static, KernelForward) and not made.ready() and not made.complete()
+    made.begin(lambda: False)
+    assert "compiling" in made.pending
+    assert workshop.wait(made.static.all_parts) and made.ready() and made.complete() and made.pending == ""
+    assert {*named_parts(target)} >= {"the kernels"}
+    (_, stock, _), (ran, ours, _) = both(target, made, 40, 5)
+    assert ran.engine == "compiled"
+    torch.testing.assert_close(ours[0], stock[0], atol=1e-4, rtol=1e-4)
+
 
 
 @compiles

@@ -20,7 +20,7 @@ from tests.test_checkpoints import verify_against_generate
 from tests.test_picker import FORM, app, choose, home, models, serving_first, settle  # noqa: F401 (fixtures)
 from tests.waiting import WAIT_S
 
-from .. import compiling, kernel
+from .. import compiling, engine, kernel
 from ..compiled_layers import MAKER
 from ..kernel import KERNELS
 from ..rounding import RoundedLinear, _unable
@@ -50,11 +50,11 @@ def test_memory_is_told_for_the_engine_that_the_app_was_started_with(
     monkeypatch.setattr(KERNELS, "can_compute", lambda engine: engine == "compiled")
     needed = list[int]()
     monkeypatch.setattr(size, "check_fits", lambda name, size, device: needed.append(size.bytes))
-    for engine in (None, "compiled"):
-        desk.engine = engine
+    for name in (None, "compiled"):
+        desk.engine = name
         listed = client.get("/api/models", params={"weights": "int8"}).json()["models"]
         told = next(one["memory_bytes"] for one in listed if one["model"] == str(tmp_path / "first"))
-        assert told == size.size_of(tmp_path / "first", weights="int8", engine=engine or "eager").bytes
+        assert told == size.size_of(tmp_path / "first", weights="int8", engine=name or "eager").bytes
         desk.services["models"]._check_fits(str(tmp_path / "first"), "int8")
         assert needed[-1] == told
     assert needed[0] != needed[1]
@@ -128,6 +128,7 @@ def test_compile_compiles_what_is_missing_and_says_so(capsys, model, monkeypatch
         return len(made) != 2
 
     monkeypatch.setattr(compiling, "compiler", lambda: "g++")
+    monkeypatch.setattr(engine, "packed_layers", lambda target: None)
     monkeypatch.setattr(kernel.KERNELS, "usable", lambda engine: engine == "compiled")
     monkeypatch.setattr(compiling.WORKSHOP, "open", lambda part: part if part in opened else None)
     monkeypatch.setattr(compiling.WORKSHOP, "make", lambda parts: made.extend(parts))
