@@ -336,6 +336,7 @@ export class TreeView extends Panel {
     else if (item.kind === "stretch") for (const node of item.nodes) this.opened.add(along(node));
     else if (item.kind === "node") this.opened.add(under(item.node));
     this.draw(this.view, true);
+    this.window.resized(); // the map came or went
     this.body.focus({ preventScroll: true });
   }
 }

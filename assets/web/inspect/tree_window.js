@@ -179,6 +179,7 @@ export class TreeWindow {
     const grown = this.scale / before;
     body.scrollTo((body.scrollLeft + x) * grown - x, (body.scrollTop + y) * grown - y);
     this.look();
+    this.resized(); // the map came or went
   }
 
   /** So small that nothing is out of sight. */
