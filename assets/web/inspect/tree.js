@@ -127,7 +127,7 @@ export class TreeView extends Panel {
       this.other = null;
     }
     if (!keep) this.lattice.draw(view);
-    if (this.other) view = overlaid(view, this.other);
+    if (this.other && !view.nodes[0].draft) view = overlaid(view, this.other); // else it is drawn anew
     this.view = view;
     this.drawn = this.owner.model;
     const hangs = this.owner.prompts.on;
@@ -157,7 +157,8 @@ export class TreeView extends Panel {
     const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))];
     const origins = names.map((name) => this.owner.model.origin(name));
     const letters = origins.flatMap(({ letter, label }) => (letter ? [`${letter} ${label}`] : [])); // nodes bear them
-    this.note.textContent = view.drafted ? [all, stood, ...letters].join(" · ") : none;
+    const told = view.drafted ? [all, stood, ...letters].join(" · ") : none;
+    this.note.textContent = this.other ? `as recorded: ${told}` : told;
     const merged = drafters(this.owner.model).join();
     if (merged !== this.merged) this.discs.replaceChildren(...legend(this.owner));
     this.merged = merged;
@@ -241,6 +242,7 @@ export class TreeView extends Panel {
   /** Sets an item's text, what is said beside it, and its width. @type {(item: TreeItem, view: StepView) => void} */
   caption(item, view) {
     const { pieces } = this.owner.model;
+    const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" ? item.node : null;
     if (item.kind === "chip") {
       item.text = `+${item.count}`;
     } else if (item.kind === "stretch") {
@@ -264,10 +266,11 @@ export class TreeView extends Panel {
       const guessed = node.draftProb === null ? "" : `q${probability(node.draftProb)}`;
       item.line = !node.index ? "" : decided ? probability(node.prob) : guessed;
     }
+    if (first?.draft === "other") item.text = `+ ${item.text}`;
+    else if (first?.draft === "recorded") item.text = `− ${item.text}`;
     const hidden = item.kind === "node" && item.hidden ? ` +${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
-    const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" ? item.node : null;
     item.tag = first ? tagOf(this, first, view) : "";
     const before = lead(this, first, item.tag);
     item.width = Math.max(item.kind === "chip" ? 40 : 46, before + this.measure(item.text) + side + 18);

@@ -138,7 +138,8 @@ export function fill(tree, box, item, view) {
   const what = node?.index ? "drafted token, " : "";
   const by = names.length && node ? `, by ${namesIn(names, node.who)}` : "";
   const banned = node?.forbidden ? ", forbidden" : "";
-  const whose = node?.draft === "other" ? ", what if alone" : node?.draft === "recorded" ? ", recorded alone" : "";
+  const draft = node?.draft;
+  const whose = draft === "other" ? ", only in this draft" : draft === "recorded" ? ", only in the recorded draft" : "";
   // its name is the token that stands on it
   set(group, { "aria-description": `${what}${STATUS[status]}${banned}${from}${by}${leads}${whose}` });
 }

@@ -33,8 +33,8 @@ interface PanelTab {
   name: string; label: string; element?: HTMLElement; look?: string;
   /** What it can show, and which of it is in sight. */
   forms?: PanelTab[]; form?: string;
-  /** Whether the tree stands below its panel. */
-  tree?: boolean;
+  /** Whether the tree stands below its panel, and what stands below the tree. */
+  tree?: boolean; below?: HTMLElement;
   /** Why it cannot be opened now, and a button that helps. */
   off?: string; way?: () => Element | null;
   open?: () => void; close?: () => void;
