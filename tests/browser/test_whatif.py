@@ -115,7 +115,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     becomes(page, lambda: page.evaluate(accepted), worst.best)
     named = page.locator(".sv-tree .sv-draft-other").first
     expect(named).to_have_attribute("aria-description", re.compile("only in this draft"))
-    expect(page.locator(".svw").get_by_role("button", name="Continue from here")).to_be_visible()
+    expect(page.locator(".svw-below").get_by_role("button", name="Continue from here")).to_be_visible()
     sight = """() => [".svw .sv-body", ".sv-tree", ".svw-below"].every((name) => {
         const { top, bottom, height } = document.querySelector(`.sv-views ${name}`).getBoundingClientRect();
         return height > 60 && top >= 0 && bottom <= innerHeight; }) && !scrollY"""

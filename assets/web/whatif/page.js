@@ -49,7 +49,7 @@ export class WhatIf {
     // ---- the panel ----------------------------------------------------------------------------------------------
 
     const { tip } = inspector;
-    const { element, body, note, bar } = card("whatif", "What if");
+    const { element, body, note } = card("whatif", "What if");
     this.element = element;
     this.note = note;
     element.classList.add("svw");
@@ -61,7 +61,6 @@ export class WhatIf {
         ? "A new run with the run's own method: it starts with what this place gives."
         : "A new run with this method: it starts with what was written before this step.",
     ]);
-    bar.append(again, this.goOn);
     const methods = { "aria-label": "Method to draft this step with", onchange: () => this.chosen() };
     this.select = h("select.svp-select", methods);
     this.byHand = h("option", { value: "" });
@@ -72,7 +71,8 @@ export class WhatIf {
     this.small = h("p.ui-soft.svw-visited");
     this.judged = h("details.svw-judged.ui-fold", { hidden: true });
     this.notes = h("ul.svw-notes");
-    const choose = h("div.svw-choose.ui-row", h("label.ui-check", "Method ", this.select), this.rule, this.parameters);
+    const choose = h("div.svw-choose.ui-row", h("label.ui-check", "Method ", this.select), this.rule, this.parameters,
+      again, this.goOn);
     this.made = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // where another model made the run
     const keys = LEGEND.map(([look, sign, said]) => h("li", h(`code.svw-key-${look}`, sign), said));
     const legend = h("ul.svw-legend.ui-legend", keys);
@@ -348,7 +348,8 @@ export class WhatIf {
       h("b", String(accepted)),
       `: ${verdict}`,
     );
-    this.small.textContent = this.time(result) + (same ? "" : ` ${visited} “Continue from here” starts such a run.`);
+    const further = same ? "" : ` ${visited} “Continue from here” starts such a run.`;
+    this.small.textContent = this.time(result) + further;
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
     inspector.tree.overlay(new Model(trace).step(0));
