@@ -83,7 +83,7 @@ function Panels({ inspector }) {
     const shown = element === drawing && lent ? [] : element; // another tab has it for now
     const choice = forms && forms.length > 1 && html`<${Forms} tabs=${tabs} forms=${forms} form=${form} />`;
     const panel = !element ? html`<${Why} inspector=${inspector} />` : html`${choice}
-      <${Held} class="sv-held" of=${shown} />
+      <${Held} class=${below ? "sv-held sv-short" : "sv-held"} of=${shown} />
       ${tree && name === at && html`<${Held} class="sv-held sv-with-tree" of=${drawing} />`}
       ${below && html`<${Held} of=${below} />`}`;
     return { name, label, off, class: look, panel };

@@ -84,9 +84,10 @@ function source(owner, view) {
     const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
     const root = token(owner, view.root);
     const likely = drafted(plural(view.drafted, "next token"));
-    if (same) return [root, " stands at ", line(owner, owner.model.placeOf(chosen)), ...ranked(owner, view), ": ", likely,
+    const place = line(owner, owner.model.placeOf(chosen));
+    if (same) return [root, " stands at ", place, ...ranked(owner, view), ": ", likely,
       " taken from what the model found likely there. "];
-    return [root, " stands nowhere earlier. Most like it in meaning is ", line(owner, owner.model.placeOf(chosen)),
+    return [root, " stands nowhere earlier. Most like it in meaning is ", place,
       ...ranked(owner, view), ". The model had found ", likely, " likely there: the draft. "];
   }
   const deep = view.depth < view.drafted ? `, ${view.depth} deep` : "";

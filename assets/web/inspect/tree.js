@@ -189,8 +189,11 @@ export class TreeView extends Panel {
       for (const item of placed) this.caption(item, view);
       return position(placed, columns, hangs, high);
     };
-    const whole = laid(Infinity, null);
-    if (whole.width <= room && whole.height <= high) return whole;
+    const leaves = view.drafted - new Set(view.nodes.map(({ parent }) => parent)).size + 2;
+    if (leaves * (46 + GAP) <= room) { // each has a column of its own
+      const whole = laid(Infinity, null);
+      if (whole.width <= room && whole.height <= high) return whole;
+    }
     for (;;) {
       const folded = laid(rows, (node) => most.get(node) ?? SIBLINGS);
       const over = room && folded.width > room ? folded.placed.filter(({ x, width }) => x + width + MARGIN > room) : [];
