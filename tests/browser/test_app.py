@@ -322,6 +322,7 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     page.wait_for_selector("#sv-prompt-note.svp-error:has-text('2,500 tokens and the model')")
     page.fill("#sv-context textarea", "short enough")
     page.wait_for_selector("#sv-prompt-note:text('12 of 2,000 tokens')")
+    page.click(".svf-params summary")
     page.fill("#svf-k", "500")
     told = page.locator("#svf-k >> xpath=ancestor::div[contains(@class, 'svf-row')]//span").first
     expect(told).to_have_text("Needs a whole number from 1 to 128.")

@@ -99,7 +99,7 @@ def test_redraft_the_worst_ranking(hand: Hand, target: Any, runs: dict[str, Trac
     page.click(".sv-regret-table tbody tr >> nth=0")
     page.click(".svw-open")
     drafted_again(page)
-    hand.pick("section.svw select >> nth=0", "adapld")
+    hand.pick(".svw-below select >> nth=0", "adapld")
     page.wait_for_function("specviz.app.whatif.result?.trace.run.method.name === 'adapld'")
     expected = ReadRun(target, runs["pld+h"]).redraft(worst.step, "adapld", {})
     expect(page.locator(".svw-words")).to_contain_text(f"this way {expected.accepted}:")
@@ -149,7 +149,7 @@ def test_the_keyboard_alone_leads_from_the_start_to_what_if(page: Any, port: int
         stops += 1
         assert stops <= TAB_STOPS, "What if is too far from the start"
     drafted_again(page)
-    inside = "document.activeElement?.closest('.svw')?.querySelector('select') === document.activeElement"
+    inside = "document.activeElement?.closest('.svw-below')?.querySelector('select') === document.activeElement"
     for _ in range(8):
         if page.evaluate(inside):
             break

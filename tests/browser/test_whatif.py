@@ -20,7 +20,7 @@ from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import becomes, expect
 
 FAMILY = "qwen3"  # of the tiny target
-PANEL = "section.svw"
+PANEL = ".svw-below"
 # the nodes that the other draft has, in the tree over the recorded one
 WOULD_NODES = "specviz.app.inspector.tree.view.nodes.filter(({ index, draft }) => index && draft !== 'recorded')"
 WOULD = f"{WOULD_NODES}.length"
@@ -114,9 +114,9 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     accepted = f"{WOULD_NODES}.filter(({{ status }}) => status === 'accepted').length"
     becomes(page, lambda: page.evaluate(accepted), worst.best)
     named = page.locator(".sv-tree .sv-draft-other").first
-    expect(named).to_have_attribute("aria-description", re.compile("what if alone"))
-    expect(page.locator(".svw").get_by_role("button", name="Continue from here")).to_be_visible()
-    sight = """() => [".sv-tree", ".svw .sv-body"].every((name) => {
+    expect(named).to_have_attribute("aria-description", re.compile("only in this draft"))
+    expect(page.locator(".svw-below").get_by_role("button", name="Continue from here")).to_be_visible()
+    sight = """() => [".svw .sv-body", ".sv-tree", ".svw-below"].every((name) => {
         const { top, bottom, height } = document.querySelector(`.sv-views ${name}`).getBoundingClientRect();
         return height > 60 && top >= 0 && bottom <= innerHeight; }) && !scrollY"""
     assert page.evaluate(sight), "the tree and the panel are seen together"

@@ -26,6 +26,13 @@ test("numbers as people read them", () => {
   );
 });
 
+test("a copy is placed where its text begins to be seen", () => {
+  const texts = ["Rect", "\n\n   ", "def", " area", "\n", "\n"];
+  const model = { id: (at) => at, pieces: { get: (id) => ({ text: texts[id] }) } };
+  const placeOf = (position, length) => Model.prototype.placeOf.call(model, { position, length });
+  assert.deepEqual([placeOf(0, 3), placeOf(1, 2), placeOf(3, 2), placeOf(0, 0)], [2, 2, 4, 0]);
+});
+
 test("what cannot be seen is written out", () => {
   assert.equal(safe("a\u200bb\u0007"), "a⟨U+200B⟩b⟨x07⟩");
   assert.equal(glyphs(" \t\n\r"), "␣→⏎␍");

@@ -20,7 +20,7 @@ import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
-import { arrange, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
+import { along, arrange, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
 import { decisive, otherwise, parting, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
@@ -107,7 +107,7 @@ test("tokens that stand alike are one item only where the same drafters proposed
   });
   const shown = (nodes) => {
     const view = { nodes, drafted: 5, last: 0, bonus: OPEN };
-    return arrange(items(view, new Set(), true)).placed.map(({ kind }) => kind);
+    return arrange(items(view, new Set(), 2)).placed.map(({ kind }) => kind);
   };
   const alike = [0, 1, 2, 3, 4].map((k) => node(k, k && 1));
   assert.deepEqual(shown(alike), ["node", "stretch"]);
@@ -166,12 +166,12 @@ test("a chain runs down one column, the target's own token at its end", () => {
   ]);
   for (const item of placed) item.width = 50;
   const { row, width, height } = position(placed, columns, false, 400);
-  assert.deepEqual([row, width, height], [46, 124, 182]);
+  assert.deepEqual([row, width, height], [50, 124, 194]);
   assert.ok(placed[4].x > placed[3].x && placed[4].y === placed[3].y && placed[3].x === placed[0].x);
 });
 
 test("rows are as high as the panel allows: a long path fits, a short one is not lost", () => {
-  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [46, 30, 20, 19]);
+  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [50, 30, 20, 17]);
 });
 
 const node = (index, parent, depth, status = "rejected", origin = "main") =>
@@ -181,8 +181,37 @@ test("a broad tree is folded, and opens", () => {
   const nodes = [node(0, -1, 0, "root"), ...Array.from({ length: 60 }, (_, k) => node(k + 1, 0, 1))];
   const view = { nodes, drafted: 60, last: 0, bonus: 1 };
   const chip = arrange(items(view, new Set())).placed.find((item) => item.kind === "chip");
-  assert.deepEqual([chip.count, chip.key], [55, "beside 0"]);
+  assert.deepEqual([chip.count, chip.key], [52, "beside 0"]);
   assert.equal(arrange(items(view, new Set([chip.key]))).placed.length, 62);
+});
+
+test("a path that is too long is folded in its middle, by as little as it takes, and opens as a whole", () => {
+  const nodes = Array.from({ length: 31 }, (_, k) => node(k, k - 1, k, k ? "accepted" : "root"));
+  const view = { nodes, drafted: 30, last: 30, bonus: 1 };
+  /** The rows of a drawing, and the tokens that its folds stand for. */
+  const shown = (rows, opened = new Set()) => {
+    const { placed } = arrange(items(view, opened, rows));
+    return [placed.length, placed.filter(({ kind }) => kind === "stretch").map((item) => item.nodes.length)];
+  };
+  assert.deepEqual(shown(32), [32, []], "root, 30 tokens, and the target's own");
+  assert.deepEqual(shown(31), [29, [4]], "four tokens are the fewest that one item stands for");
+  assert.deepEqual(shown(20), [20, [13]]);
+  assert.deepEqual(shown(2), [3, [30]]);
+  const { placed } = arrange(items(view, new Set(), 20));
+  assert.deepEqual(placed.map(({ depth }) => depth), Array.from({ length: 20 }, (_, k) => k));
+  assert.deepEqual(placed.findIndex(({ kind }) => kind === "stretch"), 9, "the fold lies in the middle");
+  assert.deepEqual(shown(20, new Set([along(nodes[15])])), [32, []]);
+});
+
+test("where nothing hangs on them, the tokens beside a path stand close together; rows fit by folding", () => {
+  const nodes = [node(0, -1, 0, "root"), ...[1, 2, 3, 4].map((k) => node(k, 0, 1, k > 1 ? "rejected" : "accepted"))];
+  nodes.push(node(5, 1, 2), node(6, 1, 2));
+  const view = { nodes, drafted: 6, last: 1, bonus: 1 };
+  const { placed, columns } = arrange(items(view, new Set(), Infinity, null));
+  for (const item of placed) item.width = item.depth === 1 ? 100 : 40;
+  const { width } = position(placed, columns, false, 400);
+  const at = (depth) => placed.filter((item) => item.depth === depth).map(({ x }) => x).sort((a, b) => a - b);
+  assert.deepEqual([at(1), at(2), width], [[8, 116, 224, 332], [8, 116, 164], 440]);
 });
 
 test("what was drafted below a lost token is folded into it, and opens", () => {

@@ -353,6 +353,14 @@ export class Model {
   }
 
   /** The candidate that would have accepted most (the first of them), null while the run goes on. */
+  /** Where a candidate's copy begins to be seen: at its first token that is no white space; without a copy, itself. */
+  /** @param {Pick<Candidate, "position" | "length">} candidate @returns {Position} */
+  placeOf({ position, length }) {
+    for (let at = position + 1; at <= position + length; at++)
+      if (this.pieces.get(this.id(at)).text.trim()) return at;
+    return length ? position + 1 : position;
+  }
+
   /** @param {Candidate[]} candidates */
   best(candidates) {
     const known = candidates.filter(({ would }) => would >= 0);

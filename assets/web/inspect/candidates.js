@@ -8,7 +8,6 @@ import { Panel } from "specviz/inspect/panel.js";
 
 export const ROW = 26; // pixels, as in the style sheet
 const SNIPPET = 9; // tokens
-const PIPS = 10;
 
 /** @type {Record<string, number>} */
 const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
@@ -21,9 +20,9 @@ const column = (width, label, help) => [width, capital(label), help];
 /** @typedef {Record<"rank" | "text" | "term" | "would" | "pick" | "gap" | "edge", number>} Size */
 /** @type {Size[]} */
 const SIZES = [
-  { rank: 38, text: 150, term: 104, would: 132, pick: 58, gap: 8, edge: 10 },
-  { rank: 30, text: 104, term: 78, would: 82, pick: 58, gap: 8, edge: 10 },
-  { rank: 28, text: 84, term: 44, would: 68, pick: 54, gap: 5, edge: 6 }, // numbers without bars
+  { rank: 38, text: 150, term: 104, would: 104, pick: 58, gap: 8, edge: 10 },
+  { rank: 30, text: 104, term: 78, would: 92, pick: 58, gap: 8, edge: 10 },
+  { rank: 28, text: 84, term: 44, would: 84, pick: 54, gap: 5, edge: 6 }, // numbers without bars
 ];
 
 const WOULD = "Offered tokens that equal the output that followed. Known when the run is over.";
@@ -270,7 +269,7 @@ export class CandidateTable extends Panel {
     /** @type {(a: Position, b: Position) => string} */
     const phrase = (a, b) => (b > a ? model.pieces.phrase(model.ids(a, b)) : "");
     write(row.rank, `${one.chosen ? "▸" : ""}${one.rank >= 0 ? one.rank + 1 : "–"}`);
-    write(row.place, this.owner.short(one.position));
+    write(row.place, this.owner.short(this.owner.model.placeOf(one)));
     if (row.anchor.hidden !== this.sameAnchor) row.anchor.hidden = this.sameAnchor;
     write(row.anchor, this.sameAnchor ? "" : phrase(one.position, start));
     write(row.taken, phrase(start, start + taken));
@@ -284,7 +283,8 @@ export class CandidateTable extends Panel {
       row.pick.hidden = one.chosen;
       row.pick.setAttribute("aria-label", `What if place ${k + 1} had been chosen?`);
     }
-    this.pips(row, one, !!best && best.would > 0 && one.would === best.would);
+    const several = (this.view?.candidates.length ?? 0) > 1;
+    this.pips(row, one, several && !!best && best.would > 0 && one.would === best.would);
   }
 
   /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
@@ -312,12 +312,8 @@ export class CandidateTable extends Panel {
       cell.textContent = run.asked ? "?" : run.complete ? "–" : "after the run";
       return;
     }
-    const shown = Math.min(one.length, PIPS);
-    const filled = one.length > PIPS ? Math.round((one.would / one.length) * PIPS) : one.would;
-    cell.className = "sv-pips sv-pip-bar ui-line";
-    cell.style.setProperty("--sv-filled", String(filled));
-    cell.style.setProperty("--sv-shown", String(shown));
-    cell.textContent = one.length ? `${one.would}/${one.length}` : "no copy"; // branches alone
+    cell.className = "sv-pips ui-line";
+    cell.textContent = one.length ? `${one.would} of ${one.length}` : "no copy"; // branches alone
     if (isBest) cell.append(h("b.sv-best", "best"));
   }
 
@@ -331,7 +327,7 @@ export class CandidateTable extends Panel {
     if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
       const text =
         `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
-        `the best (${this.owner.where(best.position)}) would have accepted ${best.would}. `;
+        `the best (${this.owner.where(this.owner.model.placeOf(best))}) would have accepted ${best.would}. `;
       parts.push(h("span.sv-regret", text));
     } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
       parts.push(h("span", `No other ${view.unlisted ? "recorded " : ""}place would have accepted more. `));

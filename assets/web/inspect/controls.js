@@ -100,6 +100,7 @@ export function toolbar(inspector) {
       inspector.playButton,
       keyed("Next step", "→", () => inspector.go(1), icon("next")),
       inspector.counter,
+      drawn && barKey(),
     ),
     last: h(
       "div.sv-controls.ui-line",
@@ -112,6 +113,11 @@ export function toolbar(inspector) {
     more,
   };
 }
+
+/** What the colours of the timeline's bars are; the rows below them have the whole legend. */
+const barKey = () =>
+  h("span.sv-bar-key", { "aria-hidden": "true" },
+    ["accepted", "drafted", "miss"].map((name) => h("span", h(`i.sv-bar-${name}`), name)));
 
 /** Playback: one step per tick until the last. */
 export class Player {

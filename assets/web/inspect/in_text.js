@@ -343,7 +343,8 @@ export class DraftInText {
     const key = `${this.owner.model.run.id} ${this.view.number}`;
     if (this.key !== key) {
       const rows = [...new Set(from.map((one) => one.closest(".sv-row")))].slice(0, PEEKED);
-      const said = h("span.sv-peek-where", `${this.owner.where(this.source)}, further up ↑`);
+      const place = this.owner.model.placeOf({ position: this.source - 1, length: from.length });
+      const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑`);
       this.peek.replaceChildren(said, ...rows.map((row) => must(row).cloneNode(true)));
       this.key = key;
     }

@@ -7,7 +7,7 @@ import { Held } from "specviz/ui/element.js";
 import { html } from "specviz/ui/html.js";
 import { Table } from "specviz/ui/table.js";
 
-export const DISC = 17; // pixels that a disc takes in a node
+const DISC = 17; // pixels that a disc takes in a node
 const OWN = /^(who|q\d|rank\d)$/; // keys of nodes' numbers that are told here
 
 /** The names of the drafters that a run's drafts are merged of; none where they are not merged. */
@@ -34,7 +34,7 @@ export function sector(count, k, r) {
   return `M0 0L${point(k)}A${r} ${r} 0 0 1 ${point(k + 1)}Z`;
 }
 
-/** The room that a node's disc takes in its box. @type {(model: Model, node: TreeNode | false) => number} */
+/** The room that a node's disc takes in its box. @type {(model: Model, node: TreeNode | null) => number} */
 export const discRoom = (model, node) => (node && node.who && drafters(model).length ? DISC : 0);
 
 /** Draws who proposed in a disc. @type {(disc: SVGElement, count: number, mask: number, r: number) => void} */

@@ -79,12 +79,13 @@ function Panels({ inspector }) {
   const at = tabs.at.value;
   const drawing = inspector.tree.element;
   const lent = tabs.all.value.some(({ name, tree }) => tree && name === at);
-  const all = tabs.all.value.map(({ name, label, element, off, look, forms, form, tree }) => {
+  const all = tabs.all.value.map(({ name, label, element, off, look, forms, form, tree, below }) => {
     const shown = element === drawing && lent ? [] : element; // another tab has it for now
     const choice = forms && forms.length > 1 && html`<${Forms} tabs=${tabs} forms=${forms} form=${form} />`;
     const panel = !element ? html`<${Why} inspector=${inspector} />` : html`${choice}
-      <${Held} class="sv-held" of=${shown} />
-      ${tree && name === at && html`<${Held} class="sv-held sv-with-tree" of=${drawing} />`}`;
+      <${Held} class=${below ? "sv-held sv-short" : "sv-held"} of=${shown} />
+      ${tree && name === at && html`<${Held} class="sv-held sv-with-tree" of=${drawing} />`}
+      ${below && html`<${Held} of=${below} />`}`;
     return { name, label, off, class: look, panel };
   });
   return html`<section class="sv-card sv-lower" aria-label="Panels">

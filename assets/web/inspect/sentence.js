@@ -77,16 +77,17 @@ function source(owner, view) {
   if (copy.length) {
     const beside = view.drafted - copy.length;
     const others = beside ? `, with ${plural(beside, "other token")} beside it` : "";
-    const from = line(owner, copy[0].source);
+    const from = line(owner, owner.model.placeOf({ position: copy[0].source - 1, length: copy.length }));
     return [drafted(plural(copy.length, "token")), " copied from ", from, ...ranked(owner, view), others, ". "];
   }
   if (chosen) {
     const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
     const root = token(owner, view.root);
     const likely = drafted(plural(view.drafted, "next token"));
-    if (same) return [root, " stands at ", line(owner, chosen.position), ...ranked(owner, view), ": ", likely,
+    const place = line(owner, owner.model.placeOf(chosen));
+    if (same) return [root, " stands at ", place, ...ranked(owner, view), ": ", likely,
       " taken from what the model found likely there. "];
-    return [root, " stands nowhere earlier. Most like it in meaning is ", line(owner, chosen.position),
+    return [root, " stands nowhere earlier. Most like it in meaning is ", place,
       ...ranked(owner, view), ". The model had found ", likely, " likely there: the draft. "];
   }
   const deep = view.depth < view.drafted ? `, ${view.depth} deep` : "";

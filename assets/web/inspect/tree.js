@@ -10,10 +10,10 @@ import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { LatticeView } from "specviz/inspect/lattice.js";
 import { Panel } from "specviz/inspect/panel.js";
-import { discRoom, drafters, legend } from "specviz/inspect/proposers.js";
-import { Box, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
+import { drafters, legend } from "specviz/inspect/proposers.js";
+import { Box, boxOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
 import {
-  MARGIN, SIBLINGS, STEM, along, arrange, items, position, under, unplaced,
+  GAP, MARGIN, SIBLINGS, STEM, along, arrange, items, position, rowsIn, under, unplaced,
 } from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
 import { LABEL, explain } from "specviz/inspect/tree_words.js";
@@ -21,7 +21,8 @@ import { LABEL, explain } from "specviz/inspect/tree_words.js";
 /** Edges by the status of what they lead to, from the back to the front. @type {ReturnType<typeof statusOf>[]} */
 const EDGES = ["chip", "root", "unreached", "rejected", "bonus", "accepted"];
 
-const PHRASE = 26; // characters of a stretch
+const PHRASE = 16; // characters of a stretch
+const CHIP = 48; // pixels: what stands for folded tokens
 
 export class TreeView extends Panel {
   /** @param {Inspector} owner */
@@ -126,19 +127,16 @@ export class TreeView extends Panel {
       this.other = null;
     }
     if (!keep) this.lattice.draw(view);
-    if (this.other) view = overlaid(view, this.other);
+    if (this.other && !view.nodes[0].draft) view = overlaid(view, this.other); // else it is drawn anew
     this.view = view;
     this.drawn = this.owner.model;
     const hangs = this.owner.prompts.on;
-    let laid = this.lay(view, hangs, false);
-    const { picker } = this.owner;
-    const short = (!picker.on || picker.folds) && !this.window.highEnough(laid.height);
-    if (short) laid = this.lay(view, hangs, true);
-    const { placed, row, width, height } = laid;
+    const { placed, row, width, height } = this.lay(view, hangs);
     this.drawDistances(row, hangs ? view.depth : 0);
     const { svg } = this;
     const label = `Draft tree of step ${view.number + 1}`;
-    set(svg, { viewBox: `0 0 ${width} ${height}`, "aria-label": label });
+    const look = `sv-tree-svg${row < 24 ? " sv-tree-low" : ""}`;
+    set(svg, { class: look, viewBox: `0 0 ${width} ${height}`, "aria-label": label });
     const paths = EDGES.map(() => "");
     for (const item of placed)
       for (const child of item.children) paths[EDGES.indexOf(statusOf(child))] += this.edge(item, child);
@@ -159,7 +157,8 @@ export class TreeView extends Panel {
     const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))];
     const origins = names.map((name) => this.owner.model.origin(name));
     const letters = origins.flatMap(({ letter, label }) => (letter ? [`${letter} ${label}`] : [])); // nodes bear them
-    this.note.textContent = view.drafted ? [all, stood, ...letters].join(" · ") : none;
+    const told = view.drafted ? [all, stood, ...letters].join(" · ") : none;
+    this.note.textContent = this.other ? `as recorded: ${told}` : told;
     const merged = drafters(this.owner.model).join();
     if (merged !== this.merged) this.discs.replaceChildren(...legend(this.owner));
     this.merged = merged;
@@ -173,20 +172,44 @@ export class TreeView extends Panel {
     if (!other && !this.other) return;
     this.other = other;
     this.draw(this.owner.model.step(this.owner.number), true);
-    this.window.best();
     this.window.resized();
   }
 
-  /** What is drawn of a step, each in its place; ``short``: tokens in a row as one. */
-  /** @type {(view: StepView, hangs: boolean, short: boolean) => Laid} */
-  lay(view, hangs, short) {
-    const { room, high } = this.window;
-    const { zoom } = this.owner;
-    for (let most = SIBLINGS; ; most--) { // as few folds as have room
-      const { placed, columns } = arrange(items(view, this.opened, short, most));
+  /** What is drawn of a step, each in its place: all of it where there is room, else as few folds as have room. */
+  /** @type {(view: StepView, hangs: boolean) => Laid} */
+  lay(view, hangs) {
+    const { picker, zoom } = this.owner;
+    const [room, high] = [this.window.room / zoom, this.window.high / zoom];
+    const rows = (picker.on && !picker.folds) || hangs || !high ? Infinity : rowsIn(high);
+    /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
+    const most = new Map();
+    /** @type {(rows: number, most: ((node: number) => number) | null) => Laid} */
+    const laid = (rows, most) => {
+      const { placed, columns } = arrange(items(view, this.opened, rows, most));
       for (const item of placed) this.caption(item, view);
-      const laid = position(placed, columns, hangs, high / zoom);
-      if (most === 1 || !room || laid.width * zoom <= room) return laid;
+      return position(placed, columns, hangs, high);
+    };
+    const leaves = view.drafted - new Set(view.nodes.map(({ parent }) => parent)).size + 2;
+    if (leaves * (46 + GAP) <= room) { // each has a column of its own
+      const whole = laid(Infinity, null);
+      if (whole.width <= room && whole.height <= high) return whole;
+    }
+    for (;;) {
+      const folded = laid(rows, (node) => most.get(node) ?? SIBLINGS);
+      const over = room && folded.width > room ? folded.placed.filter(({ x, width }) => x + width + MARGIN > room) : [];
+      const parents = folded.placed.filter((item) => item.children.some((child) => over.includes(child)));
+      let fewer = 0;
+      for (const { children } of parents) {
+        const beside = children.filter(({ kind, column }) => kind === "node" && column);
+        const [first] = beside;
+        if (first?.kind !== "node" || this.opened.has(`beside ${first.node.parent}`)) continue;
+        const now = Math.min(beside.length, most.get(first.node.parent) ?? SIBLINGS);
+        const fit = beside.filter(({ x, width }) => x + width + GAP + CHIP + MARGIN <= room).length;
+        const next = Math.max(1, Math.min(fit, now - 1));
+        fewer += now - next;
+        most.set(first.node.parent, next);
+      }
+      if (!fewer) return folded;
     }
   }
 
@@ -222,6 +245,7 @@ export class TreeView extends Panel {
   /** Sets an item's text, what is said beside it, and its width. @type {(item: TreeItem, view: StepView) => void} */
   caption(item, view) {
     const { pieces } = this.owner.model;
+    const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" ? item.node : null;
     if (item.kind === "chip") {
       item.text = `+${item.count}`;
     } else if (item.kind === "stretch") {
@@ -245,12 +269,14 @@ export class TreeView extends Panel {
       const guessed = node.draftProb === null ? "" : `q${probability(node.draftProb)}`;
       item.line = !node.index ? "" : decided ? probability(node.prob) : guessed;
     }
+    if (first?.draft === "other") item.text = `+ ${item.text}`;
+    else if (first?.draft === "recorded") item.text = `− ${item.text}`;
     const hidden = item.kind === "node" && item.hidden ? ` +${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
-    const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" && item.node;
-    const disc = discRoom(this.owner.model, first);
-    item.width = Math.max(item.kind === "chip" ? 40 : 46, this.measure(item.text) + disc + side + 18);
+    item.tag = first ? tagOf(this, first, view) : "";
+    const before = lead(this, first, item.tag);
+    item.width = Math.max(item.kind === "chip" ? 40 : 46, before + this.measure(item.text) + side + 18);
     if (item.kind === "node" && this.owner.prompts.on) item.width = Math.max(this.rail(item).width, 62, item.width);
   }
 
@@ -305,7 +331,6 @@ export class TreeView extends Panel {
     for (let at = nodes[index]; at.index > 0; at = nodes[at.parent])
       for (const key of [along(at), `beside ${at.parent}`, under(nodes[at.parent])]) this.opened.add(key);
     this.draw(this.view, true);
-    this.window.best();
     this.window.resized();
   }
 
@@ -317,6 +342,7 @@ export class TreeView extends Panel {
     else if (item.kind === "stretch") for (const node of item.nodes) this.opened.add(along(node));
     else if (item.kind === "node") this.opened.add(under(item.node));
     this.draw(this.view, true);
+    this.window.resized(); // the map came or went
     this.body.focus({ preventScroll: true });
   }
 }

@@ -3,9 +3,9 @@
 import { later, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { nth, plural } from "specviz/base/numbers.js";
-import { DISC, drafters, drawDisc, namesIn } from "specviz/inspect/proposers.js";
+import { discRoom, drafters, drawDisc, namesIn } from "specviz/inspect/proposers.js";
 
-const TAGGED = 24; // pixels: in lower boxes there is no room for a letter
+const BAN = 17; // pixels that the sign of a forbidden token takes in its box
 
 /** @type {Record<NodeStatus | "bonus" | "chip", string>} */
 export const STATUS = {
@@ -101,6 +101,7 @@ export function fill(tree, box, item, view) {
   const copied = `${box.place >= 0 ? " sv-copied" : ""}${first?.draft ? ` sv-draft-${first.draft}` : ""}${
     first?.forbidden ? " sv-forbidden" : ""}`;
   const names = first?.who ? drafters(model) : [];
+  const middle = item.high / 2;
   set(group, {
     class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${
       item.kind === "stretch" ? " sv-stretch" : ""
@@ -109,19 +110,20 @@ export function fill(tree, box, item, view) {
   });
   const { high, width } = item;
   set(box.shape, { d: item.kind === "chip" ? corner(width, high, high / 2) : outline(origin, width, high) });
-  set(box.label, { x: names.length ? 8 + DISC : 8, y: high / 2 });
-  set(box.small, { x: width - 7, y: high / 2 });
+  set(box.label, { x: 8 + lead(tree, first, item.tag), y: middle });
+  set(box.small, { x: width - 7, y: middle });
   write(box.label, item.text);
   write(box.small, item.line);
   const disc = box.part("disc", names.length > 0, () => s("g.sv-disc", { "aria-hidden": "true" }));
   if (disc && first) {
-    set(disc, { transform: `translate(13 ${high / 2})` });
-    drawDisc(disc, names.length, first.who, Math.min(6, high / 2 - 3));
+    set(disc, { transform: `translate(13 ${middle})` });
+    drawDisc(disc, names.length, first.who, Math.min(6, middle - 3));
   }
   const ban = box.part("ban", !!first?.forbidden, () =>
     s("g.sv-ban", { "aria-hidden": "true" }, s("circle", { r: 6 }), s("path", { d: "M-4.2 4.2L4.2 -4.2" })));
-  if (ban) set(ban, { transform: `translate(${width} ${high - 1})` }); // a letter may stand above
-  drawTag(tree, box, first);
+  const after = 8 + discRoom(model, first);
+  if (ban) set(ban, { transform: `translate(${after + 5} ${middle})` });
+  drawTag(box, after + (first?.forbidden ? BAN : 0));
   hang(tree, box, item, view);
   if (folds(item)) {
     const opens =
@@ -136,7 +138,8 @@ export function fill(tree, box, item, view) {
   const what = node?.index ? "drafted token, " : "";
   const by = names.length && node ? `, by ${namesIn(names, node.who)}` : "";
   const banned = node?.forbidden ? ", forbidden" : "";
-  const whose = node?.draft === "other" ? ", what if alone" : node?.draft === "recorded" ? ", recorded alone" : "";
+  const draft = node?.draft;
+  const whose = draft === "other" ? ", only in this draft" : draft === "recorded" ? ", only in the recorded draft" : "";
   // its name is the token that stands on it
   set(group, { "aria-description": `${what}${STATUS[status]}${banned}${from}${by}${leads}${whose}` });
 }
@@ -171,27 +174,40 @@ function hang(tree, box, item, view) {
 export const pick = ({ group }, chosen, first) =>
   set(group, { tabindex: first ? 0 : -1, role: "button", "aria-pressed": String(chosen) });
 
-/** A letter, and the rank that was recorded, where a part begins that is not the main copy. @type {DrawNode} */
-function drawTag(tree, box, node) {
-  const { item } = box;
-  const above = node && tree.view.nodes[node.parent];
-  const guess = node && (node.origin === "prompt" || node.origin === "head"); // each is a guess of its own
-  const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
-  const letter = (begins && item.high >= TAGGED && tree.owner.model.origin(node.origin).letter) || "";
-  const tag = box.part("letter", !!letter, () =>
-    s("g", { "aria-hidden": "true" }, s("rect.sv-tag", { y: -6, height: 14, rx: 3 }), s("text.sv-tag-text", { y: 5 })),
-  );
-  if (!tag || !node) return;
-  const ranked = tree.owner.model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
-  const rank = ranked ? tree.owner.model.nodeTerm(node, ranked.key) : null;
+/** A letter, and the rank that was recorded, where a part begins that is not the main copy; else "". */
+/** @type {(tree: TreeView, node: TreeNode, view: StepView) => string} */
+export function tagOf({ owner: { model } }, node, view) {
+  const above = view.nodes[node.parent];
+  const guess = node.origin === "prompt" || node.origin === "head"; // each is a guess of its own
+  const begins = node.index && (guess || !(above && above.index && above.origin === node.origin));
+  const letter = begins ? model.origin(node.origin).letter : "";
+  if (!letter) return "";
+  const ranked = model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
+  const rank = ranked ? model.nodeTerm(node, ranked.key) : null;
+  if (rank === null || !Number.isInteger(rank)) return letter;
   // a head's number is the depth: its guess is told by its place among them, which reads as no head's number
-  const place = node.origin === "head" ? nth : (/** @type {number} */ n) => `${letter}${n}`;
-  const text = rank !== null && Number.isInteger(rank) ? place(rank + 1) : letter;
-  const width = 7 + 7 * text.length;
-  set(tag, { transform: `translate(${item.width - width + 4} 0)` });
+  return node.origin === "head" ? nth(rank + 1) : `${letter}${rank + 1}`;
+}
+
+/** The width of a tag. @param {string} text */
+const tagWidth = (text) => 5 + 7 * text.length;
+
+/** What stands before a node's text takes so much room: who proposed it, that it is forbidden, its letter. */
+/** @type {(tree: TreeView, node: TreeNode | null, tag: string) => number} */
+export const lead = ({ owner: { model } }, node, tag) =>
+  discRoom(model, node) + (node?.forbidden ? BAN : 0) + (tag ? tagWidth(tag) + 4 : 0);
+
+/** @type {(box: Box, x: number) => void} */
+function drawTag(box, x) {
+  const { tag: text, high } = box.item;
+  const tag = box.part("letter", !!text, () =>
+    s("g", { "aria-hidden": "true" }, s("rect.sv-tag", { rx: 3 }), s("text.sv-tag-text")));
+  if (!tag) return;
   const [back, name] = tag.children;
-  set(back, { width });
-  set(name, { x: width / 2 });
+  const tall = Math.min(14, high - 2);
+  set(tag, { transform: `translate(${x} ${high / 2})` });
+  set(back, { width: tagWidth(text), height: tall, y: -tall / 2 });
+  set(name, { x: tagWidth(text) / 2 });
   write(name, text);
 }
 

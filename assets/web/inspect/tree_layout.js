@@ -4,15 +4,15 @@ import { OPEN } from "specviz/base/model.js";
 import { clamp } from "specviz/base/numbers.js";
 
 const NODE = 28; // pixels: a node, at most
-const [LOW, TALL] = [19, 46]; // a row: so low that long drafts fit, so tall that short ones are not lost
-const CLEAR = [3, 10]; // between rows, low and tall ones
+const [LOW, TALL] = [17, 50]; // a row: so low that long drafts fit, so tall that short ones are not lost
+const CLEAR = [2, 10]; // between rows, low and tall ones
 export const GAP = 8; // between columns
 export const MARGIN = 8;
 export const STEM = 14; // from a node's left side to where its edges leave
 const HUNG = 24; // below a node with prompt tokens
 const DISTANCES = 84; // beside such a tree: how far ahead a row's tokens were guessed
 const STRETCH = 4; // tokens in a row that one item may stand for
-export const SIBLINGS = 5; // shown beside the path before the rest is folded
+export const SIBLINGS = 8; // shown beside the path before the rest is folded
 
 /** An item without a place yet. @type {(depth: number) => Placed} */
 export const unplaced = (depth) => ({
@@ -26,6 +26,7 @@ export const unplaced = (depth) => ({
   high: NODE,
   text: "",
   line: "",
+  tag: "",
   prob: null,
 });
 
@@ -48,17 +49,23 @@ function straight(node, children) {
   }
 }
 
+/** The rows that a height has room for. @param {number} high */
+export const rowsIn = (high) => Math.floor((high - 2 * MARGIN + CLEAR[0]) / LOW);
+
 /**
- * The items to draw from the root on: nodes, the target's own token, and what stands for folded nodes: chips, and with
- * ``short`` one item for many tokens in a row. ``most``: siblings beside a path that are not folded.
+ * The items to draw from the root on: nodes, the target's own token, and what stands for folded nodes: chips, and where
+ * there are more than ``rows``, one item for tokens in a row, as few of them as that takes. ``most``:
+ * siblings beside a node of a path that are not folded; null: nothing is folded.
  *
  * @typedef {Pick<StepView, "nodes" | "drafted" | "last" | "bonus">} Drawn
- * @type {(view: Drawn, opened: Set<string>, short?: boolean, most?: number) => TreeItem}
+ * @type {(view: Drawn, opened: Set<string>, rows?: number, most?: ((node: number) => number) | null) => TreeItem}
  */
-export function items(view, opened, short = false, most = SIBLINGS) {
+export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
   /** @type {TreeNode[][]} */
   const children = view.nodes.map(() => []);
   for (const node of view.nodes) if (node.parent >= 0) children[node.parent].push(node);
+  /** Rows drawn below every node. */
+  const below = view.nodes.map(() => 0);
   /** @type {(node: TreeNode) => number} */
   const size = (node) => 1 + children[node.index].reduce((sum, child) => sum + size(child), 0);
   /** @type {(nodes: TreeNode[], depth: number, key: string, what: string) => ChipItem} */
@@ -66,13 +73,30 @@ export function items(view, opened, short = false, most = SIBLINGS) {
     const count = nodes.reduce((sum, node) => sum + size(node), 0);
     return { ...unplaced(depth), kind: "chip", count, key, what };
   };
-  /** @type {(node: TreeNode) => boolean} */
-  const deep = (node) => node.status === "rejected" || node.status === "unreached";
+  /** Whether what was drafted below a lost token is folded. @type {(node: TreeNode) => boolean} */
+  const deep = (node) =>
+    (node.status === "rejected" || node.status === "unreached") && most !== null && view.bonus !== OPEN &&
+    !opened.has(under(node));
+  /** @type {(node: TreeNode) => number} */
+  const rowsBelow = (node) => (deep(node) ? 0 : below[node.index]);
+  for (const node of view.nodes.toReversed()) {
+    if (node.index === view.last && view.bonus !== OPEN) below[node.index] = Math.max(1, below[node.index]);
+    if (node.parent >= 0) below[node.parent] = Math.max(below[node.parent], 1 + rowsBelow(node));
+  }
+  /** @type {(node: TreeNode, depth: number) => NodeItem} */
+  const alone = (node, depth) => ({ ...unplaced(depth), kind: "node", node });
   /** @type {(node: TreeNode, depth: number) => TreeItem} */
   const build = (node, depth) => {
-    const row = short && node.index > 0 && !opened.has(along(node)) ? straight(node, children) : [];
-    if (row.length < STRETCH) return grown(node, { ...unplaced(depth), kind: "node", node });
-    return grown(row[row.length - 1], { ...unplaced(depth), kind: "stretch", nodes: row });
+    const over = depth + rowsBelow(node) + 1 - rows;
+    const row = over > 0 && node.index > 0 && !deep(node) ? straight(node, children) : [];
+    if (row.length < STRETCH) return grown(node, alone(node, depth));
+    const count = row.some((one) => opened.has(along(one))) ? 1 : clamp(over + 1, STRETCH, row.length);
+    const before = count > 1 ? Math.floor((row.length - count) / 2) : row.length - 1; // a fold lies in its row's middle
+    const nodes = row.slice(before, before + count);
+    const place = unplaced(depth + before);
+    const last = nodes[count - 1];
+    const end = grown(last, count > 1 ? { ...place, kind: "stretch", nodes } : { ...place, kind: "node", node: last });
+    return row.slice(0, before).reduceRight((next, one, k) => ({ ...alone(one, depth + k), children: [next] }), end);
   };
   /** @type {(node: TreeNode, item: NodeItem | StretchItem) => TreeItem} the item with what follows its last node */
   const grown = (node, item) => {
@@ -87,11 +111,12 @@ export function items(view, opened, short = false, most = SIBLINGS) {
     item.children.push(...taken.map(branch));
     if (!rest.length) return item;
     const beside = `beside ${node.index}`;
-    if (item.kind === "node" && deep(node) && view.bonus !== OPEN && !opened.has(under(node))) {
+    if (item.kind === "node" && deep(node)) {
       item.hidden = size(node) - 1;
-    } else if (rest.length > most + 1 && !opened.has(beside)) {
-      item.children.push(...rest.slice(0, most).map(branch));
-      item.children.push(chip(rest.slice(most), next, beside, "more"));
+    } else if (most !== null && rest.length > most(node.index) + 1 && !opened.has(beside)) {
+      const shown = most(node.index);
+      item.children.push(...rest.slice(0, shown).map(branch));
+      item.children.push(chip(rest.slice(shown), next, beside, "more"));
     } else {
       item.children.push(...rest.map(branch));
     }
@@ -173,6 +198,27 @@ export function position(placed, columns, hangs, high) {
     item.high = hangs ? NODE : node;
     if (!item.column) item.width = widths[0];
   }
+  pack(placed, lefts[1]);
+  const right = placed.reduce((most, item) => Math.max(most, item.x + item.width), 0);
   const height = 2 * MARGIN + deepest * row + (hangs ? NODE + HUNG : node);
-  return { placed, row, width: lefts[columns] - GAP + MARGIN, height };
+  return { placed, row, width: right + MARGIN, height };
+}
+
+/** Sets the items beside the path close together in the rows in which nothing hangs on them. */
+/** @type {(placed: TreeItem[], left: number) => void} */
+function pack(placed, left) {
+  /** @type {Map<number, TreeItem[]>} */
+  const beside = new Map();
+  for (const item of placed)
+    if (item.column) beside.set(item.depth, [...(beside.get(item.depth) ?? []), item]);
+  const trunks = placed.filter(({ column, children }) => column && children.length); // what hangs on them is below
+  const bound = new Set(trunks.flatMap(({ depth }) => [depth, depth + 1]));
+  for (const [depth, row] of beside) {
+    if (bound.has(depth)) continue;
+    let x = left;
+    for (const item of row.sort((a, b) => a.column - b.column)) {
+      item.x = x;
+      x += item.width + GAP;
+    }
+  }
 }

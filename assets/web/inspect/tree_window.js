@@ -7,7 +7,6 @@ import { statusOf } from "specviz/inspect/tree_boxes.js";
 import { MARGIN } from "specviz/inspect/tree_layout.js";
 
 const FIT = "Fit the tree to its width";
-const LARGEST = 1.3; // that a tree is fitted to by itself; never below 1, where its smallest letters have 12 pixels
 const [LEAST, MOST] = [0.05, 3]; // by hand
 const STEP = 1.25;
 const PAN = 80; // pixels
@@ -97,11 +96,6 @@ export class TreeWindow {
     return this.width * this.scale > this.room + 2 || this.height * this.scale > this.high + 2;
   }
 
-  /** Whether a tree of a height has room at full scale. @param {number} height */
-  highEnough(height) {
-    return !this.high || height * this.tree.owner.zoom <= this.high;
-  }
-
   /** Reads the panel's size; returns whether it changed. */
   measure() {
     const { clientWidth, clientHeight } = this.tree.body;
@@ -118,14 +112,13 @@ export class TreeWindow {
     if (!this.measure() || !tree.shown || tree.drawn !== tree.owner.model) return;
     tree.draw(tree.view, true);
     if (this.chosen !== null) return;
-    this.scale = this.best();
+    this.scale = this.plain;
     this.apply();
   }
 
-  /** The scale at which the whole tree is seen, as far as that stays legible. */
-  best() {
-    const { zoom } = this.tree.owner;
-    return clamp(Math.min(this.room / this.width, this.high / this.height), zoom, LARGEST * zoom);
+  /** The scale at which its letters are as large as all others. */
+  get plain() {
+    return this.tree.owner.zoom;
   }
 
   /** A tree of a size was drawn; ``keep``: the same step's, so scale and place stay. */
@@ -133,7 +126,7 @@ export class TreeWindow {
   fit(width, height, keep) {
     this.width = width;
     this.height = height;
-    if (!keep) this.scale = this.chosen ?? this.best();
+    if (!keep) this.scale = this.chosen ?? this.plain;
     this.apply();
     if (keep) return;
     const end = this.tree.placed.find((item) => item.kind === "bonus");
@@ -181,11 +174,12 @@ export class TreeWindow {
     const y = at ? at.clientY - frame.top : this.high / 2;
     const before = this.scale;
     this.chosen = scale === null ? null : clamp(scale, LEAST, MOST);
-    this.scale = this.chosen ?? this.best();
+    this.scale = this.chosen ?? this.plain;
     this.apply();
     const grown = this.scale / before;
     body.scrollTo((body.scrollLeft + x) * grown - x, (body.scrollTop + y) * grown - y);
     this.look();
+    this.resized(); // the map came or went
   }
 
   /** So small that nothing is out of sight. */

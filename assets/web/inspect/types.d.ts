@@ -33,8 +33,8 @@ interface PanelTab {
   name: string; label: string; element?: HTMLElement; look?: string;
   /** What it can show, and which of it is in sight. */
   forms?: PanelTab[]; form?: string;
-  /** Whether the tree stands below its panel. */
-  tree?: boolean;
+  /** Whether the tree stands below its panel, and what stands below the tree. */
+  tree?: boolean; below?: HTMLElement;
   /** Why it cannot be opened now, and a button that helps. */
   off?: string; way?: () => Element | null;
   open?: () => void; close?: () => void;
@@ -89,7 +89,7 @@ interface Placed {
   /** The column of the sibling before it, where its trunk begins. */
   after: number;
   x: number; y: number; width: number; high: number;
-  text: string; line: string;
+  text: string; line: string; tag: string;
   prob: number | null;
 }
 /** ``hidden``: how many tokens below it are folded. */
@@ -98,7 +98,7 @@ interface NodeItem extends Placed { kind: "node"; node: TreeNode; hidden?: numbe
 interface BonusItem extends Placed { kind: "bonus"; rank: number }
 /** Folded nodes; ``key`` names the fold. */
 interface ChipItem extends Placed { kind: "chip"; count: number; key: string; what: string }
-/** Tokens in a row that share their fate, drawn as one where the tree would be too wide. */
+/** Tokens in a row that share their fate, drawn as one where the tree would be too high. */
 interface StretchItem extends Placed { kind: "stretch"; nodes: TreeNode[] }
 type TreeItem = NodeItem | BonusItem | ChipItem | StretchItem;
 
@@ -108,7 +108,6 @@ interface Laid { placed: TreeItem[]; row: number; width: number; height: number 
 /** Draws in a box of the tree: an item, or a part of a node. */
 type NodeBox = import("specviz/inspect/tree_boxes.js").Box;
 type DrawItem = (tree: TreeView, box: NodeBox, item: TreeItem, view: StepView) => void;
-type DrawNode = (tree: TreeView, box: NodeBox, node: TreeNode | null) => void;
 
 /** A token at a place of the tree; ``node`` is -1 for the target's own token. */
 interface NodeChoice { parent: number; node: number; token: number }

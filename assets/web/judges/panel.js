@@ -13,6 +13,10 @@ const ERROR =
   "Distribution error: Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
   "Greedy: accepted tokens that are not the target's first choice.";
 const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
+const SHOWN = 3; // tokens of a path: those before them are counted
+
+/** A reason, where it says more than that the token is not the target's. @param {string} why */
+const told = (why) => (why === "mismatch" ? "" : why);
 
 export class JudgesPanel {
   /** @param {Inspector} owner */
@@ -93,20 +97,18 @@ export class JudgesPanel {
     this.node ||= parting(step) || chain.find(({ status }) => status === "rejected")?.index || chain.at(-1)?.index || 0;
     replace(this.body, [
       this.sentence(view, step),
-      this.places(chain),
+      this.places(chain, view),
       h("div.svj-parts", this.table(view, step), this.picture(view)),
     ]);
+    const chosen = this.body.querySelector(".svj-place[aria-pressed=true]");
+    if (chosen instanceof HTMLElement && chosen.parentElement)
+      chosen.parentElement.scrollLeft = chosen.offsetLeft - chosen.parentElement.clientWidth / 2;
   }
 
-  /** How far the rules agree, and what the record leaves open. @type {(view: StepView, step: JudgedStep) => Child} */
+  /** How far the rules agree. @type {(view: StepView, step: JudgedStep) => Child} */
   sentence(view, step) {
-    const [p, q] = step.rest;
     const count = otherwise(step);
     const of = Object.keys(step.rules).length;
-    const open = Math.max(p, q) > 0.01 && [
-      ` Only the top probabilities were recorded (up to ${percentage(Math.max(p, q))} is missing), so some numbers `,
-      "are ranges and some tokens open (–). ", h("code.svj-option", "specviz run --first-choices N"), " records more.",
-    ];
     const keep = count === 1 ? "keeps" : "keep";
     return h(
       "p.svj-words",
@@ -114,21 +116,34 @@ export class JudgesPanel {
       "and random numbers: ",
       h("b", count ? `${count} ${keep} other tokens than the run` : "all keep the same tokens"),
       ".",
-      open,
     );
   }
 
-  /** A button per position of the main chain. @param {TreeNode[]} chain */
-  places(chain) {
+  /** What the record leaves open. @param {JudgedStep} step */
+  open({ rest }) {
+    const most = Math.max(...rest);
+    return most > 0.01 && [
+      `Only the top probabilities were recorded (up to ${percentage(most)} is missing), so some numbers `,
+      "are ranges and some tokens open (–). ", h("code.svj-option", "specviz run --first-choices N"), " records more. ",
+    ];
+  }
+
+  /** A button per position of the main chain, in one line, and the token that follows. */
+  /** @type {(chain: TreeNode[], view: StepView) => HTMLElement} */
+  places(chain, view) {
     const buttons = chain.map((node) => {
       const here = node.index === this.node;
-      const on = { "aria-pressed": String(here), tabindex: here ? 0 : -1, onclick: () => this.look(node.index) };
+      const look = `svj-place sv-is-${node.status}`;
+      const onclick = () => this.look(node.index);
+      const on = { class: look, "aria-pressed": String(here), tabindex: here ? 0 : -1, onclick };
       const token = h("code", label(this.owner, node.token, 14));
-      return h("button.svj-place", on, h("span.svp-unseen", "Position "), h("small", String(node.depth)), " ", token);
+      return h("button", on, h("span.svp-unseen", "Position "), h("small", String(node.depth)), " ", token);
     });
     const chosen = chain.some((node) => node.index === this.node);
     if (!chosen && buttons.length) buttons[0].tabIndex = 0;
-    return h("div.svj-places.ui-row", { role: "group", "aria-label": "Position that is looked at" }, buttons);
+    const next = h("code.svj-follows", view.bonus < 0 ? "stop" : label(this.owner, view.bonus, 14));
+    return h("div.svj-places.ui-row", { role: "group", "aria-label": "Position that is looked at" }, buttons,
+      h("span", { "aria-hidden": "true" }, "→"), h("span.svp-unseen", " then "), next);
   }
 
   /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
@@ -136,10 +151,12 @@ export class JudgesPanel {
     const rows = rowsOf(step, this.run.cards).sort((a, b) => b.rule.differs.length - a.rule.differs.length);
     const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
     const { method } = this.owner.model.run;
+    const parted = otherwise(step) > 0; // else the tokens are the same in all rows, and stand above them
     const own = h(
       "tr.svj-own",
       h("th", { scope: "row" }, "as recorded", h("small", method.title)),
-      h("td", this.tokens(view, view.path.map(({ index }) => index), view.bonus), h("small", this.recorded(view))),
+      parted && h("td", this.tokens(view, view.path.map(({ index }) => index), view.bonus),
+        h("small", this.recorded(view))),
       h("td.svp-num"),
       h("td.svp-num", String(view.accepted + 1)),
       h("td.svp-num"),
@@ -158,8 +175,8 @@ export class JudgesPanel {
           cards.map(({ title }) => title).join(", "),
           h("small", lossy ? "≈ lossy" : "= lossless"),
         ),
-        h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
-          h("small", why, rule.open && "; the record leaves this open")),
+        parted && h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
+          h("small", [told(why), rule.open && "the record leaves this open"].filter(Boolean).join("; "))),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
         h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
         h("td.svp-num", lossy ? range(rule.other) : "0"),
@@ -168,13 +185,13 @@ export class JudgesPanel {
     /** @type {[name: string, words: string][]} */
     const numbers = [["chance", CHANCE], ["length", LENGTH], ["error", ERROR]];
     const head = [
-      heads(HEADS),
+      heads(HEADS.slice(0, parted ? 2 : 1)),
       numbers.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
     ];
     const label = "This step under every verifier";
-    const grid = table({ class: "svj-table ui-dense" }, head, [own, ...body]);
+    const grid = table({ class: `svj-table ui-dense${parted ? "" : " svj-alike"}` }, head, [own, ...body]);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
-      h("p.ui-soft.svj-visited", visited), this.again());
+      h("p.ui-soft.svj-visited", this.open(step), visited), this.again());
   }
 
   /** Runs all of it again under a rule, where there is a server. */
@@ -191,7 +208,7 @@ export class JudgesPanel {
   recorded(view) {
     const { reason } = this.owner.model.trace.nodes;
     const fell = view.nodes.find(({ status }) => status === "rejected") ?? view.path.at(-1);
-    return fell && fell.index ? String(reason[fell.row] ?? "") : "";
+    return fell && fell.index ? told(String(reason[fell.row] ?? "")) : "";
   }
 
   /** The draft as a rule leaves it: nodes that stand, the one that fell, and the token behind them. */
@@ -203,7 +220,8 @@ export class JudgesPanel {
     const fell = view.nodes.find(({ index, parent }) => index && parent === last);
     return h(
       "span.svj-tokens",
-      names.map(({ token }) => h("code.svj-stands", label(owner, token, 14))),
+      names.length > SHOWN && h("span", `${names.length - SHOWN} + `),
+      names.slice(-SHOWN).map(({ token }) => h("code.svj-stands", label(owner, token, 14))),
       fell && h("code.svj-fell", { title: "rejected" }, label(owner, fell.token, 14)),
       h("span.svj-then", { "aria-hidden": "true" }, "→"),
       h("span.svp-unseen", " then "),

@@ -10,7 +10,8 @@ export function why(inspector, view) {
   const instead = refused.length ? ` instead of “${pieces.label(refused[0].token, 20)}”` : "";
   if (!candidates.length) return `The draft began otherwise: ${wrote}${instead}.`;
   if (best && chosen && best.would > chosen.would) {
-    const lost = `${inspector.where(best.position, true)} would have had ${plural(best.would, "token")} accepted`;
+    const place = inspector.where(inspector.model.placeOf(best), true);
+    const lost = `${place} would have had ${plural(best.would, "token")} accepted`;
     return `The ranking chose badly: ${wrote}${instead}. ${lost}.`;
   }
   const places = candidates.length === 1 ? "The one earlier place" : `None of the ${candidates.length} earlier places`;

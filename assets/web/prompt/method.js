@@ -61,6 +61,7 @@ export function methodForm() {
   let rule = null;
   const greedy = () => !Number(request.settings.temperature);
   const sampling = h("summary");
+  const setting = h("summary");
 
   /** Runs with what the form has, in place of the run of this page that goes on. */
   const again = rested(async () => {
@@ -74,8 +75,12 @@ export function methodForm() {
     if (!card) return;
     const params = (request.params[card.name] = valuesOf(own));
     Object.assign(request.settings, valuesOf(common));
-    const other = card.controls.filter((c) => String(params[c.name]) !== String(c.default)).length;
-    request.changed.value = other + (parted(card.name).rule ? 1 : 0);
+    const other = card.controls.filter((c) => String(params[c.name]) !== String(c.default));
+    const verifier = parted(card.name).rule;
+    request.changed.value = other.length + (verifier ? 1 : 0);
+    const set = other.map(({ label, name }) => `${label} ${params[name] ?? "off"}`);
+    setting.textContent = ["Parameters", ...(verifier ? [`verifier ${verifier}`] : []), ...set].join(" · ") +
+      (verifier || set.length ? "" : ": all as the method has them");
     rule?.update();
     const heat = request.settings.temperature;
     sampling.textContent = greedy() ? "Sampling: greedy" : `Sampling: drawn at temperature ${heat}`;
@@ -107,7 +112,8 @@ export function methodForm() {
     const folded = (name, summary, rows, open) =>
       rows.length > 0 && h("details.ui-fold", { class: name, open }, summary, rows.map(({ row }) => row));
     const samplingOpen = Boolean(box.querySelector(".svf-sampling[open]"));
-    const title = h("summary", "Verifier and parameters of the method");
+    const opened = box.querySelector(".svf-params");
+    const ownOpen = (opened instanceof HTMLDetailsElement && opened.open) || !card.lossless;
     replace(box, [
       select,
       h(
@@ -117,7 +123,7 @@ export function methodForm() {
         card.paper && h("span.svf-paper", ` ${card.paper}`),
       ),
       missingMethods(methods),
-      folded("svf-params", title, [...(rule ? [rule] : []), ...own], true),
+      folded("svf-params", setting, [...(rule ? [rule] : []), ...own], ownOpen),
       keptState.element,
       upFront.map(({ row }) => row),
       folded("svf-sampling", sampling, drawn, samplingOpen),

@@ -16,8 +16,8 @@ import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 import { cardOf, joined, parted, ruleField } from "specviz/shell/verifiers.js";
 
-/** How the tree tells both drafts apart. @type {[look: string, said: string][]} */
-const LEGEND = [["both", "in both drafts"], ["other", "what if alone"], ["recorded", "recorded alone"]];
+/** How the tree tells both drafts apart. @type {[look: string, sign: string, said: string][]} */
+const LEGEND = [["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"]];
 const REST_MS = 250; // after the last change, before the server is asked
 /** The tab: another draft of the step shown, drawn over the recorded one. */
 export class WhatIf {
@@ -49,7 +49,7 @@ export class WhatIf {
     // ---- the panel ----------------------------------------------------------------------------------------------
 
     const { tip } = inspector;
-    const { element, body, note, bar } = card("whatif", "What if");
+    const { element, body, note } = card("whatif", "What if");
     this.element = element;
     this.note = note;
     element.classList.add("svw");
@@ -61,7 +61,6 @@ export class WhatIf {
         ? "A new run with the run's own method: it starts with what this place gives."
         : "A new run with this method: it starts with what was written before this step.",
     ]);
-    bar.append(again, this.goOn);
     const methods = { "aria-label": "Method to draft this step with", onchange: () => this.chosen() };
     this.select = h("select.svp-select", methods);
     this.byHand = h("option", { value: "" });
@@ -72,12 +71,13 @@ export class WhatIf {
     this.small = h("p.ui-soft.svw-visited");
     this.judged = h("details.svw-judged.ui-fold", { hidden: true });
     this.notes = h("ul.svw-notes");
-    const choose = h("div.svw-choose.ui-row", h("label.ui-check", "Method ", this.select), this.rule, this.parameters);
+    const choose = h("div.svw-choose.ui-row", h("label.ui-check", "Method ", this.select), this.rule, this.parameters,
+      again, this.goOn);
     this.made = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // where another model made the run
-    const keys = LEGEND.map(([look, said]) =>
-      h("li", h("i", { class: `svw-key svw-key-${look}`, "aria-hidden": "true" }), said));
+    const keys = LEGEND.map(([look, sign, said]) => h("li", h(`code.svw-key-${look}`, sign), said));
     const legend = h("ul.svw-legend.ui-legend", keys);
-    body.append(this.made, this.words, choose, legend, this.notes, this.judged, this.small);
+    body.append(this.made, this.words, legend);
+    this.below = h("div.svw-below", choose, this.notes, this.judged, this.small); // the tree stands between
 
     this.offer();
     inspector.on("step", () => this.stepped());
@@ -92,7 +92,7 @@ export class WhatIf {
     const way = () => this.made.querySelector("button");
     const open = () => this.expand(true), close = () => this.expand(false);
     const { element, reason: off } = this;
-    const shown = { name: "whatif", label: "What if", look: "svw-open", element, tree: true };
+    const shown = { name: "whatif", label: "What if", look: "svw-open", element, tree: true, below: this.below };
     this.inspector.tabs.add({ ...shown, off, way, open, close });
   }
 
@@ -337,9 +337,9 @@ export class WhatIf {
     const verdict = same
       ? "the same draft."
       : more > 0
-        ? `${tokens(more)} more.`
+        ? `${more} more.`
         : more < 0
-          ? `${tokens(-more)} fewer.`
+          ? `${-more} fewer.`
           : "as many, of another draft.";
     this.words.replaceChildren(
       "As recorded ",
@@ -348,7 +348,8 @@ export class WhatIf {
       h("b", String(accepted)),
       `: ${verdict}`,
     );
-    this.small.textContent = this.time(result) + (same ? "" : ` ${visited} “Continue from here” starts such a run.`);
+    const further = same ? "" : ` ${visited} “Continue from here” starts such a run.`;
+    this.small.textContent = this.time(result) + further;
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
     inspector.tree.overlay(new Model(trace).step(0));
