@@ -20,44 +20,45 @@ SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One claim. ``text``: our numbers as a sentence; ``subject``: what is compared; ``ours``, ``paper``: the numbers
-    (of a drawing, its order in words), ``where`` the paper has them; ``alike``: both stand in one order.
+    """One claim. ``text``: our numbers as a sentence; ``subject``: what is compared; ``values``: ours;
+    ``paper_values``: the paper's (of a drawing, their order in words), ``source``: their place in it; ``alike``: both
+    stand in one order.
     """
 
     text: str
     subject: str
-    ours: str
-    paper: str
-    where: str
+    values: str
+    paper_values: str
+    source: str
     alike: bool
 
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
     """The claims of a paper in these results, without those for which they have no runs."""
-    found = []
+    entries = []
     for claim in comparison.claims.values() if comparison else ():
         try:
-            found.append(_finding(results, claim))
+            entries.append(_finding(results, claim))
         except ValueError:
             continue
-    return found
+    return entries
 
 
 def summary(results: Results, comparison: PaperComparison | None) -> dict[str, Any]:
     """Results in short: the sentence of their first claim, and how many of the ``claims`` are ``alike``."""
-    found = findings(results, comparison)
-    text = found[0].text if found else _extremes(results)
-    return {"text": text, "claims": len(found), "alike": sum(finding.alike for finding in found)}
+    entries = findings(results, comparison)
+    text = entries[0].text if entries else _extremes(results)
+    return {"text": text, "claims": len(entries), "alike": sum(finding.alike for finding in entries)}
 
 
-def verdict(found: Sequence[Finding]) -> str:
+def verdict(entries: Sequence[Finding]) -> str:
     """As in "1 of 4 comparisons comes out as in the paper"; nothing where there is none."""
-    alike, count = sum(finding.alike for finding in found), len(found)
+    alike, count = sum(finding.alike for finding in entries), len(entries)
     if not count:
         return ""
     if alike in (0, count):
-        every = {1: "Comes", 2: "Both comparisons come"}.get(count, f"All {count} comparisons come")
-        return f"{every} out {'as in' if alike else 'unlike'} the paper"
+        subjects = {1: "Comes", 2: "Both comparisons come"}.get(count, f"All {count} comparisons come")
+        return f"{subjects} out {'as in' if alike else 'unlike'} the paper"
     return f"{alike} of {count} comparisons {'comes' if alike == 1 else 'come'} out as in the paper"
 
 
@@ -83,9 +84,9 @@ def _finding(results: Results, claim: Claim) -> Finding:
         text = f"{label}: {', '.join(f'{v} at {place}' for v, place in zip(values, places, strict=True))}."
         subject = f"{label}: {axis} = {', '.join(ends)}"
     else:
-        ranked = sorted(range(len(names)), key=lambda n: -numbers[n])
+        ranking = sorted(range(len(names)), key=lambda n: -numbers[n])
         joint = "; " if any("," in name for name in names) else ", "
-        text = f"{label}: {joint.join(f'{values[n]} with {names[n]}' for n in ranked)}."
+        text = f"{label}: {joint.join(f'{values[n]} with {names[n]}' for n in ranking)}."
         subject = f"{label}: {joint.join(names)}"
     if not isinstance(claim.paper, str):
         paper = _chain([f"{number:,g}" for number in claim.paper], paper_signs)
@@ -118,8 +119,8 @@ def _name(results: Results, part: str, metric: str) -> str:
         return part.partition(":")[2]
     if part.startswith(PLACE):
         quantity = results.quantity(metric.partition(":")[0])
-        along = quantity.along.split(":")[0] if isinstance(quantity, Profile) else "at"
-        return f"{along} {part.removeprefix(PLACE).replace('/', ', ')}"
+        place_name = quantity.along.split(":")[0] if isinstance(quantity, Profile) else "at"
+        return f"{place_name} {part.removeprefix(PLACE).replace('/', ', ')}"
     param, equals, value = part.partition("=")
     label = next((axis["label"] for axis in results.about["axes"] if axis["param"] == param), "")
     return f"{label} = {value}" if equals and label else str(NAMES.get(part, part))
@@ -137,7 +138,7 @@ def _is_axis(results: Results, selectors: Sequence[Sequence[str]], shared: Seque
 
 
 def _extremes(results: Results) -> str:
-    """Where the first metric is highest and lowest."""
+    """The highest and the lowest value of the first metric."""
     for metric in results.about["metrics"]:
         quantity = results.quantity(metric)
         label = quantity.label
@@ -165,10 +166,10 @@ def _extremes(results: Results) -> str:
 
 
 def _place(results: Results, point: Mapping[str, Any]) -> str:
-    """What tells a point from the others: its line, and its value along each axis."""
+    """Name of a point: its line, and its value along each axis."""
     about = results.about
-    along = {axis["param"]: axis["label"] for axis in about["axes"]}.get(about["x"])
-    x = f"{along} = {point['x']}" if along and point["x"] else str(NAMES.get(point["x"], point["x"]))
+    axis_label = {axis["param"]: axis["label"] for axis in about["axes"]}.get(about["x"])
+    x = f"{axis_label} = {point['x']}" if axis_label and point["x"] else str(NAMES.get(point["x"], point["x"]))
     y = f"{about['axes'][1]['label']} = {point['y']}" if point["y"] else ""
-    line = point["series"] if along is None or len(about["lines"]) > 1 else ""
+    line = point["series"] if axis_label is None or len(about["lines"]) > 1 else ""
     return ", ".join(dict.fromkeys(part for part in (line, x, y) if part))

@@ -113,7 +113,7 @@ def best_cells(sheet: Sheet, quantity: Quantity) -> set[tuple[int, int]]:
     return best
 
 
-def shown(sheet: Sheet, quantity: Quantity) -> dict[str, Any]:
+def sheet_json(sheet: Sheet, quantity: Quantity) -> dict[str, Any]:
     """A sheet as a page draws it: cells as text, each with its share of the way from its column's lowest number up."""
     _, rows = texts(sheet, quantity)
     best = best_cells(sheet, quantity)

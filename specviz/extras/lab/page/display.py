@@ -23,7 +23,7 @@ from ..experiments.findings import findings, verdict
 from ..experiments.grids import line_tables, measured_columns, test_tables, write_texts
 from ..experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile, Quantity
 from ..experiments.results import ABOUT, Results, points, profile_table, read_about
-from ..experiments.sheets import sheets, shown
+from ..experiments.sheets import sheet_json, sheets
 from ..experiments.shipped import SHIPPED, comes_along
 from ..experiments.tables import checks, notes, tables, warnings
 
@@ -82,7 +82,7 @@ def draw(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
     drawn_points = list(points(results, metric_keys))
     write_texts(results, metric_keys, drawn_points)
     in_tables = about["chart"] == "sheet"  # they are drawn as tables, not as charts of tables
-    found = findings(results, comparisons(SHIPPED).get(about["name"]))
+    claims = findings(results, comparisons(SHIPPED).get(about["name"]))
     return {
         "measured": keys,
         "charts": [
@@ -91,11 +91,11 @@ def draw(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
         ],
         "sheets": [
             {"title": with_unit(quantity.label, quantity.unit),
-             "sheets": [shown(sheet, quantity) for sheet in sheets(results, quantity, drawn_points)]}
+             "sheets": [sheet_json(sheet, quantity) for sheet in sheets(results, quantity, drawn_points)]}
             for quantity in map(results.quantity, metric_keys if in_tables else ())
             if isinstance(quantity, Quantity)
         ],
-        "verdict": verdict(found), "findings": [asdict(finding) for finding in found],
+        "verdict": verdict(claims), "findings": [asdict(finding) for finding in claims],
         "points": drawn_points,
         "columns": [
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, metric_keys)

@@ -21,8 +21,8 @@ def test_methods_are_named_from_the_highest_on() -> None:
     results = example(SHIPPED / "adapld-table1.zip")
     found = findings(results, comparisons(SHIPPED)["adapld-table1"])
     assert found[0].text == "Tokens per step: 4.62 with AdaPLD, 4.10 with PLD+, 3.84 with PLD."
-    assert (found[0].ours, found[0].paper) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
-    assert found[0].alike and not found[1].alike and found[1].ours == "5.17 > 4.62"
+    assert (found[0].values, found[0].paper_values) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
+    assert found[0].alike and not found[1].alike and found[1].values == "5.17 > 4.62"
     assert verdict(found) == "1 of 4 comparisons comes out as in the paper"
 
 
@@ -46,7 +46,7 @@ def test_values_along_an_axis_are_told_in_its_order_and_levels_by_their_side() -
             Claim(("k=2", "1"), ">", "fig. 1", "speedup"),
         ),
     )  # fmt: skip
-    assert rising.text == "Tokens per step: 2.71 at branches K = 2, 3.20 at 32." and rising.paper == "rises"
+    assert rising.text == "Tokens per step: 2.71 at branches K = 2, 3.20 at 32." and rising.paper_values == "rises"
     assert level.text == "Speedup: 2.47 with branches K = 2, above 1.00."
 
 

@@ -102,7 +102,7 @@ export function drawGallery(choose, reopen) {
       "Each can be run again here, with other prompts and your own model.")),
     h("nav.svl-jump.ui-row", { "aria-label": "Papers" }, jumps),
     h("section", { "aria-label": "Tools and results of your own" }, h("h3", "Tools"),
-      h("div.svl-cards.svl-tools", cards, mine)),
+      h("div.svl-cards", cards, mine)),
     ...shown,
   );
 }

@@ -36,9 +36,9 @@ const grid = h("div.svl-charts.ui-tiles");
 const sheets = h("div.svl-sheets.ui-stack");
 const paperGrid = h("div.svl-charts.ui-tiles");
 const paperName = h("summary");
-const paperCharts = h("details.svl-printed.ui-fold", { hidden: true, ontoggle: drawPaperCharts }, paperName, paperGrid);
+const paperCharts = h("details.ui-fold", { hidden: true, ontoggle: drawPaperCharts }, paperName, paperGrid);
 const caption = h("p.svl-caption");
-const under = h("div.svl-below.ui-stack");
+const under = h("div.ui-stack");
 /** Of the results shown, the panel of other verifiers: it stays as it is while the rest is drawn again. */
 const drafts = h("div");
 /** What is unfolded stays so while results are drawn again. */

@@ -8,12 +8,12 @@ const SAME = "✓ same order";
 const OTHER = "✗ other order";
 
 /** A comparison: our numbers, the paper's, and whether both stand in one order. @param {LabFinding} finding */
-const line = ({ subject, ours, paper, where, alike }) =>
+const line = ({ subject, values, paper_values, source, alike }) =>
   h(
     "tr",
     h("th", { scope: "row" }, subject),
-    h("td", ours),
-    h("td", paper, h("small", ` ${where}`)),
+    h("td", values),
+    h("td", paper_values, h("small", ` ${source}`)),
     h(alike ? "td.svl-alike" : "td.svl-unlike", alike ? SAME : OTHER),
   );
 
