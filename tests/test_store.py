@@ -80,7 +80,12 @@ def test_summary_has_the_numbers_of_the_run(chain: Trace) -> None:
     row = summary(chain)
     assert row["tokens"] == len(chain.output_ids)
     assert row["steps"] == chain.rows("steps")
-    assert row["tokens_per_step"] == round(chain.run["metrics"]["tokens_per_step"], 2)
+    per_step = chain.run["metrics"]["tokens_per_step"]
+    assert row["tokens_per_step"] == round(per_step, 2)
+    for speedup, shown in ((None, None), (0.8 * per_step, round(0.8 * per_step, 2)), (2 * per_step, None)):
+        timed = trace_named(chain, "timed")
+        timed.run["metrics"] = {**chain.run["metrics"], "speedup": speedup}
+        assert summary(timed)["speedup"] == shown, "one above the tokens per step cannot be"
 
 
 def test_ids_are_unguessable_and_well_formed() -> None:

@@ -174,7 +174,7 @@ type Fact = [label: string, value: Child];
 interface RunRecord {
   id: string; kind: string; title: string; method: string; method_name?: string; created: string; mine: boolean;
   lossless?: boolean; forced?: boolean; model?: string; stop?: string; error?: string; steps?: number; tokens?: number;
-  tokens_per_step?: number | null; prompt?: string; tags?: string[]; keep?: boolean; bytes?: number;
+  tokens_per_step?: number | null; speedup?: number | null; prompt?: string; tags?: string[]; keep?: boolean; bytes?: number;
   /** Of a lossy run, where they are known: ``decoders/trace/metrics.toml``. */
   other_share?: number; divergence?: number;
   state?: Live["state"];

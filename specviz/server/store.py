@@ -22,7 +22,7 @@ from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from decoders.trace import trace as tr
 from decoders.trace.baseline import pair_with_plain
-from decoders.trace.metrics import compute
+from decoders.trace.metrics import compute, doubts
 from decoders.trace.report import payload
 from decoders.trace.tables import NO_TABLES
 from specviz.places import SUFFIX, is_id, new_id
@@ -51,7 +51,7 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
     run = trace.run
     method, model = run.get("method") or {}, run.get("model") or {}
     metrics = run.get("metrics") or compute(trace)
-    per_step = metrics.get("tokens_per_step")
+    per_step, speedup = metrics.get("tokens_per_step"), metrics.get("speedup")
     return {
         "id": run.get("id", ""),
         "title": str(run.get("title") or "Untitled run"),
@@ -66,6 +66,7 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
         "steps": trace.rows("steps"),
         "tokens": trace.rows("tokens") - int(run.get("prompt_length") or 0),
         "tokens_per_step": None if per_step is None else round(per_step, 2),
+        "speedup": None if speedup is None or doubts(metrics) else round(speedup, 2),
         **{key: round(value, 4) for key in LOSS if isinstance(value := metrics.get(key), int | float)},
         "prompt": trace.prompt_key,
     }

@@ -55,7 +55,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     page.goto(f"http://127.0.0.1:{port}/?tab=runs")
     page.wait_for_selector(".svp-grid")
     heads = page.locator(".svp-grid thead th button").all_inner_texts()
-    assert len(heads) == len(set(heads)) and heads.count("Model") == 1
+    assert len(heads) == len(set(heads)) and heads.count("Model") == heads.count("Speedup") == 1
     mine = next(c["value"] for c in context.cookies() if c["name"] == "specviz_browser")
     jobs = [desk.submit(FORM, "pld", {}, {}, title=title, owner=mine) for title in TITLES]
     stranger = desk.submit(FORM, "pld", {}, {}, title="A stranger's", owner="somebody")
@@ -150,6 +150,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         fits(page, 420)
+    expect(page.locator("td.svr-per").first).to_be_visible()  # the number that one looks for stays
     page.unroute_all(behavior="wait")
     assert [p for p in page.problems if "status of 422" not in p] == []
 

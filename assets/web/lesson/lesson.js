@@ -12,6 +12,8 @@ import { WAITING, panelsMet, withoutOracle } from "specviz/lesson/panels.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
+const LEAST_SIZE = 0.82; // beside the views
+const BELOW = 54; // pixels of the page below the views
 
 /** A stop with a question: its dot's class, and what is said of it. */
 const DOTS = { ask: ["ask", "a question"], right: ["right", "predicted"], wrong: ["wrong", "missed"] };
@@ -351,6 +353,7 @@ export class Lesson {
     }
     this.mark();
     this.fit();
+    this.room();
     requestAnimationFrame(() => this.bring());
   }
 
@@ -359,13 +362,19 @@ export class Lesson {
     return this.inspector.tree.boxOf(index);
   }
 
-  /** On a projector all words of a stop are in sight: smaller where there are many. */
+  /** All words of a stop are in sight, with its question: smaller where there are many. */
   fit() {
     const { style } = this.words;
-    for (const size of SIZES) {
+    for (const size of this.presenter.on ? SIZES : SIZES.filter((one) => one >= LEAST_SIZE)) {
       style.setProperty("--sv-fit", String(size));
-      if (!this.presenter.on || this.text.scrollHeight <= this.text.clientHeight + 2) return;
+      if (this.text.scrollHeight <= this.text.clientHeight + 2) return;
     }
+  }
+
+  /** The views end where the window does, whatever stands above them. */
+  room() {
+    const top = this.root.querySelector(".sv-views")?.getBoundingClientRect().top ?? 0;
+    this.root.style.setProperty("--sv-above-views", `${top + scrollY + BELOW}px`);
   }
 
   /** Scrolls the tree so that a node is seen. @param {number} index */

@@ -55,6 +55,7 @@ const COLUMNS = [
   numbers("tokens", "Tokens", (run) => run.tokens, whole),
   numbers("steps", "Steps", (run) => run.steps, whole),
   numbers("per", "Tokens/step", (run) => run.tokens_per_step, (value) => value.toFixed(2)),
+  numbers("speedup", "Speedup", (run) => run.speedup, (value) => `${value.toFixed(2)}×`),
   words("ended", "Ended", ended),
   numbers("size", "Size", (run) => run.bytes, size),
   { ...words("when", "When", (run) => when(run.created, "short")), by: (run) => +new Date(run.created) || 0 },
@@ -383,7 +384,7 @@ export function drawLibrary(box, { look, show }) {
         rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind)));
       }
       rows.push(row(run));
-      rows.at(-1)?.classList.toggle("svr-same", title === run.title); // the eye finds where another prompt begins
+      if (title === run.title) rows.at(-2)?.classList.add("svr-joined"); // the eye finds where another prompt begins
       title = run.title;
       const places = words.length ? app.runSearch?.places(run.id, (at) => show(run.id, at)) : null;
       if (places) rows.push(h("tr.svr-places", h("td"), h("td", { colspan: COLUMNS.length + 1 }, places)));

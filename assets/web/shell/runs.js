@@ -20,7 +20,7 @@ export const KINDS = {
   live: "Running now",
   run: "Your runs",
   opened: "Opened files",
-  gallery: "Gallery",
+  gallery: "Examples that come with specviz",
   recovered: "Recovered after a crash",
   earlier: "Earlier runs",
 };

@@ -102,7 +102,7 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
 def _number(results: Results, selector: str, metric: str) -> float:
     """One of our numbers, such as "PLD @ k=8"; a plain number stands for itself."""
     parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
-    if len(parts) == 1 and _is_number(parts[0]):
+    if len(parts) == 1 and is_number(parts[0]):
         return float(parts[0])
     metric = next((part.removeprefix(COLUMN) for part in parts if part.startswith(COLUMN)), metric)
     place = next((part.removeprefix(PLACE) for part in parts if part.startswith(PLACE)), "")
@@ -132,5 +132,5 @@ def _at_place(rows: Sequence[Row], metric: str, place: str) -> float | None:
     return numerator / denominator if numerator is not None and denominator else None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdigit()

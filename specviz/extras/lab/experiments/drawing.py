@@ -135,6 +135,17 @@ def whiskers(errors: Sequence[float], color: str | None = None) -> dict[str, Any
     return {"type": "data", "array": errors, "thickness": 1, "width": 3, "color": color} if any(errors) else None
 
 
+def band(xs: Sequence[Any], ys: Sequence[float], errors: Sequence[float], look: int, name: str) -> go.Scatter:
+    """A line's standard errors as a shade behind it."""
+    channels = ", ".join(str(int(color_of(look)[n : n + 2], 16)) for n in (1, 3, 5))
+    pairs = list(zip(ys, errors, strict=True))
+    return go.Scatter(
+        x=[*xs, *reversed(xs)], y=[*(y + error for y, error in pairs), *(y - error for y, error in reversed(pairs))],
+        mode="lines", line={"width": 0}, fill="toself", fillcolor=f"rgba({channels}, .12)", name=name,
+        legendgroup=name, showlegend=False, hoverinfo="skip", customdata=[],
+    )  # fmt: skip
+
+
 def value_of(point: Mapping[str, Any], key: str) -> float | None:
     """The number that is drawn of a point (``results.points``)."""
     return point["values"].get(key, {}).get("value")

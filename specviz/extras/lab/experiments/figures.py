@@ -17,6 +17,7 @@ from .drawing import (
     Chart,
     all_numbers,
     amount,
+    band,
     color_of,
     draw_axes,
     hover,
@@ -41,6 +42,7 @@ from .sheets import sheet_charts
 
 MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few and of like size
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
+MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
 MAX_LABELS = 9  # a paper's bars have numbers if so few
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
@@ -79,7 +81,9 @@ def caption(results: Results) -> str:
     elif all(isinstance(results.quantity(key), Profile) for key in about["metrics"]):
         own_note = own_note.replace("; means over", "; all of")
     elif about["chart"] in ("line", "bar"):
-        own_note += ", with standard errors"
+        lines = len({point["series"] for point in points(results)}) if about["chart"] == "line" else 0
+        spread_note = "shaded: ± a standard error" if lines <= MOST_BANDS else "± standard errors in the table"
+        own_note += f", {spread_note if lines else 'with standard errors'}"
     if count > 1 and pooled and about["chart"] != CASES:
         own_note += f", {' and '.join(pooled)} pooled (Σ ÷ Σ over their steps)"
     if about.get("rounds", 1) > 1:
@@ -195,7 +199,9 @@ def _lines(
 ) -> None:
     about = results.about
     values, against = places_along(about), about.get("against") or ""
-    for name in dict.fromkeys(point["series"] for point in points):
+    names = dict.fromkeys(point["series"] for point in points)
+    bands = list[go.Scatter]()
+    for name in names:
         line_points = [
             (n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None
         ]
@@ -212,14 +218,17 @@ def _lines(
         else:
             xs = [place_on_axis(values, p["x"]) for _, p in line_points]
         index = [n for n, _ in line_points]
-        errors = [] if level and not against else [p["values"][quantity.key]["se"] or 0 for _, p in line_points]
         look = looks[name]
+        ys = [value_of(p, quantity.key) or 0.0 for _, p in line_points]
+        errors = [p["values"][quantity.key]["se"] or 0.0 for _, p in line_points]
+        if any(errors) and not level and not against and len(names) <= MOST_BANDS:
+            bands.append(band(xs, ys, errors, look, plain(name)))
         figure.add_trace(
             go.Scatter(
-                x=xs, y=[value_of(p, quantity.key) for _, p in line_points], name=plain(name), mode="lines+markers",
+                x=xs, y=ys, name=plain(name), mode="lines+markers", legendgroup=plain(name),
                 line={"color": color_of(look), "width": 2, "dash": "dot" if level else "solid"},
                 marker={"symbol": MARKERS[look % len(MARKERS)], "size": 11 if against and level else 4 if level else 8},
-                error_y=whiskers(errors),
+                error_y=whiskers(errors) if against else None,
                 **hover_texts(index, [hover(quantity, p, quantity.key) for _, p in line_points]),
             )
         )  # fmt: skip
@@ -228,6 +237,7 @@ def _lines(
         elif against:
             label_style = {"mode": "lines+markers+text", "textposition": "bottom right", "textfont_size": 11}
             figure.data[-1].update(text=[visible_text(p["x"]) for _, p in line_points], **label_style)
+    figure.add_traces(bands)
     draw_axes(figure, about, quantity)
 
 
@@ -255,6 +265,7 @@ def _bars(
                 showlegend=len(names) > 1,
             )
         )  # fmt: skip
+    figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})  # none that only a lens could read
     draw_axes(figure, about, quantity)
 
 

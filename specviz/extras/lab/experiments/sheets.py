@@ -100,6 +100,45 @@ def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tupl
     return ("", *sheet.columns, *count_heads), tuple(rows)
 
 
+def best_cells(sheet: Sheet, quantity: Quantity) -> set[tuple[int, int]]:
+    """The highest of each column, row and column, where it may be stressed: a difference of two timings of ours may be
+    chance, and what a paper prints itself is its own to stress.
+    """
+    if quantity.unit not in (("tokens/step",) if sheet.runs else ("×", "tokens/s", "tokens/step")):
+        return set()
+    best = set()
+    for at in range(len(sheet.columns)):
+        values = [value for row in sheet.values if (value := row[at]) is not None]
+        best |= {(n, at) for n, row in enumerate(sheet.values) if len(values) > 1 and row[at] == max(values)}
+    return best
+
+
+def sheet_json(sheet: Sheet, quantity: Quantity) -> dict[str, Any]:
+    """A sheet as a page draws it: cells as text, each with its share of the way from its column's lowest number up."""
+    _, rows = texts(sheet, quantity)
+    best = best_cells(sheet, quantity)
+    columns = [[value for value in column if value is not None] or [0.0] for column in zip(*sheet.values, strict=True)]
+
+    def cell(row: int, at: int) -> dict[str, Any]:
+        text, _, error = rows[row][at + 1].partition(" ± ")
+        value, low, high = sheet.values[row][at], min(columns[at]), max(columns[at])
+        return {
+            "text": text, "error": error if error.strip("0.") else "", "best": (row, at) in best,
+            "share": None if value is None else round((value - low) / ((high - low) or 1.0), 3),
+            "point": sheet.points[row][at] if sheet.points else None,
+        }  # fmt: skip
+
+    lines = [
+        {
+            "name": name,
+            "absent": (sheet.absent or {}).get(name, ""),
+            "cells": [cell(row, at) for at in range(len(sheet.columns))],
+        }
+        for row, name in enumerate(sheet.rows)
+    ]
+    return {"about": sheet.about, "columns": [str(NAMES.get(x, x)) for x in sheet.columns], "rows": lines}
+
+
 def in_a_cell(missing: str) -> str:
     """Shorten a sentence on what is missing to a figure's cell: to its command, where it has one.
 
@@ -147,16 +186,12 @@ def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]],
             text=[[text_at(row, at) for at in across] for row in down], hovertemplate="%{text}<extra></extra>",
         )
     )  # fmt: skip
+    best = best_cells(sheet, quantity)
     for at in across:
-        column_values = [value for row in sheet.values if (value := row[at]) is not None]
         for row in down:
-            value = sheet.values[row][at]
-            if value is not None:
+            if sheet.values[row][at] is not None:
                 text, _, error = rows[row][at + 1].partition(" ± ")
-                # a difference of two timings of ours may be chance: what they print themselves is their own to stress
-                is_highest = len(column_values) > 1 and value == max(column_values)
-                bold = is_highest and quantity.unit in (("×", "tokens/s", "tokens/step") if paper else ("tokens/step",))
-                text = (f"<b>{text}</b>" if bold else text) + (ERROR_LINE.format(error) if error else "")
+                text = (f"<b>{text}</b>" if (row, at) in best else text) + (ERROR_LINE.format(error) if error else "")
                 figure.add_annotation(x=at, y=row, text=text, showarrow=False)
     for row, name in enumerate(sheet.rows):
         if missing := (sheet.absent or {}).get(name):
@@ -177,7 +212,8 @@ def _draw(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]],
         range=[len(down) - 0.5, -0.5], automargin=True, tickfont={"size": 12}, ticks="", ticklabelstandoff=6,
     )  # fmt: skip
     row_height = 40 if sheet.errors else 28
-    top = 150 if is_crowded else 104
+    head_lines = max((name.count("<br>") + 1 for name in figure.layout.xaxis.ticktext), default=1)
+    top = 150 if is_crowded else 56 + 18 * head_lines
     figure.update_layout(height=top + 26 + row_height * len(down), margin={"t": top, "b": 16}, showlegend=False)
     return figure
 

@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from specviz.views.prompts import NAMES
-from specviz.words import duration
+from specviz.words import duration, with_unit
 from specviz.workers.sweep import Standing
 
+from ..experiments.answers import CASES
+from ..experiments.comparison import comparisons
 from ..experiments.experiment import Experiment, text_of
 from ..experiments.field import field_notes, field_tables
 from ..experiments.figures import caption, charts
-from ..experiments.grids import TABLE_CHARTS, line_tables, measured_columns, test_tables, write_texts
-from ..experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
+from ..experiments.findings import findings, verdict
+from ..experiments.grids import line_tables, measured_columns, test_tables, write_texts
+from ..experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile, Quantity
 from ..experiments.results import ABOUT, Results, points, profile_table, read_about
-from ..experiments.shipped import comes_along
+from ..experiments.sheets import sheet_json, sheets
+from ..experiments.shipped import SHIPPED, comes_along
 from ..experiments.tables import checks, notes, tables, warnings
 
 SHOWN_FAILURES = 5  # the latest
@@ -77,18 +81,27 @@ def draw(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
     profiles = [q for m in metric_keys if isinstance(q := results.quantity(m), Profile)]
     drawn_points = list(points(results, metric_keys))
     write_texts(results, metric_keys, drawn_points)
+    in_tables = about["chart"] == "sheet"  # they are drawn as tables, not as charts of tables
+    claims = findings(results, comparisons(SHIPPED).get(about["name"]))
     return {
         "measured": keys,
         "charts": [
             {"title": chart.title, "paper": chart.paper, "figure": chart.figure.to_json()}
-            for chart in charts(results, metric_keys)
+            for chart in ([] if in_tables else charts(results, metric_keys))
         ],
+        "sheets": [
+            {"title": with_unit(quantity.label, quantity.unit),
+             "sheets": [sheet_json(sheet, quantity) for sheet in sheets(results, quantity, drawn_points)]}
+            for quantity in map(results.quantity, metric_keys if in_tables else ())
+            if isinstance(quantity, Quantity)
+        ],
+        "verdict": verdict(claims), "findings": [asdict(finding) for finding in claims],
         "points": drawn_points,
         "columns": [
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, metric_keys)
         ],
         "profiles": [profile_table(results, profile).to_json() for profile in profiles]
-        + ([table.to_json() for table in line_tables(results, metric_keys)] if about["chart"] in TABLE_CHARTS else [])
+        + ([table.to_json() for table in line_tables(results, metric_keys)] if about["chart"] == CASES else [])
         + [table.to_json() for table in test_tables(results, metric_keys)],
         "caption": caption(results),
         **_tables_below(results, metric_keys),
@@ -111,7 +124,7 @@ def _draw_batch(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
     """A batch as a page shows it; of several tasks also in the field's form, as ``profiles``."""
     several = len({row["category"] for row in results.rows}) > 1
     return {
-        "charts": [], "points": [], "columns": [], "caption": "",
+        "charts": [], "sheets": [], "points": [], "columns": [], "caption": "", "verdict": "", "findings": [],
         "profiles": [table.to_json() for table in field_tables(results, metric_keys)] if several else [],
         "tables": [table.to_json() for table in tables(results, metric_keys)],
         "checks": [{**asdict(check), "text": check.text} for check in checks(results)],

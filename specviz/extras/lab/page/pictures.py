@@ -1,4 +1,4 @@
-"""Small pictures of recorded experiments: the first metric of every line, as numbers from 0 to 1."""
+"""Cards of recorded experiments: a small picture, and what was found in one sentence."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from decoders.errors import UserError
 
+from ..experiments.comparison import comparisons
+from ..experiments.findings import summary
 from ..experiments.results import Results, columns_of, points
 
 MAX_LINES, MAX_VALUES = 6, 24  # a picture of more says nothing
@@ -23,15 +25,20 @@ def pictures(folder: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def picture(path: Path) -> dict[str, Any] | None:
-    """``{"kind", "lines"}`` of an experiment: "bar", "line" or "heat", and per line its values (None: no number) from 0
-    to 1; None where it has no numbers.
+    """``{"kind", "lines", "finding"}`` of an experiment: its ``picture_of`` and its ``findings.summary``; None where it
+    has no numbers.
     """
     with contextlib.suppress(UserError):
-        return picture_of(Results.load(path))
+        results = Results.load(path)
+        drawn = picture_of(results)
+        return drawn and {**drawn, "finding": summary(results, comparisons(path.parent).get(path.stem))}
     return None
 
 
 def picture_of(results: Results) -> dict[str, Any] | None:
+    """``{"kind", "lines"}``: "bar", "line" or "heat", and per line its values of the first metric (None: no number)
+    from 0 to 1; None where there are no numbers.
+    """
     about = results.about
     for metric in about["metrics"]:
         columns = list(columns_of(results.quantity(metric), metric, results.columns))

@@ -16,10 +16,10 @@ from specviz.workers.sweep import Standing, WorkerState
 from tests import recordings
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
-from tests.waiting import WAIT_S, becomes, expect, fits, steady
+from tests.waiting import WAIT_S, becomes, expect, fits
 
 from ..experiments import Experiment, Line, PaperSeries, Results, plan, run_experiment
-from .test_sheets import CASES, IN_A_CELL, SHEET, WORDS
+from .test_sheets import CASES, SHEET, WORDS
 
 Visit = Callable[..., Any]
 COMPLETE = ".svl-results[data-state=complete] .svp-chart .main-svg"
@@ -71,6 +71,7 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     expect(page.locator(".svl-results[data-state=complete] .svp-chart")).to_have_count(1)
     expect(page.locator(".svl-shipped")).to_be_visible()
     expect(page.locator(".svl-bar button:has-text('Delete')")).to_have_count(0)
+    page.click(".svl-every > summary")
     page.locator(".svl-table td .svp-link").first.click()
     expect(page.locator(".svl-runs li").first).to_contain_text("= ")  # a run's parameters
     page.locator(".svl-runs .svp-link").first.click()
@@ -80,15 +81,33 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
 def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:
     page = visit("?tab=lab&lab=pldplus-table8")
     expect(page.locator(".svl-results[data-state=complete] .svp-chart")).to_have_count(1)
-    expect(page.locator(".svl-compared")).to_contain_text("Beside the paper: ")
+    expect(page.locator(".svl-setup .svl-compared")).to_contain_text("Here: 1 of 2 comparisons comes out")
+    page.click(".svl-claim > summary")
+    expect(page.locator(".svl-claims tbody tr")).to_have_count(2)
+    expect(page.locator(".svl-claims .svl-unlike")).to_have_text("✗ other order")
     expect(page.locator(".svl-caption")).to_contain_text("An example result, recorded on")
     expect(page.locator(".svl-bar button:has-text('Delete')")).to_have_count(0)
     # times that a busy machine made rough say so where they are shown
     page.locator(".svl-item[data-name='adapld-table1']").click()
-    page.wait_for_selector(".svl-results[data-state=complete] .svp-chart .main-svg")
+    page.wait_for_selector(".svl-results[data-state=complete] .svl-sheet")
     expect(page.locator(".svl-rough")).to_contain_text("times and speedups are rough: other work kept")
+    # a table stands once, with the paper's numbers in its rows; another of its models takes their place
+    speed = page.locator(".svl-sheet").first
+    expect(speed.locator("tbody tr").last.locator(".svl-theirs").last).to_have_text("2.27")
+    expect(page.locator(".svp-chart")).to_have_count(0)
+    page.select_option(".svl-sheets select", "Vicuna-33B")
+    expect(page.locator(".svl-sheet").first.locator("tbody tr").last.locator(".svl-theirs").last).to_have_text("1.74")
     page.locator(".svl-item[data-name='own']").click()
     expect(page.locator(".svl-compared")).to_have_count(0)
+
+
+@pytest.mark.slow("a result more")
+def test_many_charts_of_the_paper_stand_behind_a_button(visit: Visit) -> None:
+    page = visit("?tab=lab&lab=glide-table1")
+    expect(page.locator(".svl-results[data-state=complete] .svp-chart:visible")).to_have_count(4)
+    page.click("summary:has-text('(7 charts)')")
+    expect(page.locator(".svl-paper .main-svg:visible").first).to_be_visible()
+    expect(page.locator(".svl-paper:visible")).to_have_count(7)
 
 
 @pytest.mark.slow("five results more than the test before opens")
@@ -187,6 +206,8 @@ def test_the_keyboard_alone_leads_from_the_list_to_a_run(visit: Visit) -> None:
     page.wait_for_selector(".svl-estimate:has-text('4 runs, about')")
     page.keyboard.press("Enter")
     page.wait_for_selector(COMPLETE)
+    reach(page, ".svl-every > summary", 60)
+    page.keyboard.press("Enter")
     reach(page, ".svl-table .svp-link", 60)
     page.keyboard.press("Enter")
     page.wait_for_selector(".svl-dialog[open]")
@@ -321,19 +342,16 @@ def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.Monke
     page = visit("?tab=lab&lab=live")
     page.wait_for_selector(".svl-estimate:has-text('6 runs, about')")
     page.click("#svl-run")
-    page.wait_for_selector(COMPLETE)
-    ours, paper = (page.locator(".svp-chart").filter(has_text=text).first for text in ("stub", "paper: table 1"))
-    expect(ours).to_contain_text("not there: specviz train ppd")
-    expect(paper).to_contain_text("2.50")
-    rows = page.locator(".svl-below .svl-table").first.locator("tbody tr")
+    page.wait_for_selector(".svl-results[data-state=complete] .svl-sheet")
+    table = page.locator(".svl-sheet")
+    expect(table.locator("thead")).to_contain_text("here: stub")
+    expect(table.locator("thead")).to_contain_text("paper: table 1, Vicuna")
+    rows = table.locator("tbody tr")
     expect(rows).to_have_count(3)
     expect(rows.last).to_contain_text("Prompt tokens are missing")
-    numbers = ours.locator(".annotation-text")  # column by column, then the words of the last row
-    expect(numbers.last).to_be_visible()  # what was drawn before is gone
-    cell = steady(page, numbers.nth(numbers.count() - 2))  # PLD on all prompts
-    page.mouse.move(cell["x"] + 2, cell["y"] + 4)
-    page.wait_for_selector(".svp-chart .hovertext")
-    page.mouse.click(cell["x"] + 4, cell["y"] + 6)
+    pld = rows.filter(has_text="PLD")
+    expect(pld.locator(".svl-theirs")).to_have_text("2.50")
+    pld.locator(".svl-cell").last.click()  # on all prompts
     page.wait_for_selector(".svl-dialog[open]")
     page.keyboard.press("Escape")
     page.click(".svl-every summary")
@@ -351,12 +369,12 @@ def test_a_papers_table_is_drawn_with_whose_numbers_it_has_and_what_would_fill_a
     results = run_experiment(target, plan(target, SHEET, CASES))
     results.save(home() / "lab" / results.id)
     page.goto(f"http://127.0.0.1:{port}/?tab=lab&lab={results.id}")
-    expect(page.locator(".svl-results[data-state=complete] .svp-chart .main-svg").first).to_be_attached()
-    charts = page.locator(".svp-chart")
-    ours, paper = (charts.filter(has_text=text).first for text in ("Tokens per step", "paper: table 1, Vicuna"))
-    expect(ours).to_contain_text(IN_A_CELL)
-    expect(paper).to_contain_text("2.50")
-    expect(paper).to_contain_text("3.50")  # the head's, which was not run here
+    expect(page.locator(".svl-results[data-state=complete] .svl-sheet")).to_have_count(2)
+    steps, speed = (page.locator(".svl-sheet").filter(has_text=text) for text in ("Tokens per step", "Speedup"))
+    expect(steps.locator(".svl-theirs")).to_have_count(0)
+    head, pld = (speed.locator("tbody tr").filter(has_text=name) for name in ("Head", "PLD"))
+    expect(head.locator(".svl-absent")).to_have_text(WORDS)
+    expect(head.locator(".svl-theirs")).to_have_text(["3.50", "–"])  # the head's, which was not run here
+    expect(pld.locator(".svl-theirs")).to_have_text(["2.50", "2.00"])
     expect(page.locator(".svl-caption")).to_contain_text("Grey: the paper's numbers (Vicuna)")
-    expect(page.locator(".svl-below table").first).to_contain_text(WORDS)
     fits(page, 400)

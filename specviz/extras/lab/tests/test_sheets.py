@@ -64,8 +64,24 @@ def test_its_figures_have_ours_and_the_papers_apart(results: Results) -> None:
     shown = [note.text for note in speed.figure.layout.annotations]
     assert f"<i>{IN_A_CELL}</i>" in shown and any("1.00" in text for text in shown)
     assert all(heat.customdata[row][at] is not None for row in (1, 2) for at in range(3))
+
+
+def test_a_page_has_them_as_tables_alone(results: Results) -> None:
+    """No chart of a table, and no table twice: every number of ``grids`` stands in a cell, ours with its point."""
     page = draw(results, ["speedup"])
-    assert [table["title"] for table in page["profiles"]] == [grid.title for grid in grids(results, ["speedup"])]
+    (metric,) = page["sheets"]
+    assert page["charts"] == page["profiles"] == [] and metric["title"] == "Speedup (×)"
+    for sheet, grid in zip(metric["sheets"], grids(results, ["speedup"]), strict=True):
+        assert grid.title == f"{metric['title']}, {sheet['about']}"
+        assert [[cell["text"] for cell in row["cells"]] for row in sheet["rows"]] == [
+            list(row[1 : 1 + len(sheet["columns"])]) for row in grid.rows
+        ]
+    ours, paper = metric["sheets"]
+    assert [row["absent"] for row in ours["rows"]] == [WORDS, "", ""]
+    assert all(page["points"][cell["point"]]["series"] == "PLD" for cell in ours["rows"][1]["cells"])
+    shares = [row["cells"][0]["share"] for row in paper["rows"]]
+    assert shares == [1, 0] and [row["cells"][0]["best"] for row in paper["rows"]] == [True, False]
+    assert not any(cell["best"] for row in ours["rows"] for cell in row["cells"]), "timings of ours may be chance"
 
 
 def test_speedups_that_cannot_be_are_told(results: Results) -> None:

@@ -250,7 +250,8 @@ function head(r) {
   const cite = h("p.ui-soft", { title: catalog().papers[r.paper]?.title }, `${shortPaper(r.paper)}, ${r.figure}`);
   const list = h("dl.svl-facts", facts.map(([name, value]) => value && [h("dt", name), h("dd", value)]));
   const found = r.finding && h("p.svl-found", h("b", "The paper found: "), r.finding);
-  return { title: titled(r.title, r.question, cite, found), facts: list };
+  const answer = h("div.svl-answer.ui-row", found, parts.verdict);
+  return { title: titled(r.title, r.question, cite, answer), facts: list };
 }
 
 /** Draws what is chosen and its form. */

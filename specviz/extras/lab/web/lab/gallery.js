@@ -3,7 +3,7 @@
 import { h, s } from "specviz/base/dom.js";
 import { when } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { BATCH, OWN, catalog, parts, shortPaper, tools } from "specviz/lab/state.js";
+import { BATCH, OWN, catalog, link, parts, shortPaper, tools } from "specviz/lab/state.js";
 
 const [WIDE, HIGH, EDGE] = [132, 66, 6];
 
@@ -47,24 +47,37 @@ function drawn(picture) {
   return s("svg", frame, axis, DRAW[kind](lines));
 }
 
-/** @type {(name: string, title: string, above: string, about: string, choose: (name: string) => void,
- *   picture?: Child) => HTMLElement} */
-const card = (name, title, above, about, choose, picture) =>
-  h(
-    "button.svp-bare.svl-card",
-    { "data-name": name, title: about, onclick: () => choose(name) },
-    picture,
-    above && h("small.ui-soft", above),
+/** A tool, and what it is for. */
+/** @type {(name: string, title: string, about: string, open: () => void) => HTMLElement} */
+const tool = (name, title, about, open) =>
+  h("button.svp-bare.svl-card", { "data-name": name, onclick: open }, h("b", title), h("span.svl-say", about));
+
+/** How many of the paper's claims come out alike. @param {LabSummary} finding */
+function agreed({ claims, alike }) {
+  const mark = h("span", { "aria-hidden": "true" }, alike === claims ? "✓" : alike ? "◐" : "✗");
+  return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${alike} of ${claims} as in the paper`);
+}
+
+/** A recipe: its picture, and what was found. */
+/** @type {(recipe: LabRecipe, choose: (name: string) => void) => HTMLElement} */
+function recipeCard({ name, title, figure, question }, choose) {
+  const picture = catalog().pictures[name];
+  return h(
+    "button.svp-bare.svl-card.svl-recipe",
+    { "data-name": name, title: question, onclick: () => choose(name) },
+    drawn(picture),
+    h("small.ui-soft", figure),
     h("b", title),
+    picture && [h("span.svl-say", picture.finding.text), agreed(picture.finding)],
   );
+}
 
 /** Fills the gallery. @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
 export function drawGallery(choose, reopen) {
-  const { papers, recipes, results, recorded, pictures } = catalog();
+  const { papers, recipes, results, recorded } = catalog();
   const sections = Object.keys(papers).filter(Boolean).map((paper) => {
     const own = recipes.filter((recipe) => recipe.paper === paper);
-    const cards = own.map(({ name, title, figure, question }) =>
-      card(name, title, figure, question, choose, drawn(pictures[name])));
+    const cards = own.map((recipe) => recipeCard(recipe, choose));
     const head = h("h3", shortPaper(paper), h("small.ui-soft", papers[paper].title));
     return own.length > 0 && h("section", { "aria-label": shortPaper(paper) }, head, h("div.svl-cards", cards));
   });
@@ -72,18 +85,24 @@ export function drawGallery(choose, reopen) {
   const mine = [...results, ...others].map((about) => {
     const said = [when(about.created, "short"), about.state === "complete" ? "" : about.state].filter(Boolean);
     const open = { "data-result": about.id, onclick: () => reopen(about) };
-    return h("button.svp-bare.svl-card", open, h("small.ui-soft", said.join(" · ")), h("b", about.title));
+    const line = h("span.svl-say", `Results · ${said.join(" · ")}`);
+    return h("button.svp-bare.svl-card", open, h("b", about.title), line);
   });
-  const tool = [
-    card(OWN, "Your own sweep", "", "A method, one or two parameters, values, prompts and a metric", choose),
-    card(BATCH, "Methods × prompts", "", "Batch mode: a table of tasks and methods, as in the papers", choose),
-    ...tools().map(({ name, title, about }) => card(name, title, "", about, choose)),
+  const own = [
+    { name: OWN, title: "Your own sweep", about: "A method, one or two parameters, values, prompts and a metric" },
+    { name: BATCH, title: "Methods × prompts", about: "Batch mode: a table of tasks and methods, as in the papers" },
+    ...tools(),
   ];
+  const cards = own.map(({ name, title, about }) => tool(name, title, about, () => choose(name)));
+  const shown = sections.filter((section) => section !== false);
+  const jumps = shown.map((section) => link(section.ariaLabel ?? "", () => section.scrollIntoView()));
   parts.gallery.replaceChildren(
     h("header.svp-asked", h("h2", "Experiments of the papers, and what they gave here"), h("p.svp-question",
-      `${recipes.length} experiments were recorded with a small model; a picture opens its results. Each can be run `,
-      "again here, with other prompts and your own model.")),
-    h("section", { "aria-label": "Your own" }, h("div.svl-cards.svl-tools", tool, mine)),
-    ...sections.filter((section) => section !== false),
+      `${recipes.length} experiments were recorded with a small model; a card says what was found and opens the rest. `,
+      "Each can be run again here, with other prompts and your own model.")),
+    h("nav.svl-jump.ui-row", { "aria-label": "Papers" }, jumps),
+    h("section", { "aria-label": "Tools and results of your own" }, h("h3", "Tools"),
+      h("div.svl-cards", cards, mine)),
+    ...shown,
   );
 }

@@ -7,8 +7,8 @@ import { getJson, within } from "specviz/base/json.js";
 /** Judges the runs of results that are over, while it is open. @param {string} id */
 export function otherJudges(id) {
   const select = h("select.svp-select", { "aria-label": "Whose drafts are judged", onchange: draw });
-  const table = h("div.svl-below.ui-stack");
-  const box = h("div.svl-judges.svl-below.ui-stack", table);
+  const table = h("div.ui-stack");
+  const box = h("div.svl-judges.ui-stack", table);
   const details = h("details.svl-every.ui-fold", h("summary", "The same drafts under every verifier"), box);
   details.addEventListener("toggle", () => details.open && !ready && draw());
   let ready = false;

@@ -7,13 +7,17 @@ import { format, plural, when } from "specviz/base/numbers.js";
 import { charts, clearCharts, theme } from "specviz/base/plotly.js";
 import * as batch from "specviz/lab/batch.js";
 import { otherJudges } from "specviz/lab/judges.js";
+import { sheetTables } from "specviz/lab/sheets.js";
 import {
   address, catalog, file, formulaList, lab, link, list, note, parts, post, recipe, refresh, tabled,
 } from "specviz/lab/state.js";
+import { verdictOf } from "specviz/lab/verdict.js";
 
 const POLL_MS = 1200;
+const EVERY = "Every number with its spread and its runs";
 const REMOVES = "Delete these results and their runs";
-const TABLED = new Set(["sheet", "cases"]); // charts with tables of their own
+const TABLED = new Set(["sheet", "cases"]); // shown as tables of their own
+const MOST_CHARTS = 4; // above which the paper's stand behind a button
 /** @type {Record<string, string>} */
 const ENDED = {
   complete: "",
@@ -29,10 +33,16 @@ const stop = h("button.svp-button.svl-cancel", { onclick: cancel }, "Cancel");
 const crew = h("ul.svl-crew.ui-row.ui-soft", { "aria-label": "Workers", hidden: true });
 const progress = h("div.svl-progress.ui-row.ui-box", { hidden: true }, meter, left, stop, crew);
 const grid = h("div.svl-charts.ui-tiles");
+const sheets = h("div.svl-sheets.ui-stack");
+const paperGrid = h("div.svl-charts.ui-tiles");
+const paperName = h("summary");
+const paperCharts = h("details.ui-fold", { hidden: true, ontoggle: drawPaperCharts }, paperName, paperGrid);
 const caption = h("p.svl-caption");
-const under = h("div.svl-below.ui-stack");
+const under = h("div.ui-stack");
 /** Of the results shown, the panel of other verifiers: it stays as it is while the rest is drawn again. */
 const drafts = h("div");
+/** What is unfolded stays so while results are drawn again. */
+const unfolded = { every: { value: false }, claims: { value: false } };
 
 /** Shows results, or none ("" for an id). @param {string} id */
 export function show(id) {
@@ -43,7 +53,9 @@ export function show(id) {
   stop.disabled = false;
   address();
   clearCharts(grid);
-  for (const part of [bar, caption, under, drafts, parts.results]) part.replaceChildren();
+  clearCharts(paperGrid);
+  paperCharts.open = unfolded.every.value = unfolded.claims.value = false;
+  for (const part of [bar, sheets, caption, under, drafts, parts.results, parts.verdict]) part.replaceChildren();
   if (id) poll();
 }
 
@@ -122,7 +134,8 @@ async function cancel() {
 }
 
 function frame() {
-  if (!parts.results.contains(grid)) parts.results.replaceChildren(bar, progress, grid, caption, under, drafts);
+  if (parts.results.contains(grid)) return;
+  parts.results.replaceChildren(bar, progress, grid, sheets, paperCharts, caption, under, drafts);
 }
 
 /** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
@@ -131,7 +144,7 @@ function dressed(figures) {
   return figures.map(({ title, paper, figure }) => {
     const { data, layout } = JSON.parse(figure);
     return {
-      label: `${title}; the same numbers are in the table below`,
+      label: `${title}; the same numbers stand under “${EVERY}”`,
       kind: paper ? "svl-paper" : "",
       data,
       layout: {
@@ -156,14 +169,18 @@ export async function drawResults() {
   if (!s) return;
   frame();
   drawBar(s);
-  const clicked = (/** @type {PlotPoint[]} */ points) => {
-    const index = points.map((p) => p.customdata).find((c) => Number.isInteger(c));
-    const point = whole(lab.shown)?.points[Number(index)];
-    if (point) behind(point);
-  };
-  if (!s.charts.length) clearCharts(grid); // tables need no library
-  else charts(grid, catalog().plotly, () => (s === lab.shown ? dressed(s.charts) : null), clicked);
-  grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
+  const shown = ownCharts(s);
+  if (!shown.length) clearCharts(grid); // tables need no library
+  else charts(grid, catalog().plotly, () => (s === lab.shown ? dressed(shown) : null), clicked);
+  grid.classList.toggle("svl-empty", !s.rows || !shown.length);
+  const printed = s.charts.length - shown.length;
+  paperCharts.hidden = !s.rows || !printed;
+  paperName.textContent = `The paper's own numbers, drawn (${plural(printed, "chart")})`;
+  drawPaperCharts();
+  const drawSheets = () => sheets.replaceChildren(...sheetTables(s.rows ? s.sheets : [], opener, drawSheets));
+  drawSheets();
+  parts.verdict.replaceChildren();
+  replace(parts.verdict, s.rows && !asBatch(s) ? verdictOf(s, unfolded.claims) : []);
   caption.textContent = s.rows ? s.caption : "";
   const many = asBatch(s);
   const rest = many ? batch.below(many, many.profiles.map(profileTable)) : below(s);
@@ -172,6 +189,30 @@ export async function drawResults() {
   if (!drafts.children.length && recorded && !goesOn(s.state)) drafts.append(otherJudges(lab.id));
   parts.results.dataset.rows = String(s.rows);
   parts.results.dataset.state = s.state;
+}
+
+/** The charts that stand in sight: all where these are few, else ours. @param {LabResults} results */
+const ownCharts = ({ charts: all }) => (all.length > MOST_CHARTS ? all.filter(({ paper }) => !paper) : all);
+
+/** The other charts, once they are asked for. */
+function drawPaperCharts() {
+  const s = whole(lab.shown);
+  if (!s || !paperCharts.open) return;
+  const rest = s.charts.filter((chart) => !ownCharts(s).includes(chart));
+  charts(paperGrid, catalog().plotly, () => (s === lab.shown ? dressed(rest) : null), clicked);
+}
+
+/** @param {PlotPoint[]} points */
+function clicked(points) {
+  const index = points.map((p) => p.customdata).find((c) => Number.isInteger(c));
+  const point = whole(lab.shown)?.points[Number(index)];
+  if (point) behind(point);
+}
+
+/** What opens the runs of a point, if there are any. @param {number} index */
+function opener(index) {
+  const point = whole(lab.shown)?.points[index];
+  return point?.runs.length ? () => behind(point) : null;
 }
 
 /** What a busy machine did to the times of a recorded result. @param {Recorded} recorded */
@@ -287,9 +328,12 @@ function pointTable(results) {
   return tabled({}, heads(places.map(([, head]) => head), [...labels, "runs"]), [...rows, ...empty]);
 }
 
-/** A table of every point below tables of lines × tasks, to look for its runs. @param {HTMLElement[]} table */
-const folded = (table) =>
-  h("details.svl-every.ui-fold", h("summary", "Every number with its spread and its runs"), table);
+/** The numbers that are drawn, as tables. @param {HTMLElement[]} tables */
+function folded(tables) {
+  const details = h("details.svl-every.ui-fold", { open: unfolded.every.value }, h("summary", EVERY), tables);
+  details.addEventListener("toggle", () => (unfolded.every.value = details.open));
+  return details;
+}
 
 /** What stands below the charts. @param {LabResults} results */
 function below(results) {
@@ -297,11 +341,13 @@ function below(results) {
   if (!rows) return [];
   const tables = profiles.map(profileTable);
   const places = columns.length || points.some((p) => p.runs.length) ? [pointTable(results)] : [];
+  const answers = about.chart === "cases" ? tables : [];
+  const numbers = answers.length ? places : [...places, ...tables];
   return [
     failed ? h("div.svp-note.svp-error", `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
-    about.compared ? h("p.svp-note.svl-compared", h("b", "Beside the paper: "), about.compared) : "",
     ...about.notes.map((text) => h("p.svp-note", text)),
-    ...(TABLED.has(about.chart) ? [...tables, folded(places)] : [...places, ...tables]),
+    ...answers,
+    numbers.length ? folded(numbers) : "",
     formulaList(formulas),
   ].filter((part) => part !== "");
 }

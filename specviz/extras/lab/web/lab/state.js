@@ -36,6 +36,8 @@ export const lab = {
   id: "",
   /** Metrics to draw, in place of the experiment's. @type {string[] | null} */
   metrics: null,
+  /** The model of the paper's table that stands beside ours. */
+  paper: "",
   timer: 0,
   ticket: 0,
   check: 0,
@@ -57,6 +59,7 @@ export const parts = {
   run: h("button.svl-run", { id: "svl-run" }, "Run"),
   estimate: h("span.svl-estimate.ui-soft", { role: "status" }),
   note: h("p.svp-note.svl-note", { role: "status" }),
+  verdict: h("div.svl-verdict"),
   results: h("div.svl-results.ui-stack"),
   tool: h("div", { hidden: true }),
   dialog: h("dialog.svl-dialog.ui-sheet"),

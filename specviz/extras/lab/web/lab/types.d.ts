@@ -37,7 +37,9 @@ type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "e
 type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "created" | "state">;
 
 /** What was recorded of an experiment, small: per line its values as shares of the largest. */
-interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][] }
+interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][]; finding: LabSummary }
+/** The sentence of its first claim, and how many of its ``claims`` come out as in the paper. */
+interface LabSummary { text: string; claims: number; alike: number }
 interface LabCatalog {
   papers: Record<string, { title: string; short: string; order: number }>; recipes: LabRecipe[]; methods: MethodCard[]; verifiers: VerifierCard[];
   reason: string; metrics: LabMetric[];
@@ -65,6 +67,15 @@ interface LabPoint {
   series: string; x: string; y: string; level: boolean; values: Record<string, LabSpread>; runs: LabRun[];
   count: number; failed: number;
 }
+/** A claim of the paper in these results: ``experiments/findings.py``. */
+interface LabFinding { text: string; subject: string; values: string; paper_values: string; source: string; alike: boolean }
+
+/** A table of lines × tasks, ours or a paper's: ``experiments/sheets.py``. ``point`` of a cell is one of the points. */
+interface LabSheet { about: string; columns: string[]; rows: LabSheetRow[] }
+interface LabSheetRow { name: string; absent: string; cells: LabSheetCell[] }
+interface LabSheetCell { text: string; error: string; best: boolean; share: number | null; point: number | null }
+/** A metric's tables: ours first. */
+interface LabSheets { title: string; sheets: LabSheet[] }
 /** A table of text, its first ``words`` columns no numbers: ``specviz/extras/lab/experiments/grids.py``. */
 interface LabProfile { title: string; heads: string[]; words: number; rows: string[][] }
 
@@ -102,6 +113,7 @@ interface LabProgress {
 interface LabResults extends LabProgress {
   measured: string[]; charts: { title: string; paper: boolean; figure: string }[]; points: LabPoint[];
   columns: { key: string; label: string; unit: string }[]; profiles: LabProfile[]; caption: string;
+  sheets: LabSheets[]; verdict: string; findings: LabFinding[];
   formulas: { label: string; formula: string; help: string }[]; names: Record<string, string>; errors: string[];
   failed: number; tables?: LabTable[]; checks?: LabCheck[]; warnings?: string[]; remarks?: string[];
 }

@@ -1,0 +1,84 @@
+"""What results say of the claims of their paper, in sentences and as a verdict."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from ..experiments import Results
+from ..experiments.comparison import Claim, PaperComparison, comparisons
+from ..experiments.findings import findings, summary, verdict
+from ..experiments.shipped import SHIPPED, example
+
+
+def claimed(name: str, *claims: Claim) -> PaperComparison:
+    return PaperComparison(name, {str(n): claim for n, claim in enumerate(claims)})
+
+
+def test_methods_are_named_from_the_highest_on() -> None:
+    results = example(SHIPPED / "adapld-table1.zip")
+    found = findings(results, comparisons(SHIPPED)["adapld-table1"])
+    assert found[0].text == "Tokens per step: 4.62 with AdaPLD, 4.10 with PLD+, 3.84 with PLD."
+    assert (found[0].values, found[0].paper_values) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
+    assert found[0].alike and not found[1].alike and found[1].values == "5.17 > 4.62"
+    assert verdict(found) == "1 of 4 comparisons comes out as in the paper"
+
+
+def test_a_sentence_is_of_the_rows() -> None:
+    """Other rows, other numbers, another order."""
+    results = example(SHIPPED / "adapld-table1.zip")
+    rows = [
+        {**row, "accepted": 0.0, "tokens_per_step": 1.0} if row["series"] == "AdaPLD" else row for row in results.rows
+    ]
+    rows = [{**row, "tokens": row["steps"]} if row["series"] == "AdaPLD" and "steps" in row else row for row in rows]
+    (first, *_) = findings(Results(results.about, rows), comparisons(SHIPPED)["adapld-table1"])
+    assert first.text == "Tokens per step: 4.10 with PLD+, 3.84 with PLD, 1.00 with AdaPLD." and not first.alike
+
+
+def test_values_along_an_axis_are_told_in_its_order_and_levels_by_their_side() -> None:
+    results = example(SHIPPED / "adapld-fig1.zip")
+    rising, level = findings(
+        results,
+        claimed(
+            "adapld-fig1", Claim(("k=2", "k=32"), "<", "fig. 1", "tokens_per_step"),
+            Claim(("k=2", "1"), ">", "fig. 1", "speedup"),
+        ),
+    )  # fmt: skip
+    assert rising.text == "Tokens per step: 2.71 at branches K = 2, 3.20 at 32." and rising.paper_values == "rises"
+    assert level.text == "Speedup: 2.47 with branches K = 2, above 1.00."
+
+
+def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told() -> None:
+    results = example(SHIPPED / "adapld-fig1.zip")
+    missing = Claim(("k=3", "k=5"), "<", "fig. 1", "tokens_per_step")
+    assert findings(results, claimed("adapld-fig1", missing)) == [] and verdict([]) == ""
+    told = summary(results, None)
+    assert told == {
+        "text": "Tokens per step: 3.2 with branches K = 32; 2.71 with branches K = 2.",
+        "claims": 0,
+        "alike": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("alike", "words"),
+    [("y", "Comes out as in the paper"), ("n", "Comes out unlike the paper"),
+     ("nn", "Both comparisons come out unlike"), ("yyy", "All 3 comparisons come out as in"),
+     ("yyn", "2 of 3 comparisons come out as in")],
+)  # fmt: skip
+def test_the_verdict_counts(alike: str, words: str) -> None:
+    found = findings(example(SHIPPED / "adapld-fig2.zip"), comparisons(SHIPPED)["adapld-fig2"])
+    assert verdict([replace(found[0], alike=letter == "y") for letter in alike]).startswith(words)
+
+
+@pytest.mark.parametrize("name", comparisons(SHIPPED))
+def test_every_example_result_says_what_was_found(name: str) -> None:
+    """In one sentence without a word of the code; as many claims are alike as ``compared.toml`` says."""
+    comparison = comparisons(SHIPPED)[name]
+    told = summary(example(SHIPPED / f"{name}.zip"), comparison)
+    assert told["claims"] == len(comparison.claims)
+    assert told["alike"] == sum(not claim.unlike for claim in comparison.claims.values())
+    assert re.search(r"\d", told["text"]) and told["text"].endswith(".") and "@ " not in told["text"]
+    assert not re.search(r"_\w+=|\bof \w+:|None|nan", told["text"])

@@ -1,0 +1,31 @@
+/* Page "Lab": whether what was measured here comes out as in the paper. */
+
+import { h, heads } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
+import { tabled } from "specviz/lab/state.js";
+
+const SAME = "✓ same order";
+const OTHER = "✗ other order";
+
+/** A comparison: our numbers, the paper's, and whether both stand in one order. @param {LabFinding} finding */
+const line = ({ subject, values, paper_values, source, alike }) =>
+  h(
+    "tr",
+    h("th", { scope: "row" }, subject),
+    h("td", values),
+    h("td", paper_values, h("small", ` ${source}`)),
+    h(alike ? "td.svl-alike" : "td.svl-unlike", alike ? SAME : OTHER),
+  );
+
+/** What stands first: the paper's claims in these results, and the sentence that was written of an example result. */
+/** @type {(results: LabResults, open: { value: boolean }) => Child[]} */
+export function verdictOf({ verdict, findings, about }, open) {
+  if (!verdict && !about.compared) return [];
+  const said = h("p.svl-found.svl-compared", h("b", "Here: "), verdict && h("b", `${verdict}. `), about.compared);
+  if (!findings.length) return [said];
+  const table = tabled({ class: "svl-claims" }, heads(["Compared", "Here", "The paper", ""]), findings.map(line));
+  const details = h("details.ui-fold.svl-claim", { open: open.value },
+    h("summary", plural(findings.length, "comparison").replace(/^1 /, "The ")), table);
+  details.addEventListener("toggle", () => (open.value = details.open));
+  return [said, details];
+}
