@@ -27,8 +27,9 @@ PROGRAMS = "docker", "pip", "python", "python3", "specviz", "vllm"
 BESIDE = re.compile(r"\s{2,}.*|\s+#\s.*")  # words that say what a command does
 OPTIONAL = re.compile(r"\s\[[^\]]*\]")
 INPUTS = {  # what a placeholder stands for, behind an option or by itself
-    "--prompt-file F": "--prompt-file prompt.txt", "--answer F": "--answer answer.txt", "--reference T": "--reference T",
-    "--prompts F.jsonl": "--prompts prompts.jsonl", "--prompts F": "--prompts prompts.jsonl", "--html F": "--html F.html",
+    "--prompt-file F": "--prompt-file prompt.txt", "--answer F": "--answer answer.txt",
+    "--prompts F.jsonl": "--prompts prompts.jsonl", "--prompts F": "--prompts prompts.jsonl",
+    "--html F": "--html F.html",
     "--prompts FILE": "--prompts prompts.jsonl", "--json-schema FILE": "--json-schema schema.json",
     "--prompt T": "--prompt 'the old lamp. the old'", "--step N": "--step 2", "--node K": "--node 1",
     "--methods M": "--methods pld", "--methods NAME": "--methods pld", "TRACE…": "run.spectrace", "--model M": "",
