@@ -80,7 +80,7 @@ def runnable(command: str) -> list[str]:
     return words[1:] + (shlex.split(SMALLER[max(beginnings, key=len)]) if beginnings else [])
 
 
-def unasserted(text: str) -> list[str]:
+def command_faults(text: str) -> list[str]:
     """Commands of a page that are neither run nor marked, and marks that no command has."""
     marked, found = marks(text), [*commands(text)]
     open_commands = [
@@ -101,7 +101,7 @@ def to_run() -> tuple[str, ...]:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_command_runs_or_says_why_not(path: Path) -> None:
-    assert unasserted(path.read_text("utf-8")) == []
+    assert command_faults(path.read_text("utf-8")) == []
 
 
 @pytest.fixture(scope="module")
@@ -141,5 +141,5 @@ specviz app --port 1    the app
 specviz doctor --part P
 specviz models          the models
 ```"""
-    assert unasserted(page) == ["specviz doctor --part P", "specviz mcp"]
+    assert command_faults(page) == ["specviz doctor --part P", "specviz mcp"]
     assert runnable("specviz drafts TRACE…") == ["drafts", "run.spectrace"]
