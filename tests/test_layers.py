@@ -372,7 +372,7 @@ def test_every_third_party_import_is_declared():
     names |= {"vllm", "xllamacpp"}  # in the servers themselves, and in a process of its own
     # by fastapi, pydantic (two), transformers, pandas, gradio (three), uvicorn and anywidget
     brought = {"starlette", "pydantic_core", "annotated_types", "huggingface_hub", "pyarrow", "httpx"}
-    brought |= {"python_multipart", "gradio_client", "h11", "traitlets"}
+    brought |= {"python_multipart", "gradio_client", "h11", "traitlets", "IPython"}
     used = set()
     for path in [*files("decoders"), *files("specviz"), ROOT / "app.py"]:
         used |= roots(path.read_text("utf-8"), package_of(path))

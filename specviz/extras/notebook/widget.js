@@ -27,13 +27,16 @@ function render({ model, el }) {
   const size = () => (frame.style.height = `${model.get("height")}px`);
   size();
   const send = (values) => frame.contentWindow?.postMessage({ specviz: values }, "*");
+  let hearing = false; // what the page says is not sent back: it may have changed since
   /** @param {MessageEvent} event */
   const hear = ({ source, data }) => {
     if (source !== frame.contentWindow || !data?.specviz) return;
     const { ready, selected } = data.specviz;
     if (ready) send({ dark: darkness(), step: model.get("step"), ...chosen() });
     if (!selected) return;
+    hearing = true;
     for (const name of TRAITS) model.set(name, selected[name]);
+    hearing = false;
     model.save_changes();
   };
   /** The selection that Python asks for: a node, a token, or none. */
@@ -41,12 +44,15 @@ function render({ model, el }) {
     const { token, node } = Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]));
     return node !== null ? { node } : { token };
   };
-  const heard = TRAITS.map((name) => [`change:${name}`, () => send({ [name]: model.get(name) })]);
+  const heard = TRAITS.map((name) => [`change:${name}`, () => hearing || send({ [name]: model.get(name) })]);
   heard.push(["change:height", size]);
   for (const [name, act] of heard) model.on(name, act);
   addEventListener("message", hear);
   frame.srcdoc = PAGE.replace("@packed@", () => base64(model.get("packed")));
-  el.append(frame);
+  // the run's sentence, an output of its own for notebooks without the widget, is not seen beside it
+  const style = document.createElement("style");
+  style.textContent = `.specviz-${model.get("key")} { display: none }`;
+  el.append(frame, style);
   return () => {
     removeEventListener("message", hear);
     for (const [name, act] of heard) model.off(name, act);

@@ -7,14 +7,17 @@ from __future__ import annotations
 import gzip
 import json
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from decoders.errors import UserError
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 from specviz.views import web
 from specviz.views.export import POLICY, begin_script, page
+from specviz.words import decimals, mark_unseen, plural
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
@@ -29,6 +32,10 @@ TAKE = (
     "const { trace } = data; "
     "if (trace.attention) trace.attention.weight = trace.attention.weight.map((n) => n === null ? n : n / 1000); "
     "document.getElementById('trace').textContent = JSON.stringify(trace)"
+)
+MISSING = (
+    "The steps are drawn by the package anywidget, which this page does not have: open the notebook where it is "
+    "installed, or save it with trace.show(), which keeps the whole run in the page."
 )
 PROB_DIGITS = 5  # decimals of the probabilities of first guesses; pages show three at most
 
@@ -76,6 +83,16 @@ def _round_prob(prob: float | None) -> float | None:
     return None if prob is None else round(prob, PROB_DIGITS)
 
 
+def headline(trace: Trace) -> str:
+    """A run in a sentence, for whoever sees the notebook without the widget: method, model, tokens per step."""
+    method, model = trace.run["method"], (trace.run.get("model") or {}).get("name")
+    per_step = (trace.run.get("metrics") or {}).get("tokens_per_step")
+    rate = f": {decimals(per_step, 2)} tokens per step" if per_step else ""
+    counts = f"{plural(len(trace.output_ids), 'token')} in {plural(trace.rows('steps'), 'step')}"
+    source = f"{method.get('title') or method['name']} on {model or 'an unnamed model'}"
+    return mark_unseen(f"{source}, {counts}{rate}.")
+
+
 def script() -> str:
     """The widget's ES module, with the page that it fills in."""
     body = (
@@ -104,6 +121,7 @@ def _widget_class() -> Any:
 
         _esm = script()
         packed = traitlets.Bytes().tag(sync=True)
+        key = traitlets.Unicode().tag(sync=True)  # of the sentence that the drawn widget hides
         height = traitlets.Int(720, min=200).tag(sync=True)
         step = traitlets.Int(0).tag(sync=True)
         token = traitlets.Int(None, allow_none=True).tag(sync=True)
@@ -111,14 +129,23 @@ def _widget_class() -> Any:
 
         def __init__(self, trace: Trace, **traits: Any) -> None:
             self.trace = trace
-            super().__init__(packed=pack(trace), **traits)
+            super().__init__(packed=pack(trace), key=uuid4().hex, **traits)
 
         def __repr__(self) -> str:
             title = self.trace.run.get("title") or self.trace.run.get("id")
-            return (
-                f"TraceWidget({title!r}, step {self.step} of {self.trace.rows('steps')}): open this notebook where the "
-                "package anywidget is installed to see the run, or run the cell again"
-            )
+            return f"TraceWidget({title!r}, step {self.step} of {self.trace.rows('steps')})"
+
+        def _ipython_display_(self) -> None:
+            """Display two outputs: the run in a sentence, which the drawn widget hides, and the widget. A reader of the
+            saved notebook who lacks anywidget, or the network that nbconvert's page needs, has the first alone.
+            """
+            from IPython.display import display
+
+            sentence = f"{headline(self.trace)} {MISSING}"
+            text = f'<p class="specviz-{self.key}">{escape(sentence)}</p>'
+            display({"text/html": text, "text/plain": sentence}, raw=True)
+            data, metadata = self._repr_mimebundle_()
+            display(data, metadata=metadata, raw=True)
 
         @traitlets.validate("step")
         def _check_step(self, proposal: Any) -> int | None:

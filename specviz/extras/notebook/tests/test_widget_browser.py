@@ -63,8 +63,66 @@ def test_traits_take_what_the_run_has(trace: Any) -> None:
     other = trace.tables["nodes"]["step"].count(4)
     shown.set_state({"step": 4, "node": other - 1, "token": 300})  # as the page tells it: at once
     assert (shown.step, shown.node, shown.token) == (4, other - 1, 300)
-    assert "open this notebook where the package anywidget is installed" in repr(shown)
     assert repr(shown) in shown._repr_mimebundle_()[0]["text/plain"]
+
+
+def displayed(shown: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What a cell that ends with the widget has as outputs."""
+    outputs = list[dict[str, Any]]()
+
+    def display(data: dict[str, Any], metadata: dict[str, Any] | None = None, raw: bool = False) -> None:
+        assert raw
+        outputs.append({"output_type": "display_data", "data": data, "metadata": metadata or {}})
+
+    monkeypatch.setattr("IPython.display.display", display)
+    shown._ipython_display_()
+    return outputs
+
+
+def test_a_saved_page_without_a_network_has_the_run_in_a_sentence(
+    page: Any, trace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbconvert, embed = pytest.importorskip("nbconvert"), pytest.importorskip("ipywidgets.embed")
+    nbformat = pytest.importorskip("nbformat")
+    trace.run["model"]["name"] = "<img src=x onerror='window.__pwned = 1'>\u202e"
+    shown = trace.widget()
+    cell = nbformat.v4.new_code_cell("w", outputs=displayed(shown, monkeypatch), execution_count=1)
+    state = {"version_major": 2, "version_minor": 0, "state": embed.dependency_state([shown])}
+    widgets = {"application/vnd.jupyter.widget-state+json": state}
+    notebook = nbformat.from_dict(nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": widgets}))
+    nbformat.validate(notebook)
+    html, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
+    refused = list[str]()
+
+    def refuse(route: Any) -> None:
+        refused.append(route.request.url)
+        route.abort()
+
+    page.route("**/*", refuse)
+    page.set_content(html)
+    becomes(page, lambda: any("html-manager" in url for url in refused), True)
+    text = page.locator("body").inner_text()
+    rate = f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step"
+    assert "onerror" in text and "⟨U+202E⟩" in text and text.count(rate) == 1 and "trace.show()" in text
+    assert trace.run["method"]["title"] in text and page.evaluate("window.__pwned ?? null") is None
+
+
+def test_the_drawn_widget_hides_the_sentence(page: Any, trace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    shown = trace.widget()
+    sentence, widget = displayed(shown, monkeypatch)
+    assert widget_module.headline(trace) in sentence["data"]["text/plain"] not in widget["data"]["text/plain"]
+    assert widget["data"]["application/vnd.jupyter.widget-view+json"]["model_id"] == shown.model_id
+    page.goto("about:blank")
+    page.evaluate("html => { document.body.innerHTML = html }", sentence["data"]["text/html"])
+    expect(page.get_by_text("tokens per step")).to_be_visible()
+    packed = base64.b64encode(shown.packed).decode()
+    state = {"step": 0, "token": None, "node": None, "height": 700}
+    for key, visible in (("another", True), (shown.key, False)):
+        page.evaluate(NOTEBOOK, {"script": widget_module.script(), "packed": packed, "state": {**state, "key": key}})
+        expect(page.locator("p").get_by_text("tokens per step")).to_be_visible(visible=visible)
+    page.evaluate("document.querySelectorAll('iframe, style').forEach((part) => part.remove())")
+    expect(page.get_by_text("tokens per step")).to_be_visible()
 
 
 def test_a_copied_run_weighs_less_than_400_kb() -> None:
