@@ -411,33 +411,33 @@ void kernel_forward(const Stack *stack, float *x, const float *cos, const float 
   float *joint = space(here.joint, rows * joint_width), *query = space(here.query, rows * wide);
   float *mixed = space(here.mixed, rows * wide), *inner = space(here.inner, rows * s.mlp);
   float *normed = space(here.normed, rows * s.hidden);
-  const bool whole = s.layer[0].out.bits == 32; // fp32 weights, whose rows are not rounded
-  float *up = whole ? space(here.up, rows * s.mlp) : nullptr;
+  const bool unrounded = s.layer[0].out.bits == 32; // fp32 weights, whose rows are not rounded
+  float *up = unrounded ? space(here.up, rows * s.mlp) : nullptr;
   int64_t widest = wide > s.hidden ? wide : s.hidden;
   Rounded &rounded = here.rounded;
-  if (!whole) rounded.resize(rows, s.mlp > widest ? s.mlp : widest);
+  if (!unrounded) rounded.resize(rows, s.mlp > widest ? s.mlp : widest);
   auto groups_of = [](int64_t inputs) { return (inputs + GROUP - 1) / GROUP; };
 
   run(threads, [&](Team &team, int64_t thread, int64_t count) {
     const Share own_rows(rows, thread, count);
     auto norm_and_round = [&](const float *weight) {
-      if (!whole) {
+      if (!unrounded) {
         if (thread == 0) rounded.groups = groups_of(s.hidden);
         team.wait();
       }
       for (int64_t row = own_rows.begin; row < own_rows.end; ++row) {
         norm_row(x + row * s.hidden, weight, normed + row * s.hidden, s.hidden, s.eps);
-        if (!whole) rounded.set(row, normed + row * s.hidden, s.hidden);
+        if (!unrounded) rounded.set(row, normed + row * s.hidden, s.hidden);
       }
       team.wait();
     };
     auto times = [&](const Linear &w, const float *from, float *y, int64_t width, bool add) {
       const Share own(w.blocks(), thread, count);
-      if (whole) multiply(w, from, rows, y, width, own.begin, own.end, add);
+      if (unrounded) multiply(w, from, rows, y, width, own.begin, own.end, add);
       else multiply(w, rounded, rows, y, width, own.begin, own.end, add);
     };
     auto round_all = [&](const float *from, int64_t width) {
-      if (whole) return;
+      if (unrounded) return;
       if (thread == 0) rounded.groups = groups_of(width);
       team.wait();
       const int64_t groups = groups_of(width);
@@ -500,22 +500,23 @@ void kernel_forward(const Stack *stack, float *x, const float *cos, const float 
       team.wait();
       norm_and_round(layer.after);
       const Share own(s.mlp / OUT, thread, count);
-      if (whole) {
+      if (unrounded) {
         multiply(layer.gate_up[0], normed, rows, inner, s.mlp, own.begin, own.end, false);
         multiply(layer.gate_up[1], normed, rows, up, s.mlp, own.begin, own.end, false);
         for (int64_t row = 0; row < rows; ++row)
           for (int64_t i = row * s.mlp + own.begin * OUT; i < row * s.mlp + own.end * OUT; i += OUT)
             _mm512_storeu_ps(inner + i, _mm512_mul_ps(silu_of(_mm512_loadu_ps(inner + i)), _mm512_loadu_ps(up + i)));
+      } else {
+        for (int64_t block = own.begin; block < own.end; ++block)
+          for (int64_t row = 0; row < rows; row += ROWS) {
+            const int64_t some = rows - row < ROWS ? rows - row : ROWS;
+            __m512 gate[ROWS], up[ROWS];
+            outputs(layer.gate_up[0], block, rounded, row, some, gate);
+            outputs(layer.gate_up[0], block + s.mlp / OUT, rounded, row, some, up);
+            for (int64_t r = 0; r < some; ++r)
+              _mm512_storeu_ps(inner + (row + r) * s.mlp + block * OUT, _mm512_mul_ps(silu_of(gate[r]), up[r]));
+          }
       }
-      for (int64_t block = whole ? own.end : own.begin; block < own.end; ++block)
-        for (int64_t row = 0; row < rows; row += ROWS) {
-          const int64_t some = rows - row < ROWS ? rows - row : ROWS;
-          __m512 gate[ROWS], up[ROWS];
-          outputs(layer.gate_up[0], block, rounded, row, some, gate);
-          outputs(layer.gate_up[0], block + s.mlp / OUT, rounded, row, some, up);
-          for (int64_t r = 0; r < some; ++r)
-            _mm512_storeu_ps(inner + (row + r) * s.mlp + block * OUT, _mm512_mul_ps(silu_of(gate[r]), up[r]));
-        }
       team.wait();
       round_all(inner, s.mlp);
       times(layer.down, inner, x, s.hidden, true);

@@ -35,6 +35,13 @@ from ..layer_maker import RoundedLayer, RoundedShape
 LLAMAS = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 PROMPT = Prompt.from_ids([5, 6, 7])
 
+
+@pytest.fixture(autouse=True)
+def no_kernels(monkeypatch) -> None:
+    """Layers are compiled, as on a processor without the kernels' instructions."""
+    monkeypatch.setattr(engine, "packed_layers", lambda target: None)
+
+
 class Interpreter:
     """A compiled part that is not compiled."""
 

@@ -17,9 +17,10 @@ from decoders.model.engines.engines import Engines
 from tests.test_static import target_of
 from tests.waiting import WAIT_S, alive, until
 
-from .. import compiled_parts, compiling, engine
+from .. import compiled_parts, compiling
 from ..compiled_layers import MAKER
 from ..compiling import CompiledPart, Workshop
+from .test_compiled_layers import no_kernels  # noqa: F401
 
 PROMPT = Prompt.from_ids([5, 6, 7])
 
@@ -38,12 +39,6 @@ compiler = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)
 print(os.getpid(), compiler.pid, file=open(PIDS, "w"))
 time.sleep(100)
 """
-
-
-@pytest.fixture(autouse=True)
-def no_kernels(monkeypatch) -> None:
-    """Layers are compiled, as on a processor without the kernels' instructions."""
-    monkeypatch.setattr(engine, "packed_layers", lambda target: None)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.models import network, prompt_ids, tiny_tokenizer
 from tests.test_hybrid import HYBRIDS
 from tests.test_static import both
 
-from .. import compiled_parts, compiling, engine, kernel, kernel_forward, rounding
+from .. import compiled_parts, engine, kernel, kernel_forward, rounding
 from ..compile_command import named_parts
 from ..compiled_draft import CompiledDraft
 from ..compiling import WORKSHOP, Workshop
@@ -212,11 +212,10 @@ def test_methods_are_lossless_on_packed_weights(own, packed_from, monkeypatch):
 
 
 @compiles
-def test_the_kernels_are_compiled_in_the_background_as_layers_are(fresh, home, monkeypatch):
+def test_the_kernels_are_compiled_by_a_child_as_layers_are(fresh, home, monkeypatch):
     workshop = Workshop()
     for module in (kernel_forward, compiled_parts):
         monkeypatch.setattr(module, "WORKSHOP", workshop)
-    monkeypatch.setattr(compiling, "REST_S", 0.0)
     monkeypatch.setattr(kernel, "KERNELS", fresh)
     monkeypatch.setattr(engine, "KERNELS", fresh)
     if reason := fresh.why_not():
@@ -224,9 +223,7 @@ def test_the_kernels_are_compiled_in_the_background_as_layers_are(fresh, home, m
     target = packed_target()
     made = target.engines = Engines(target, "auto")
     assert isinstance(made.static, KernelForward) and not made.ready() and not made.complete()
-    made.begin(lambda: False)
-    assert "compiling" in made.pending
-    assert workshop.wait(made.static.all_parts) and made.ready() and made.complete() and made.pending == ""
+    assert made.prepare() and made.ready() and made.complete()
     assert {*named_parts(target)} >= {"the kernels"}
     (_, stock, _), (ran, ours, _) = both(target, made, 40, 5)
     assert ran.engine == "compiled"
