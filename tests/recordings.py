@@ -10,6 +10,9 @@ one anew.
 
 from __future__ import annotations
 
+import functools
+import gzip
+import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
@@ -24,6 +27,7 @@ from decoders.trace.trace import Trace
 from specviz.places import GALLERY
 
 HOSTILE = Path(__file__).parent / "frozen" / "hostile.spectrace"
+UNPACKED = tempfile.TemporaryDirectory(prefix="specviz-frozen-")
 NASTY = (
     "plain <b>bold</b> <img src=x onerror=window.__pwned=1> </script><script>window.__pwned=2</script>\r\n"
     "${window.__pwned=3} {{7*7}} tab\there  two  spaces\r\nemoji 👩‍👩‍👧 🇩🇪 👍🏽 naïve e\u0301 "
@@ -31,6 +35,14 @@ NASTY = (
 )
 LONE_BYTES = {"ǰ": ["ð", "Ł"], "ǲ": ["ÿ", "ÿ"]}  # a placeholder, and the byte tokens F0 9F and FF FF for it
 Rows = dict[str, dict[str, list[Any]]]
+
+
+@functools.cache
+def frozen_journal() -> Path:
+    """Unpacks ``frozen/run.journal.gz``, a journal as the first version wrote it."""
+    path = Path(UNPACKED.name) / "run.journal"
+    path.write_bytes(gzip.decompress(HOSTILE.with_name("run.journal.gz").read_bytes()))
+    return path
 
 
 def save_trace(trace: Trace) -> bytes:

@@ -35,7 +35,7 @@ MEASURED_BY_PACKAGES = ("quality_f1", "quality_rouge_l", "quality_edit")  # what
 
 
 def open_file(name: str) -> Trace:
-    path = FOLDER / name
+    path = recordings.frozen_journal() if name == "run.journal" else FOLDER / name
     if path.suffix == ".json":
         return Trace.from_json(json.loads(path.read_text("utf-8")))
     return recover(path) if path.suffix == ".journal" else load(path)

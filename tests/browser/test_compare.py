@@ -101,12 +101,12 @@ def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(p
     other.uncheck()
     page.focus(".svr-bar button:has-text('Difference')")
     page.keyboard.press("Enter")
-    expect(page.locator(".svr-gains h3").nth(1)).to_contain_text("Method C accepted, Method B did not")
-    row = page.locator(".svr-gains").nth(1).locator("tbody tr").first
+    gains = page.get_by_role("region", name="Method C accepted, Method B did not")
+    row = gains.locator("tbody tr").first
     expect(row).to_contain_text("of")
     step = int(row.locator("button").first.inner_text().split()[1])
     page.reload()  # the address says which two
-    page.locator(".svr-gains").nth(1).locator("tbody tr button").first.focus()
+    gains.locator("tbody tr button").first.focus()
     page.keyboard.press("Enter")
     page.wait_for_function("() => specviz.app.tab === 'inspect' && specviz.app.shown === 'gallery-2'")
     becomes(page, lambda: page.evaluate("specviz.inspector.state().step") + 1, step)

@@ -143,9 +143,10 @@ export class Board {
   /** What the text and the signal have apart. */
   beside() {
     const { found, minRun, signal } = this.view;
-    const [quoted, linked] = [at(signal.verbatim, minRun), found].map(
-      ({ links }) => new Set(links.flatMap(({ output_tokens: [a, b] }) => Array.from({ length: b - a }, (_, k) => a + k))),
-    );
+    /** @param {Attributed} view */
+    const placesOf = ({ links }) =>
+      new Set(links.flatMap(({ output_tokens: [a, b] }) => Array.from({ length: b - a }, (_, k) => a + k)));
+    const [quoted, linked] = [at(signal.verbatim, minRun), found].map(placesOf);
     const more = [...quoted].filter((place) => !linked.has(place)).length;
     const less = [...linked].filter((place) => !quoted.has(place)).length;
     if (!more && !less) return "The same tokens stand word for word.";

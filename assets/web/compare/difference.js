@@ -43,7 +43,7 @@ function gainsOf(gains, [name, other], [id, otherId]) {
       h("td.svr-gained", gained(gain)),
       h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start}`),
       h("td", step(gain.other_step, otherId, other), gain.other_steps > 1 && ` and ${gain.other_steps - 1} more`),
-      h("td.svr-instead", instead(gain)),
+      h("td", instead(gain)),
     ),
   );
   const title = `${name} accepted, ${other} did not`;

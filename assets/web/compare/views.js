@@ -32,7 +32,8 @@ const chosen = () => (page.runs.length ? page.runs : page.lanes.map(({ id }) => 
 /** Whether the chosen runs can race: of one prompt, and no more than there are lanes. */
 function racing() {
   const prompts = new Set(page.runs.map((id) => app.runs.find((run) => run.id === id)?.prompt));
-  return prompts.size === 1 && !prompts.has(undefined) && page.runs.length > 1 && page.runs.length <= page.data.most + 1;
+  const count = page.runs.length;
+  return prompts.size === 1 && !prompts.has(undefined) && count > 1 && count <= page.data.most + 1;
 }
 
 /** Shows a tab. @type {(view: CompareView, how?: string) => void} */
