@@ -64,6 +64,7 @@ export function mount({ element, props, watch, trigger }) {
   function draw() {
     const model = app.model;
     pill.dataset.state = model.state;
+    what.hidden = model.state !== "ready";
     const words = {
       loading: model.text || "Loading the model",
       ready: model.text,
