@@ -96,6 +96,7 @@ export class JudgesPanel {
     const chain = this.chain();
     this.node ||= parting(step) || chain.find(({ status }) => status === "rejected")?.index || chain.at(-1)?.index || 0;
     replace(this.body, [
+      h("h3.svp-unseen", "The draft under every rule"),
       this.sentence(view, step),
       this.places(chain, view),
       h("div.svj-parts", this.table(view, step), this.picture(view)),

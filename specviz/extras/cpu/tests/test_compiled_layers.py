@@ -275,7 +275,9 @@ def compiled_target(weights: str | None = None) -> Target:
     if compiling.compiler() is None:
         pytest.skip("there is no C++ compiler here")
     target = target_of(weights=weights)
-    target.engines = Engines(target, "compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "packed_layers", lambda target: None)
+        target.engines = Engines(target, "compiled")
     assert target.engines.prepare(), compiling.WORKSHOP.failed
     return target
 

@@ -73,6 +73,6 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
     # a step opens on Inspect, beside the recorded draft
     page.locator(".svv-step").first.click()
     expect(page.locator("section.svw")).to_be_visible()
-    chosen = page.locator("section.svw select >> nth=0").locator("option:checked")
+    chosen = page.locator(".svw-choose select >> nth=0").locator("option:checked")
     expect(chosen).to_contain_text("Mine")
     nothing_wrong(page, port)
