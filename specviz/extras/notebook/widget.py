@@ -144,7 +144,7 @@ def _widget_class() -> Any:
             sentence = f"{headline(self.trace)} {MISSING}"
             text = f'<p class="specviz-{self.key}">{escape(sentence)}</p>'
             display({"text/html": text, "text/plain": sentence}, raw=True)
-            data, metadata = self._repr_mimebundle_()
+            data, metadata = self._repr_mimebundle_() or ({}, {})
             display(data, metadata=metadata, raw=True)
 
         @traitlets.validate("step")

@@ -79,11 +79,11 @@ def pooled_by_method(runs: Iterable[SetCounts]) -> list[dict[str, Any]]:
     """A set per method, most tokens per step first, each with an own title; runs of given answers are left out."""
     sets = group((run.group, run) for run in runs if not run.forced)
     titles = Counter(title for _, title, _ in sets)
-    pooled = [
+    pooled_sets = [
         _pool(name, title if titles[title] == 1 or lossless else f"{title} (lossy)", lossless, several)
         for (name, title, lossless), several in sets.items()
     ]
-    return sorted(pooled, key=lambda entry: entry["pooled"]["tokens_per_step"] or 0, reverse=True)
+    return sorted(pooled_sets, key=lambda entry: entry["pooled"]["tokens_per_step"] or 0, reverse=True)
 
 
 def _pool(name: str, title: str, lossless: bool, runs: Sequence[SetCounts]) -> dict[str, Any]:

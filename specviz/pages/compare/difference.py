@@ -91,12 +91,12 @@ def _left_drafts(trace: Trace) -> dict[int, list[int]]:
     """For each step, the drafted tokens in the place of the one that the target wrote, in tree order."""
     nodes = trace.tables["nodes"]
     columns = zip(nodes["step"], nodes["parent"], nodes["token"], nodes["status"], strict=True)
-    found = dict[int, list[int]]()
+    drafts = dict[int, list[int]]()
     for step, rows in groupby(columns, itemgetter(0)):
         tree = [*rows]
         end = max(number for number, (*_, status) in enumerate(tree) if status in ("root", "accepted"))
-        found[step] = [token for _, parent, token, _ in tree if parent == end]
-    return found
+        drafts[step] = [token for _, parent, token, _ in tree if parent == end]
+    return drafts
 
 
 def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
@@ -107,7 +107,7 @@ def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
         np.asarray(other_trace.tables["tokens"][name][other_start:]) for name in ("kind", "step")
     )
     accepted = (kinds[:agreement] == "accepted").nonzero()[0]
-    table, left = other_trace.tables["steps"], _left_drafts(other_trace)
+    table, left_drafts = other_trace.tables["steps"], _left_drafts(other_trace)
     for step in np.unique(steps_of[accepted]):
         places = accepted[steps_of[accepted] == step]
         misses = places[other_kinds[places] != "accepted"]
@@ -116,11 +116,11 @@ def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
         start, stop = int(places[0]), int(places[-1]) + 1
         at = int(their_steps[misses[0]])
         causes = Counter(
-            ("refused" if left.get(number) else "ended") if table["drafted"][number] else "nothing"
+            ("refused" if left_drafts.get(number) else "ended") if table["drafted"][number] else "nothing"
             for number in their_steps[misses].tolist()
         )
         wrote = other_trace.text([other_trace.output_ids[int(misses[0])]])
-        offered = tuple(other_trace.text([token]) for token in left.get(at, ())[:MOST_OFFERS])
+        offered = tuple(other_trace.text([token]) for token in left_drafts.get(at, ())[:MOST_OFFERS])
         yield Gain(
             int(step), start, stop, _pieces(trace, range(start, stop), {*misses.tolist()}), len(misses), dict(causes),
             at, len(np.unique(their_steps[misses])), table["drafted"][at], table["accepted"][at], offered, wrote,
