@@ -126,8 +126,9 @@ def _reason_clause(best: Set, rival: Set) -> str:
     if min(counts) < FEWEST_DRAFTS:
         return f" ({counts[0]} and {counts[1]} drafts: too few to say why)"
     draft_share, other_draft_share = _drafting(best), _drafting(rival)
-    if draft_share * _per_draft(rival) > other_draft_share * _per_draft(best):  # the larger of the two factors of tokens per step
-        return f", because it drafts in more of its steps ({_percent(draft_share)} against {_percent(other_draft_share)})"
+    if draft_share * _per_draft(rival) > other_draft_share * _per_draft(best):  # the larger factor of the two
+        shares = f"{_percent(draft_share)} against {_percent(other_draft_share)}"
+        return f", because it drafts in more of its steps ({shares})"
     first, other_first = _first(best), _first(rival)
     if first - other_first > LEVEL:
         share = f"{_percent(first)} against {_percent(other_first)}"
