@@ -18,12 +18,24 @@ from benchmarks import parser_of
 from decoders import load_target
 from decoders.draft.needs import Needs
 from decoders.model.engines.engines import Engines, example
+from decoders.model.engines.static import StaticForward, StaticRows
 from decoders.model.state.capture import Capture
 from specviz.extras.cpu.compiled_layers import CompiledForward, why_not
 from specviz.extras.cpu.kernel import KERNELS
 from specviz.extras.cpu.kernel_forward import KernelForward, packed_layers
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
+
+
+def through(forward: StaticForward) -> Callable[[StaticRows], object]:
+    """Run rows by one of the static forwards."""
+
+    def run(request: StaticRows) -> object:
+        bucket = forward.bucket(request)
+        assert bucket is not None
+        return forward.run(bucket, request, Needs(), Capture())
+
+    return run
 
 
 @torch.inference_mode()
@@ -48,21 +60,17 @@ def main() -> int:
             print(reason)
             return 1
         assert forward.ready(1) and forward.ready(4)
+    ways: list[Callable[[StaticRows], object]] = [
+        lambda request: engines.eager(request, Needs(), Capture()), through(layers), through(kernels)
+    ]
     table = Table("rows", "eager, ms", "compiled layers", "kernels", "layers ÷ kernels, quartiles")
     for rows in ROWS:
         _, request = example(target, rows, options.keys)
-
-        def run(forward: CompiledForward | KernelForward, request: object = request) -> Callable[[], object]:
-            bucket = forward.bucket(request)  # type: ignore[arg-type]
-            assert bucket is not None
-            return lambda: forward.run(bucket, request, Needs(), Capture())  # type: ignore[arg-type]
-
-        ways = [lambda request=request: engines.eager(request, Needs(), Capture()), run(layers), run(kernels)]
         times: list[list[float]] = [[] for _ in ways]
         for turn in range(options.repeats + 1):
             for way, taken in zip(ways, times, strict=True):
                 start_time = clock()
-                way()
+                way(request)
                 if turn:  # the first is a rehearsal
                     taken.append(1000 * (clock() - start_time))
         ratios = [a / b for a, b in zip(times[1], times[2], strict=True)]

@@ -352,7 +352,6 @@ export class Model {
     return this.trace.candidates[`term:${key}`]?.[candidate.row] ?? null;
   }
 
-  /** The candidate that would have accepted most (the first of them), null while the run goes on. */
   /** Where a candidate's copy begins to be seen: at its first token that is no white space; without a copy, itself. */
   /** @param {Pick<Candidate, "position" | "length">} candidate @returns {Position} */
   placeOf({ position, length }) {
@@ -361,6 +360,7 @@ export class Model {
     return length ? position + 1 : position;
   }
 
+  /** The candidate that would have accepted most (the first of them), null while the run goes on. */
   /** @param {Candidate[]} candidates */
   best(candidates) {
     const known = candidates.filter(({ would }) => would >= 0);

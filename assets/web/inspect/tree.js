@@ -157,8 +157,8 @@ export class TreeView extends Panel {
     const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))];
     const origins = names.map((name) => this.owner.model.origin(name));
     const letters = origins.flatMap(({ letter, label }) => (letter ? [`${letter} ${label}`] : [])); // nodes bear them
-    const told = view.drafted ? [all, stood, ...letters].join(" · ") : none;
-    this.note.textContent = this.other ? `as recorded: ${told}` : told;
+    const counts = view.drafted ? [all, stood, ...letters].join(" · ") : none;
+    this.note.textContent = this.other ? `as recorded: ${counts}` : counts;
     const merged = drafters(this.owner.model).join();
     if (merged !== this.merged) this.discs.replaceChildren(...legend(this.owner));
     this.merged = merged;

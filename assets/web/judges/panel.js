@@ -16,7 +16,7 @@ const CHANCE = "How likely the token of the chosen position was to be accepted, 
 const SHOWN = 3; // tokens of a path: those before them are counted
 
 /** A reason, where it says more than that the token is not the target's. @param {string} why */
-const told = (why) => (why === "mismatch" ? "" : why);
+const saidBeside = (why) => (why === "mismatch" ? "" : why);
 
 export class JudgesPanel {
   /** @param {Inspector} owner */
@@ -177,7 +177,7 @@ export class JudgesPanel {
           h("small", lossy ? "≈ lossy" : "= lossless"),
         ),
         parted && h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
-          h("small", [told(why), rule.open && "the record leaves this open"].filter(Boolean).join("; "))),
+          h("small", [saidBeside(why), rule.open && "the record leaves this open"].filter(Boolean).join("; "))),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
         h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
         h("td.svp-num", lossy ? range(rule.other) : "0"),
@@ -209,7 +209,7 @@ export class JudgesPanel {
   recorded(view) {
     const { reason } = this.owner.model.trace.nodes;
     const fell = view.nodes.find(({ status }) => status === "rejected") ?? view.path.at(-1);
-    return fell && fell.index ? told(String(reason[fell.row] ?? "")) : "";
+    return fell && fell.index ? saidBeside(String(reason[fell.row] ?? "")) : "";
   }
 
   /** The draft as a rule leaves it: nodes that stand, the one that fell, and the token behind them. */

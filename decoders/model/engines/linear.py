@@ -85,13 +85,19 @@ class PackedLinear(WeightLayer):
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
 
-def packed_numbers(layer: PackedLinear) -> Float[Tensor, " numbers"]:
-    """The memory of a packed copy as it lies; the layer has to stay. Raises AttributeError or RuntimeError where this
-    build of torch does not show it.
+def packed_views(layer: PackedLinear) -> Iterator[Tensor]:
+    """The memory of a packed copy in every way in which it may lie by its size [blocks, in, block]: outputs of a
+    block side by side for each input. None where this build of torch does not show it; the layer has to stay.
     """
-    size: int = torch.ops.mkldnn._nbytes(layer.packed) // 4
-    numbers = (ctypes.c_float * size).from_address(torch.ops.mkldnn.data_ptr(layer.packed))
-    return torch.from_numpy(np.ctypeslib.as_array(numbers))
+    try:
+        size: int = torch.ops.mkldnn._nbytes(layer.packed) // 4
+        numbers = (ctypes.c_float * size).from_address(torch.ops.mkldnn.data_ptr(layer.packed))
+    except (AttributeError, RuntimeError):
+        return
+    flat = torch.from_numpy(np.ctypeslib.as_array(numbers))
+    for block in BLOCKS:
+        if -(-layer.out_features // block) * block * layer.in_features == size:
+            yield flat.view(-1, layer.in_features, block)
 
 
 class PackedEmbedding(nn.Module):
@@ -108,16 +114,9 @@ class PackedEmbedding(nn.Module):
     @classmethod
     def of(cls, head: PackedLinear, weight: Float[Tensor, "out in"]) -> PackedEmbedding | None:
         """None where the packed copy lies otherwise: every number of it is compared."""
-        try:
-            flat = packed_numbers(head)
-        except (AttributeError, RuntimeError):
-            return None
-        outputs, inputs = weight.shape
-        for block in BLOCKS:
-            if -(-outputs // block) * block * inputs != len(flat):
-                continue
-            embedding = cls(head, flat.view(-1, inputs, block))
-            tokens = torch.arange(outputs).split(4096)
+        for raw in packed_views(head):
+            embedding = cls(head, raw)
+            tokens = torch.arange(len(weight)).split(4096)
             if all(torch.equal(embedding(part), weight[part]) for part in tokens):
                 return embedding
         return None

@@ -17,6 +17,7 @@ def forward_of(target: Any) -> PartsForward | str:
     """A target's forwards by this engine, or the reason why it has none, in one sentence."""
     if isinstance(target.rounded_weights, CpuWeights) and target.rounded_weights.by_kernels:
         return KernelForward(target)
-    if KERNELS.why_not() is None and (packed := packed_layers(target)) is not None:
-        return KernelForward(target, packed)
-    return why_not(target) or CompiledForward(target)
+    if reason := why_not(target):
+        return reason
+    packed = packed_layers(target) if KERNELS.why_not() is None else None
+    return CompiledForward(target) if packed is None else KernelForward(target, packed)

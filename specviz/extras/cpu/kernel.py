@@ -29,7 +29,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.folders import cache_folder, write_bytes
-from decoders.model.engines.linear import PackedLinear, packed_numbers
+from decoders.model.engines.linear import PackedLinear, packed_views
 from decoders.model.engines.machine import compiler, cpu_fact, machine
 
 from .compiling import FOLDER, CompiledPart
@@ -44,7 +44,7 @@ FLAGS = (
 )  # fmt: skip
 MOST_S = 120  # that compiling may take
 GROUP, OUT = 32, 16  # inputs that share a scale, and outputs that are computed side by side
-BLOCKS = (64, 48, 32, 16)  # outputs that lie side by side in packed fp32 weights which the kernels read
+LOOKED_AT = 8  # inputs by which the place of packed weights is told
 INSTEAD = "torch's own kernels compute"
 
 
@@ -273,23 +273,19 @@ def pointers(
     return LinearPointers(numbers.data_ptr(), scale.data_ptr(), bias_address, outputs, inputs, bits, OUT, 0)
 
 
-@functools.cache
-def packed_block(outputs: int, inputs: int) -> int | None:
-    """Outputs that lie side by side in oneDNN's packed copy of an [outputs, inputs] fp32 weight; None where it lies in
-    another way than the kernels read. Every number of a weight of that size is looked at, once.
+def packed_block(layer: PackedLinear) -> int | None:
+    """Outputs that lie side by side in a layer's packed copy; None where it lies in another way than the kernels read.
+    Inputs of its own product that are 1 and else 0 give columns of its weight, to the bit: those are compared.
     """
-    weight = (torch.arange(outputs * inputs) % 65521).float().view(outputs, inputs)
-    layer = PackedLinear(weight, None)
-    try:
-        raw = packed_numbers(layer)
-    except (AttributeError, RuntimeError):
-        return None
-    for block in BLOCKS:
-        blocks = -(-outputs // block)
-        if len(raw) == blocks * block * inputs:
-            unpacked = raw.view(blocks, inputs, block).transpose(1, 2).reshape(-1, inputs)[:outputs]
-            if torch.equal(unpacked, weight):
-                return block
+    inputs = layer.in_features
+    columns = torch.linspace(0, inputs - 1, min(inputs, LOOKED_AT)).long()
+    rows = torch.zeros(len(columns), inputs)
+    rows[torch.arange(len(columns)), columns] = 1
+    weight = torch.ops.mkldnn._linear_pointwise(rows, layer.packed, None, "none", [], "")
+    for raw in packed_views(layer):
+        lying = raw[:, columns].transpose(0, 1).flatten(1)[:, : layer.out_features]
+        if raw.shape[2] % OUT == 0 and torch.equal(lying, weight):
+            return raw.shape[2]
     return None
 
 
@@ -298,7 +294,7 @@ def packed_pointers(layer: PackedLinear, start: int = 0, stop: int | None = None
 
     Raises AttributeError where its weights lie in another way than the kernels read.
     """
-    block = packed_block(layer.out_features, layer.in_features)
+    block = packed_block(layer)
     if block is None or start % OUT:
         raise AttributeError("its packed weights lie in another way")
     outputs = (layer.out_features if stop is None else stop) - start

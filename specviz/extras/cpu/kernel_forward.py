@@ -73,14 +73,9 @@ def _norms(layer: Any) -> list[Any]:
 
 
 def packed_layers(target: Any) -> list[kernel.LayerPointers] | None:
-    """The layers of a target on packed fp32 weights, as the kernels take them; None where they are of another build,
-    or their weights lie otherwise.
+    """The layers of a target whose layers can be compiled (``compiled_layers.why_not``), on packed fp32 weights, as the
+    kernels take them; None where weights or norms are of another kind, or lie otherwise.
     """
-    shape, hidden_act = target.shape, getattr(target.config, "hidden_act", "silu")
-    if target.device.type != "cpu" or target.dtype != torch.float32 or target.rounded_weights is not None:
-        return None
-    if shape.unlike_llama("", "") or shape.attention_softcap or shape.logits_softcap or hidden_act != "silu":
-        return None
     try:
         return [_packed_layer(layer) for layer in target.layers]
     except AttributeError:
@@ -139,6 +134,7 @@ class KernelForward(PartsForward):
         layers = packed or [_rounded_layer(layer) for layer in target.layers]
         self.head = None if packed is None else _packed_head(target.head)
         self.layers = (kernel.LayerPointers * shape.layers)(*layers)
+        self.modules = list(target.model.modules())  # whose tensors have to stay
         first = target.layers[0]
         self.stack = kernel.StackPointers(
             shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, first.mlp.down_proj.in_features, 0,

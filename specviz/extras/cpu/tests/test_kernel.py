@@ -146,7 +146,7 @@ def test_packed_products_are_torchs_and_a_row_is_the_same_whatever_stands_beside
         pytest.skip("this build of torch packs no weights")
     torch.manual_seed(outputs)
     layer = PackedLinear(torch.randn(outputs, inputs), torch.randn(outputs))
-    if kernel.packed_block(outputs, inputs) is None:
+    if kernel.packed_block(layer) is None:
         with pytest.raises(AttributeError, match="another way"):
             kernel.packed_pointers(layer)
         return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from specviz.views.prompts import ALL_TASKS, NAMES
@@ -91,7 +92,7 @@ def _finding(results: Results, claim: Claim) -> Finding:
     if not isinstance(claim.paper, str):
         paper = _chain([f"{number:,g}" for number in claim.paper], paper_signs)
     elif is_axis:
-        paper = ", then ".join(TRENDS[sign] for sign, _ in _runs(paper_signs))
+        paper = ", then ".join(TRENDS[sign] for sign, _ in groupby(paper_signs))
     else:
         pairs = zip(names, paper_signs, names[1:], strict=False)
         paper = "; ".join(f"{first} {RELATIONS[sign]} {second}" for first, sign, second in pairs)
@@ -104,13 +105,6 @@ def _chain(values: Sequence[str], signs: str) -> str:
     '2 < 3 ≈ 3'
     """
     return values[0] + "".join(SIGNS[sign] + value for sign, value in zip(signs, values[1:], strict=True))
-
-
-def _runs(signs: str) -> Iterator[tuple[str, int]]:
-    """Equal signs in a row, once each."""
-    for n, sign in enumerate(signs):
-        if n == 0 or sign != signs[n - 1]:
-            yield sign, n
 
 
 def _name(results: Results, part: str, metric: str) -> str:

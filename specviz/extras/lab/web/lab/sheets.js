@@ -25,8 +25,8 @@ function sheetTable({ title, sheets: [ours, ...papers] }, open) {
   const paper = papers.find(({ about }) => modelOf(about) === lab.paper) ?? papers[0];
   const names = [...new Set([...ours.rows, ...(paper?.rows ?? [])].map(({ name }) => name))];
   const row = (/** @type {string} */ name) => {
-    const own = ours.rows.find((one) => one.name === name);
-    const theirs = paper?.rows.find((one) => one.name === name);
+    const own = ours.rows.find((line) => line.name === name);
+    const theirs = paper?.rows.find((line) => line.name === name);
     const missing = own?.absent && h("td.svl-absent", { colspan: String(ours.columns.length) }, own.absent);
     /** @type {(sheet: LabSheet, of: LabSheetRow | undefined, look: string) => HTMLElement[]} */
     const cells = (sheet, of, look) => sheet.columns.map((_, k) => numberCell(of?.cells[k], look, open));
@@ -41,9 +41,9 @@ function sheetTable({ title, sheets: [ours, ...papers] }, open) {
   const printed = paper && group(paper, "svl-theirs", paper.about);
   const groups = h("tr", h("td"), group(ours, "svl-ours", `here: ${ours.about}`), printed);
   const head = [h("td"), columns(ours, "svl-ours"), paper && columns(paper, "svl-theirs")];
-  const made = tabled({ class: "svl-sheet" }, head, names.map(row), h("caption", title));
-  made.querySelector("thead")?.prepend(groups);
-  return made;
+  const grid = tabled({ class: "svl-sheet" }, head, names.map(row), h("caption", title));
+  grid.querySelector("thead")?.prepend(groups);
+  return grid;
 }
 
 /**

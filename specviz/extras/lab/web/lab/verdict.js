@@ -21,11 +21,11 @@ const line = ({ subject, values, paper_values, source, alike }) =>
 /** @type {(results: LabResults, open: { value: boolean }) => Child[]} */
 export function verdictOf({ verdict, findings, about }, open) {
   if (!verdict && !about.compared) return [];
-  const said = h("p.svl-found.svl-compared", h("b", "Here: "), verdict && h("b", `${verdict}. `), about.compared);
-  if (!findings.length) return [said];
+  const answer = h("p.svl-found.svl-compared", h("b", "Here: "), verdict && h("b", `${verdict}. `), about.compared);
+  if (!findings.length) return [answer];
   const table = tabled({ class: "svl-claims" }, heads(["Compared", "Here", "The paper", ""]), findings.map(line));
   const details = h("details.ui-fold.svl-claim", { open: open.value },
     h("summary", plural(findings.length, "comparison").replace(/^1 /, "The ")), table);
   details.addEventListener("toggle", () => (open.value = details.open));
-  return [said, details];
+  return [answer, details];
 }
