@@ -23,7 +23,7 @@ from decoders import load_target, record
 from decoders.draft.draft import Draft, Verdict
 from decoders.engine.length import AutoLength
 from decoders.engine.row_costs import Curve, RowCosts
-from decoders.engine.stages import Asking, Gain
+from decoders.engine.stages import Asking, Gain, StageHistory
 from decoders.study.look.places import PlaceReplay, composite_of, replayed_steps, strip_of
 from specviz.views.prompts import records
 
@@ -41,8 +41,8 @@ REGIMES: dict[str, tuple[Curve, float]] = {
 class SimulatedAsking(Asking):
     """Asks by simulated times; ``always``: each time."""
 
-    def __init__(self, length: AutoLength, draft_steps: float, always: bool) -> None:
-        super().__init__(length.best_surplus, length.depth_of_stage)
+    def __init__(self, length: AutoLength, draft_steps: float, always: bool, history: StageHistory | None) -> None:
+        super().__init__(length.stage_gain, length.depth_of_stage, history)
         self.level_steps, self.always = draft_steps / LEVELS, always
 
     def pays(self, gain: Gain, cost: float) -> bool:
@@ -57,10 +57,8 @@ class SimulatedLength(AutoLength):
 
     def __init__(self, curve: Curve, draft_steps: float, always: bool, earlier: SimulatedLength | None) -> None:
         super().__init__(RowCosts(curve, follows=False), earlier and earlier.survival)
-        asking = SimulatedAsking(self, draft_steps, always)
-        if earlier is not None:
-            asking.gains, asking.times = earlier.asking.gains, earlier.asking.times
-        self.asking, self.total = asking, 0.0
+        self.asking = SimulatedAsking(self, draft_steps, always, earlier and earlier.asking.history)
+        self.total = 0.0
 
     def learn(
         self, draft: Draft, verdict: Verdict, *, rows: int, emitted: int, drafting_ms: float, target_ms: float

@@ -221,18 +221,16 @@ def samples() -> tuple[bytes, ...]:
     kinds = (recordings.chain, recordings.casd, recordings.plain, recordings.ppd, recordings.quote)
     runs = (*(kind() for kind in kinds), recordings.tree(), recordings.glide())
     here = Path(__file__).parent
-    files = sorted(
-        path
-        for folder in (*here.parent.glob("specviz/extras/*/tests/samples"), here.parent / "assets/examples")
-        for path in folder.rglob("*")
-    )
+    folders = (*here.parent.glob("specviz/extras/*/tests/samples"), here.parent / "assets/examples")
+    paths = sorted(path for folder in folders for path in folder.rglob("*"))
+    files = (file for path in paths for file in (zipfile.Path(path).iterdir() if path.suffix == ".zip" else (path,)))
     safetensors = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
     others = (
         b"", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16, len(safetensors).to_bytes(8, "little") + safetensors + b"\x00" * 4,
         b"\x80\x04]q\x00.", b"\x1f\x8b\x08\x00", b"PK\x05\x06" + b"\x00" * 18, b"version https://git-lfs.github.com/spec/v1\n",
         b'{"prompt": "a"}\n{"prompt": 1}\n', b"prompt,id\r\n=1+1,a\r\n", b"question_id\n",
     )  # fmt: skip
-    texts = (path.read_bytes()[:200_000] for path in files if path.is_file())
+    texts = (file.read_bytes()[:200_000] for file in files if file.is_file())
     return (*map(recordings.save_trace, runs), *texts, *others)
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from decoders import Draft, Prompt, generate, record
 from decoders.draft.survival import Estimate, Survival
+from decoders.engine.decoding import Decoding
 from decoders.engine.length import AutoLength
 from decoders.engine.row_costs import Curve, RowCosts
-from decoders.engine.stages import TRY, Asking
+from decoders.engine.stages import TRY, Asking, StageTimes
 from decoders.method.drafter import StagedDrafter
 from decoders.trace.check import check
 
@@ -33,8 +34,8 @@ class ScriptedDrafter(StagedDrafter):
         assert (yield [1.0]) == budget
         depth = yield self.first
         self.asked.append(depth)
-        survival = [*self.first, *self.second[:depth]]
-        self.estimate = Estimate([], survival, [], [], None)  # type: ignore[arg-type]
+        self.staged_survival = [*self.first, *self.second[:depth]]
+        self.estimate = Estimate([], self.staged_survival, [], [], None)  # type: ignore[arg-type]
         return Draft.empty(5, "scripted")
 
     def later_stages(self) -> list[tuple[int, int, Sequence[float]]]:
@@ -54,7 +55,7 @@ class TimedAsking(Asking):
 def asked_steps(first: Sequence[float], second: Sequence[float], level: float, curve: Curve = FREE_ROWS) -> list[int]:
     """The depths to which the second stage was asked in 40 steps; a plain step takes 1, and ρ stays 1."""
     length = AutoLength(RowCosts(curve, follows=False))
-    asking = TimedAsking(length.best_surplus, length.depth_of_stage)
+    asking = TimedAsking(length.stage_gain, length.depth_of_stage)
     asking.level = level
     drafter = ScriptedDrafter(first, second)
     for _ in range(40):
@@ -86,13 +87,51 @@ def test_rows_that_are_dear_count_against_a_drafter():
 def test_what_was_promised_before_decides():
     """A drafter is worth asking where nothing is copied, and not beside a long copy."""
     length = AutoLength(RowCosts(FREE_ROWS, follows=False))
-    asking = TimedAsking(length.best_surplus, length.depth_of_stage)
+    asking = TimedAsking(length.stage_gain, length.depth_of_stage)
     asking.level = 0.1
     alone, beside = ScriptedDrafter((), (0.8, 0.7, 0.6)), ScriptedDrafter((0.99,) * 8, (0.05, 0.04, 0.03))
     for _ in range(40):
         for drafter in (alone, beside):
             asking.learn(asking.draft(drafter, None, 3, 1.0, 1.0))  # type: ignore[arg-type]
     assert all(alone.asked) and sum(map(bool, beside.asked)) < 8
+
+
+def test_what_a_drafter_confirms_is_no_gain():
+    """Both by the later survival: that a second drafter proposes the same tokens makes them likelier, not more."""
+    length = AutoLength(RowCosts(FREE_ROWS, follows=False))
+    copied, agreed = [1.0, 0.6, 0.5, 0.4], [1.0, 0.95, 0.9, 0.85]
+    assert length.stage_gain(copied, agreed) == pytest.approx(0)
+    assert length.stage_gain(copied, [*agreed, 0.3]) == pytest.approx(0.3)
+    dear = AutoLength(RowCosts(DEAR_ROWS, follows=False))  # .29 a row
+    assert dear.stage_gain([1.0, 0.2], [1.0, 0.9]) == pytest.approx(0.9 - 2 / 7)  # would not have been verified
+
+
+def test_drafts_so_deep_have_their_own_mean():
+    """Few drafts go deep: the first of them is not weighed down by those that did not."""
+    times = StageTimes()
+    for _ in range(20):
+        times.observe(1, 1.0, [0.5])
+    times.observe(3, 3.0, [0.5, 0.4, 0.3])
+    assert times.worth == pytest.approx([0.5, 0.4, 0.3])
+
+
+def test_levels_cost_though_some_drafts_are_empty():
+    times = StageTimes()
+    for depth in (1, 1, 1, 0) * 10:
+        times.observe(depth, 2.0 * depth, [0.5] * depth)
+    assert times.drafting.level_ms > 1.0
+
+
+def test_who_is_asked_goes_on_from_run_to_run():
+    target, prompt = tiny_target(), Prompt.from_ids(prompt_ids(3) * 2)
+    method = "composite pld+h recycling"
+    first = AutoLength.of(target, method)
+    assert not len(first.asking.history) and AutoLength.of(target, "composite pld").asking.history is not (
+        first.asking.history
+    )
+    params = {"drafters": "pld+h,recycling"}
+    list(Decoding.of(target, prompt, "composite", params, max_new_tokens=40, stop_ids=(), length="auto"))
+    assert len(first.asking.history) and AutoLength.of(target, method).asking.history is first.asking.history
 
 
 @pytest.mark.parametrize("method", [{"drafters": "pld+h,recycling"}, {"drafters": "adapld,pld,lookahead"}])

@@ -35,6 +35,7 @@ DEPTHS = (0, 1, 2, 3, 4, 5, 5, 6, 6, 7, 7, 7, 8, 8, 8, 8, 9)  # depth → bin; d
 SLOPE, SHIFT = 0.5, -0.2  # of a probability's logit at first: vLLM's start
 PROBABLE = ("q", "confidence", "share", "last_prob")  # numbers of a node that mean its probability after its parent
 PATHS = ("path_prob",)  # of a node and all above it
+COPIED_MATCH = "copied_match"  # of a merged tree's nodes: those that match before the place that they are copied from
 NO_SIGNAL = ("bin", "distance", "kv_delay", "next_state", "draft_forward", "branch_anchor", "layer", "head", "survival")
 
 
@@ -103,6 +104,8 @@ class Survival:
                 first = COPIED
             elif name == "matched":
                 first = MATCHING
+            elif name == COPIED_MATCH:
+                first = [0.0] + [MATCHING[max(0, min(round(match), BINS - 1))] for match in MIDDLES]
             elif name in PROBABLE:
                 first = [0.0] + [SLOPE * (n - BINS // 2) + SHIFT for n in range(1, BINS)]  # 0: not defined
             self.weights += first
@@ -234,6 +237,7 @@ def shape_of(parents: tuple[int, ...]) -> DraftShape:
 HALVES = [n - BINS / 2 + 0.5 for n in range(1, BINS - 1)]
 LOGITS = [1 / (1 + math.exp(-z)) for z in HALVES]  # where the rounded logit of a probability changes
 AMOUNTS = [math.copysign(2 ** (abs(z) / 2) - 1, z) for z in HALVES]  # … sign · 2 log₂(1 + |value|) of another number
+MIDDLES = [math.copysign(2 ** (abs(z) / 2) - 1, z) for z in range(1 - BINS // 2, BINS // 2)]  # of those bins
 
 
 def _places(block: int, values: Sequence[float], ends: Sequence[float]) -> list[int]:

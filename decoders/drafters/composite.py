@@ -9,6 +9,7 @@ are of several distributions, so that no rule of p and q applies.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ from decoders.draft.merging import (
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.pruning import RANK, pruned_draft
-from decoders.draft.survival import Estimate, Survival
+from decoders.draft.survival import COPIED_MATCH, Estimate, Survival
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
@@ -215,7 +216,9 @@ class CompositeDrafter(StagedDrafter):
         own_q = [own_probabilities(draft) for draft in union.drafts]
         matches = [copied_matches(draft, context.tokens) for draft in union.drafts]
         q, match = highest(union.per_drafter(own_q)), highest(union.per_drafter(matches))
-        numbers = {"q": np.asarray(q), "match": np.asarray(match)}
+        copied_depths = [NAN if math.isnan(n) else depth for n, depth in zip(match, union.tree.depths, strict=True)]
+        columns = {"q": q, COPIED_MATCH: match, "copied_depth": copied_depths}
+        numbers = {name: np.asarray(values) for name, values in columns.items()}
         classes = union.classes
         if sum(self.is_active) < len(self.parts):  # a token that nobody contradicted, as nobody else was asked
             mask = sum(1 << place for place, flag in enumerate(self.is_active) if flag)
@@ -228,7 +231,7 @@ class CompositeDrafter(StagedDrafter):
         estimate, own_q, q = self._estimate(union, context)
         tree, order = union.depth_first(estimate.survival)
         survival = [estimate.survival[node] for node in order]
-        self.estimate = estimate.of_nodes(order, tree.tree.parents)
+        self.estimate, self.staged_survival = estimate.of_nodes(order, tree.tree.parents), estimate.survival
         whole = tree.draft([q[node] for node in order])
         try:
             reading_of(whole)

@@ -36,7 +36,7 @@ from decoders.model.target_model.target import Target
 from decoders.names import BASELINE
 
 from .row_costs import RowCosts
-from .stages import RECENT, Asking, DraftingTime
+from .stages import RECENT, Asking, DraftingTime, StageHistory
 
 ROUTE = "rests"
 TRIAL = 4  # steps that a method drafts before it is judged, at first and after each rest
@@ -44,6 +44,7 @@ LOSS = 1.0  # tokens that its drafts may then cost more than they bring: what is
 REST_STEPS, LONGEST_REST = 8, 64  # steps
 FREE = 0.02  # of a plain step: drafting that takes less is never worth leaving out, whatever is verified of it
 PATIENCE = 4  # drafts of which nothing was verified until a part of one is; twice as many each time nothing stands
+PLAIN_STEPS = 4  # that ρ begins with, as if the run had taken them
 LAST = 32  # estimates: earlier ones weigh nothing in the running means
 LOOK_DEEPER = 16  # every so many steps a draft model may go deeper than has paid
 
@@ -82,16 +83,16 @@ def rows_of_nodes(draft: Draft) -> list[int]:
 
 
 class AutoLength:
-    """Decides, step by step, what of a method's drafts is verified. ``fitted`` goes on from run to run."""
+    """Decides, step by step, what of a method's drafts is verified. ``survival`` and ``history`` outlive a run."""
 
-    def __init__(self, costs: RowCosts, survival: Survival | None = None) -> None:
+    def __init__(self, costs: RowCosts, survival: Survival | None = None, history: StageHistory | None = None) -> None:
         self.costs, self.survival = costs, Survival() if survival is None else survival
         self.survival.begin()
         self.tokens, self.ms = 1.0, costs.ms(1)  # running means of a step's: ρ is their quotient
         self.rate = 1 / self.ms  # ρ: tokens per millisecond
         self.shared = False  # whether ρ and the costs are a batch's
         self.drafting = DraftingTime()
-        self.asking = Asking(self.best_surplus, self.depth_of_stage)
+        self.asking = Asking(self.stage_gain, self.depth_of_stage, history)
         self.stage_drafter: StagedDrafter | None = None  # whose estimates are its own
         self.gain = 0.0  # running mean of tokens that drafting brought more than it cost
         self.balance = 0.0  # the sum since it was last positive
@@ -110,7 +111,9 @@ class AutoLength:
     @classmethod
     def of(cls, target: Target, method: str) -> AutoLength:
         """For a run of a method: with the costs of this machine, and what earlier runs of it fitted."""
-        return cls(RowCosts.of(target), kept_with(target).of(f"length of {method}", Survival))
+        kept = kept_with(target)
+        survival, history = kept.of(f"length of {method}", Survival), kept.of(f"asking of {method}", StageHistory)
+        return cls(RowCosts.of(target), survival, history)
 
     def propose(self, drafter: Drafter, context: Context, budget: int, choose: bool = True) -> Draft:
         """The draft to verify after the context's last token; the whole one where the length is not chosen here."""
@@ -230,14 +233,26 @@ class AutoLength:
                 best_surplus, best = surplus, place
         return best
 
-    def best_surplus(self, survival: Sequence[float]) -> float:
-        """The greatest Σ survival − ρ·L(rows) of some of these nodes, likeliest first; the root is one."""
-        base, price, worth = self.costs.base, self.rate * self.costs.scale, 0.0
-        best = -math.inf
-        for rows, value in enumerate(sorted(survival, reverse=True)[: len(base) - 1], 1):
+    def stage_gain(self, earlier: Sequence[float], later: Sequence[float]) -> float:
+        """The surplus Σ survival − ρ·L(rows) that a stage adds: of the best nodes once it has drafted, over that of the
+        nodes that would have been verified without it, both by the ``later`` survival. ``earlier`` is that of the first
+        nodes before; the root is one.
+        """
+        order = sorted(range(len(earlier)), key=earlier.__getitem__, reverse=True)
+        without = order[: self._best_count([earlier[node] for node in order])]
+        values = sorted(later, reverse=True)
+        best = values[: self._best_count(values)]
+        base, price = self.costs.base, self.rate * self.costs.scale
+        return sum(best) - price * base[len(best)] - sum([later[n] for n in without]) + price * base[len(without)]
+
+    def _best_count(self, values: Sequence[float]) -> int:
+        """Number of the first of ``values``, a node's survival each, of the greatest Σ survival − ρ·L(rows)."""
+        base, price, worth, best, count = self.costs.base, self.rate * self.costs.scale, 0.0, -math.inf, 1
+        for rows, value in enumerate(values[: len(base) - 1], 1):
             worth += value
-            best = max(best, worth - price * base[rows])
-        return best
+            if (surplus := worth - price * base[rows]) > best:
+                best, count = surplus, rows
+        return count
 
     def drawn_depth(self, conditional: Sequence[float]) -> int:
         """Depth to which a drawn chain is verified: up to the first position that does not pay (``pays``)."""
@@ -280,8 +295,9 @@ class AutoLength:
         start_time = time.perf_counter()
         self.costs.observe(rows, target_ms)
         cost = self.costs.ms(rows) + drafting_ms
-        self.tokens += RECENT / 4 * (emitted - self.tokens)
-        self.ms += RECENT / 4 * (cost - self.ms)
+        share = max(RECENT / 4, 1 / (PLAIN_STEPS + self.steps))
+        self.tokens += share * (emitted - self.tokens)
+        self.ms += share * (cost - self.ms)
         if not self.shared:
             self.rate = max(self.tokens / self.ms, 1 / self.costs.ms(1))
         parents, estimate = draft.tree.parents, self._estimate

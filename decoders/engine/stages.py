@@ -1,10 +1,12 @@
 """The drafters that are asked in a step, under draft length auto: those whose drafts bring more than they take.
 
 A drafter that joins several makes its draft in stages (``StagedDrafter``). Before a later one is asked, the survival of
-what the earlier ones drafted is known, and with it the surplus of verifying what pays of it. Once it was asked, the
-surplus of all is known: the difference is what it brought, whatever then stood. Its running mean over steps in which
-the earlier drafts promised as much decides whether the drafter is asked again: if it is more than ρ · its time. Where
-it is not, it is asked now and then, so that the mean does not grow old.
+what the earlier ones drafted is known, and with it which of it pays. Once it was asked, the survival of all is known,
+and with it the surplus of what pays now over that of what would have been verified: what the drafter brought, whatever
+then stood. (Both by what is known at the end: that two drafters agree makes a token likelier, and is no gain where it
+would have been verified all the same.) Its running mean over steps in which the earlier drafts promised as much decides
+whether the drafter is asked again: if it is more than ρ · its time. Where it is not, it is asked now and then, so that
+the mean does not grow old.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class DraftingTime:
     def level_ms(self) -> float:
         if self._spread > 0.25:
             return max(0.0, self._covariance / self._spread)
-        return self.ms / self.depth if self.depth >= 1 else 0.0
+        return self.ms / max(1.0, self.depth)
 
     def expected_ms(self, depth: int) -> float:
         """Milliseconds of a draft so deep."""
@@ -76,26 +78,42 @@ class StageTimes:
 
     drafting: DraftingTime = field(default_factory=DraftingTime)
     worth: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)  # of the drafts that reached each depth
 
     def observe(self, depth: int, ms: float, worth: Sequence[float]) -> None:
         self.drafting.observe(depth, ms)
-        self.worth += [0.0] * (len(worth) - len(self.worth))
-        share = max(RECENT, 1 / self.drafting.count)
-        for place, value in enumerate(self.worth[:depth]):  # deeper levels were not drafted
-            self.worth[place] += share * ((worth[place] if place < len(worth) else 0.0) - value)
+        self.worth += [0.0] * (depth - len(self.worth))
+        self.counts += [0] * (depth - len(self.counts))
+        for place in range(depth):  # deeper levels were not drafted
+            self.counts[place] += 1
+            value = worth[place] if place < len(worth) else 0.0
+            self.worth[place] += max(RECENT, 1 / self.counts[place]) * (value - self.worth[place])
+
+
+class StageHistory:
+    """Gains and times of the later drafters, which go on from run to run; ``len`` counts the drafts."""
+
+    unit = "drafts of later drafters"
+
+    def __init__(self) -> None:
+        self.gains: dict[tuple[int, int], Gain] = {}
+        self.times: dict[int, StageTimes] = {}
+
+    def __len__(self) -> int:
+        return sum(times.drafting.count for times in self.times.values())
 
 
 class Asking:
-    """Decides which stages of a draft are made. ``surplus`` is what verifying the best of some nodes is worth, by their
-    survival; ``depth`` the depth to which a stage's draft pays.
+    """Decides which stages of a draft are made. ``added`` is the surplus that a stage added, by the nodes' survival
+    before it and after; ``depth`` the depth to which a stage's draft pays; ``history`` what earlier runs learnt.
     """
 
     def __init__(
-        self, surplus: Callable[[Sequence[float]], float], depth: Callable[[int, Sequence[float], float], int]
-    ) -> None:
-        self.surplus, self.depth = surplus, depth
-        self.gains: dict[tuple[int, int], Gain] = {}
-        self.times: dict[int, StageTimes] = {}
+        self, added: Callable[[Sequence[float], Sequence[float]], float],
+        depth: Callable[[int, Sequence[float], float], int], history: StageHistory | None = None,
+    ) -> None:  # fmt: skip
+        self.added, self.depth = added, depth
+        self.history = StageHistory() if history is None else history
         self._drafter: StagedDrafter | None = None  # whose stages were asked in this step
 
     def draft(self, drafter: StagedDrafter, context: Context, budget: int, rate: float, plain_ms: float) -> Draft:
@@ -107,15 +125,15 @@ class Asking:
             try:
                 later_survival = stages.send(depth)
             except StopIteration as end:
-                later_survival, draft = drafter.estimate.survival, end.value
+                later_survival, draft = drafter.staged_survival, end.value
             if number and depth:
-                gain.learn(self.surplus(later_survival) - self.surplus(survival))
+                gain.learn(self.added(survival, later_survival))
             if draft is not None:
                 self._drafter = drafter
                 return draft
             survival, number = later_survival, number + 1
-            gain = self.gains.setdefault((number, bisect_right(EXPECTED, sum(survival) - 1)), Gain())
-            times = self.times.setdefault(number, StageTimes())
+            gain = self.history.gains.setdefault((number, bisect_right(EXPECTED, sum(survival) - 1)), Gain())
+            times = self.history.times.setdefault(number, StageTimes())
             depth = self.depth(budget, times.worth, times.drafting.level_ms)
             draft_ms = times.drafting.expected_ms(depth) if times.drafting.count else SHARE * plain_ms
             if not self.pays(gain, rate * draft_ms):
@@ -129,7 +147,7 @@ class Asking:
         """Take in what the stages of a step's draft took."""
         if self._drafter is not None:
             for number, depth, worth in self._drafter.later_stages():
-                self.times[number].observe(depth, self.stage_ms(draft, number, depth), worth)
+                self.history.times[number].observe(depth, self.stage_ms(draft, number, depth), worth)
         self._drafter = None
 
     def stage_ms(self, draft: Draft, number: int, depth: int) -> float:

@@ -61,11 +61,13 @@ class Drafter:
 class StagedDrafter(Drafter):
     """A drafter whose draft is made in stages, of which the engine may leave out later ones.
 
-    Its nodes are estimated by ``survival``, which it fits by itself; ``estimate`` is that of the last draft's nodes.
+    Its nodes are estimated by ``survival``, which it fits by itself; ``estimate`` is that of the last draft's nodes,
+    ``staged_survival`` their survival in the order of the stages.
     """
 
     survival: Survival
     estimate: Estimate
+    staged_survival: Sequence[float]
 
     def draft_stages(self, context: Context, budget: int) -> Generator[Sequence[float], int, Draft]:
         """Yield, before each stage, the survival of the nodes of those before it, the root's first; sent is the depth

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from decoders.trace.trace import Trace
 from tests.tiers import matrix
 from tests.work import calls
 
-SAMPLES = sorted(path for path in (Path(__file__).parent / "samples").iterdir() if path.is_file())
-LLAMA = Path(__file__).parent / "samples" / "llama"  # logs and answers of a real server, version 2026.10.11549
+SAMPLES = sorted(path for path in (Path(__file__).parent / "samples").iterdir() if path.suffix != ".zip")
+# logs and answers of a real server, version 2026.10.11549
+LLAMA = zipfile.Path(Path(__file__).parent / "samples" / "llama.zip")
 KINDS = {
     "llama_debug.log": "llama.cpp-log", "llama_timings.json": "llama.cpp", "lmstudio.jsonl": "lmstudio",
     "openai_stream.jsonl": "openai", "sglang.json": "sglang", "sglang_stream.txt": "sglang",
