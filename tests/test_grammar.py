@@ -104,6 +104,33 @@ def test_answers_are_valid_and_those_of_constrained_plain_decoding(target: Any, 
             jsonschema.validate(json.loads(text), json.loads(grammar.text))
 
 
+def test_a_mask_is_that_of_its_text_whatever_was_looked_at_before():
+    """The way back of llguidance itself left, behind ``[ true`` and a space, the mask of a text that has a comma."""
+    grammar, tokenizer = GRAMMARS[1], tiny_tokenizer()
+    begin, space_t, r, u, e, close, comma, f, al, t, space, line = tokenizer.convert_tokens_to_ids(
+        ["[", "Ġt", "r", "u", "e", "]", ",", "f", "al", "t", "Ġ", "Ċ"]
+    )
+    matcher, fresh = (Matcher(grammar, tokenizer, 320, [STOP], 0) for _ in range(2))
+    true = [begin, space_t, r, u, e]
+    for draft in ([*true, close], [*true, line, space], [begin, t, r, u, e, comma, space]):
+        for length in range(1, len(draft) + 1):
+            matcher.move(draft[:length])
+        matcher.mask(draft[:2])
+    matcher.mask(draft)
+    for length in (8, 9):
+        matcher.move([*draft, f, al][:length])
+    assert matcher.mask([*true, space]).tolist() == fresh.mask([*true, space]).tolist()
+
+    rng, masks = random.Random(5), dict[tuple[int, ...], np.ndarray]()
+    text: list[int] = []
+    for _ in range(400):
+        walk = text[: rng.randrange(len(text) + 1)]
+        allowed = np.flatnonzero(masks.get(tuple(walk), matcher.mask(walk)))
+        text = [*walk, int(rng.choice(allowed.tolist() or [begin]))][:40]
+        masks.setdefault(tuple(text), Matcher(grammar, tokenizer, 320, [STOP], 0).mask(text))
+        assert matcher.mask(text).tolist() == masks[tuple(text)].tolist(), text
+
+
 def test_forbidden_drafts_are_marked_and_counted_or_left_out(target: Any):
     prompt = prompt_of(3, GRAMMARS[0])
     options = {"max_new_tokens": NEW, "stop_ids": [STOP]}

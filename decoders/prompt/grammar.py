@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -17,6 +18,7 @@ SCHEMA, REGEX = KINDS = ("json schema", "regex")
 MARK, FILTER = ("mark", "filter")
 """What happens to drafted tokens that a grammar forbids: they are verified, and marked; or left out before that."""
 LONGEST = 200_000  # characters of a grammar
+KEPT_STATES = 128  # of the last tokens: deeper than drafts are
 
 _tokenizers: WeakKeyDictionary[Any, dict[tuple[int, tuple[int, ...]], Any]] = WeakKeyDictionary()
 
@@ -75,14 +77,20 @@ class Matcher:
         source = LLMatcher.grammar_from_json_schema(grammar.text) if is_schema else (
             LLMatcher.grammar_from_regex(grammar.text)
         )  # fmt: skip
-        self._matcher = LLMatcher(words, source, log_level=0)
-        if self._matcher.is_error():
-            problem = " ".join(self._matcher.get_error().split())[:300]
+        self._first = first = LLMatcher(words, source, log_level=0)
+        if first.is_error():
+            problem = " ".join(first.get_error().split())[:300]
             raise UserError(f"the {grammar.kind} cannot be read: {problem}")
-        self._matcher.compute_bitmask()  # a grammar without any text ends here
-        if self._matcher.is_stopped() and not self._matcher.is_accepting():
+        first.compute_bitmask()  # a grammar without any text ends here
+        if first.is_stopped() and not first.is_accepting():
             raise UserError(f"no text satisfies the {grammar.kind}: not even its first token could be written")
         self._answer: list[int] = []
+        self._states: deque[tuple[int, Any]] = deque([(0, first)], maxlen=KEPT_STATES)  # behind how many tokens
+
+    @property
+    def _matcher(self) -> Any:
+        """llguidance's matcher behind the tokens of ``_answer``."""
+        return self._states[-1][1]
 
     def move(self, answer: Sequence[int]) -> bool:
         """Stand behind the tokens of an answer; False, and behind those that it allows, where it forbids one. A stop
@@ -95,13 +103,24 @@ class Matcher:
         return next((place for place, token in enumerate(answer) if int(token) in self.stop_ids), None)
 
     def _move(self, answer: Sequence[int]) -> bool:
-        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(answer, self._answer, strict=False)))
-        if shared < len(self._answer) and not self._matcher.rollback(len(self._answer) - shared):
-            self._matcher.reset()
-            shared = 0
-        count = self._matcher.try_consume_tokens(list(map(int, answer[shared:])))
-        self._answer = list(map(int, answer[: shared + count]))
-        return len(self._answer) == len(answer)
+        """Every token's state is a copy of the one before it: llguidance's own way back (``rollback``, ``reset``) may
+        leave a state that is another text's, seen in 1.9.1.
+        """
+        tokens = list(map(int, answer))
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, self._answer, strict=False)))
+        while self._states and self._states[-1][0] > shared:
+            self._states.pop()
+        if not self._states:
+            self._states.append((0, self._first))
+        length, matcher = self._states[-1]
+        for token in tokens[length:]:
+            matcher = matcher.deep_copy()
+            if not matcher.try_consume_tokens([token]):
+                break
+            length += 1
+            self._states.append((length, matcher))
+        self._answer = tokens[:length]
+        return length == len(tokens)
 
     def mask(self, tokens: Sequence[int]) -> np.ndarray:
         """The tokens that may follow a text (prompt and answer): any behind a stop token, where nothing is written."""
