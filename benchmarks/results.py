@@ -45,8 +45,8 @@ def readme(text: str) -> str:
     beside = "" if numbers["load"] < 1 else " beside other work"
     sentence = (
         "On {cores} cores{beside}, installing took {install_s:.0f} s and {environment_gb:.1f} GB; from its start on, "
-        "the app takes {page_s:.0f} s to its page and {model_s:.0f} s to its model ({first_model_s:.0f} s the first time, "
-        "when it converts it)"
+        "the app takes {page_s:.0f} s to its page and {model_s:.0f} s to its model "
+        "({first_model_s:.0f} s the first time, when it converts it)"
     )
     return INSTALLING.sub(sentence.format(**numbers, beside=beside), text)
 
