@@ -63,7 +63,7 @@ def _block(block: str | Mapping[str, Any]) -> str:
 
 
 def _installing(blocks: list[str]) -> list[Any]:
-    """What the measuring command wrote, in a table."""
+    """The numbers of the measuring command, in a table."""
     numbers = _read("installing")["numbers"]
     rows = [
         ["all commands but the last", f"{numbers['install_s']:.0f} s, {numbers['environment_gb']:.1f} GB"],
