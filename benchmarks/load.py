@@ -241,11 +241,13 @@ def rss_mib(pid: int) -> float:
     return int(said.strip() or 0) / 1024
 
 
-def start(folder: str, model: str = "bundled", *options: str) -> tuple[subprocess.Popen[str], int]:
-    """The app on a free port, its model on the way."""
-    command = [sys.executable, "-u", "-m", "specviz.cli", "app", "--port", "0", *options]
+def start(
+    folder: str, model: str = "bundled", *options: str, python: str = sys.executable, root: Path = ROOT
+) -> tuple[subprocess.Popen[str], int]:
+    """The app on a free port, its model on the way; with ``python``, in the checkout ``root``."""
+    command = [python, "-u", "-m", "specviz.cli", "app", "--port", "0", *options]
     server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, cwd=ROOT,
+        command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, cwd=root,
         env={**os.environ, "SPECVIZ_HOME": folder, "SPECVIZ_MODEL": model},
     )  # fmt: skip
     assert server.stdout is not None

@@ -1,4 +1,5 @@
-"""docs/results.md, made of the measurements in ``assets/measured``: ``python -m benchmarks.results``.
+"""docs/results.md and the README's sentence on installing, made of the measurements in ``assets/measured``:
+``python -m benchmarks.results``.
 
 A file is a section: its title, and its blocks in order, a paragraph or a table as ``{"heads", "rows"}``, cells as
 Markdown; ``index.json`` has the beginning and the chapters. What the repository itself tells is counted, not written
@@ -8,6 +9,7 @@ down: the runs of the gallery. ``--check`` compares, and writes nothing.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +18,8 @@ from typing import Any
 from benchmarks import parser_of
 
 ROOT = Path(__file__).resolve().parent.parent
-MEASURED, PAGE = ROOT / "assets" / "measured", ROOT / "docs" / "results.md"
+MEASURED, PAGE, README = ROOT / "assets" / "measured", ROOT / "docs" / "results.md", ROOT / "README.md"
+INSTALLING = re.compile(r"(?<=<!-- installing -->).*?(?=<!-- /installing -->)", re.DOTALL)
 EXAMPLE = "class-docstring"  # of the gallery, whose runs stand in a table
 
 
@@ -36,6 +39,18 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def readme(text: str) -> str:
+    """The README with what installing took, as it was measured last."""
+    numbers = _read("installing")["numbers"]
+    beside = "" if numbers["load"] < 1 else " beside other work"
+    sentence = (
+        "On {cores} cores{beside}, installing took {install_s:.0f} s and {environment_gb:.1f} GB; from its start on, "
+        "the app takes {page_s:.0f} s to its page and {model_s:.0f} s to its model "
+        "({first_model_s:.0f} s the first time, when it converts it)"
+    )
+    return INSTALLING.sub(sentence.format(**numbers, beside=beside), text)
+
+
 def _read(name: str) -> dict[str, Any]:
     return json.loads((MEASURED / f"{name}.json").read_text("utf-8"))
 
@@ -45,6 +60,19 @@ def _block(block: str | Mapping[str, Any]) -> str:
         return block
     lines = (block["heads"], ["---"] * len(block["heads"]), *block["rows"])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _installing(blocks: list[str]) -> list[Any]:
+    """The numbers of the measuring command, in a table."""
+    numbers = _read("installing")["numbers"]
+    rows = [
+        ["all commands but the last", f"{numbers['install_s']:.0f} s, {numbers['environment_gb']:.1f} GB"],
+        *(
+            [f"{words}: page served; model ready", f"{numbers[f'{key}page_s']:.1f} s; {numbers[f'{key}model_s']:.1f} s"]
+            for words, key in {"the app's first start": "first_", "its later ones": ""}.items()
+        ),
+    ]
+    return [*(block.format(**numbers) for block in blocks), {"heads": ["what", "result"], "rows": rows}]
 
 
 def _gallery(blocks: list[str]) -> list[Any]:
@@ -152,21 +180,24 @@ def _log(part: str) -> list[dict[str, Any]]:
     return json.loads(file.read_text("utf-8"))["training"]["log"]
 
 
-COUNTED = {"heads": _heads, "smollm2-gallery": _gallery}
+COUNTED = {"heads": _heads, "installing": _installing, "smollm2-gallery": _gallery}
 
 
 def main() -> int:
-    """1 where ``--check`` finds that the page is not the one that the files make."""
+    """1 where ``--check`` finds that a page is not the one that the files make."""
     parser = parser_of("results", __doc__)
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     options = parser.parse_args()
-    made = page()
-    if options.check:
-        same = PAGE.read_text("utf-8") == made
-        print("docs/results.md", "is what assets/measured says" if same else "differs: python -m benchmarks.results")
-        return 0 if same else 1
-    PAGE.write_text(made, "utf-8")
-    print(f"{PAGE.relative_to(ROOT)}: {len(made.split()):,} words")
+    pages = {PAGE: page(), README: readme(README.read_text("utf-8"))}
+    for path, made in pages.items():
+        same = path.read_text("utf-8") == made
+        said = "is what assets/measured says" if same else "differs: python -m benchmarks.results"
+        if not options.check:
+            path.write_text(made, "utf-8")
+            said = f"{len(made.split()):,} words"
+        print(f"{path.relative_to(ROOT)}: {said}")
+        if options.check and not same:
+            return 1
     return 0
 
 

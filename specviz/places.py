@@ -11,9 +11,10 @@ from decoders.folders import ASSETS
 from decoders.model.files.catalog import BUNDLED_FOLDER
 from decoders.trace.files import SUFFIX
 
-__all__ = ["BUNDLED", "GALLERY", "SUFFIX", "TRACES", "home", "is_id", "new_id"]
+__all__ = ["BUNDLED", "GALLERY", "LESSONS", "SUFFIX", "TRACES", "home", "is_id", "new_id"]
 
 GALLERY = ASSETS / "gallery"
+LESSONS = ASSETS / "lessons"
 BUNDLED = BUNDLED_FOLDER
 TRACES = "traces"  # the folder of an experiment's runs
 ID = re.compile(r"[A-Za-z0-9_-]{1,80}")

@@ -37,6 +37,8 @@ INPUTS = {  # what a placeholder stands for, behind an option or by itself
     "WORDS": "lamp --runs .", "DEST": "site", "DATASET": "dataset", "RUNS": ".",
     "methods new NAME": "methods new latest", "methods check FILE": "methods check latest.py",
     "lessons check FILE": "lessons check lesson.txt", "my-lesson.txt": "lesson.txt", "users add FILE NAME": "users",
+    "parts add HEAD": "parts add part", "parts shrink FOLDER": "parts shrink part", "import FILE": "import server.log",
+    "OUT --format F": "exported --format speculators",
 }  # fmt: skip
 SHORT = "--max-new-tokens 8"
 SMALLER = {  # options that make a command small, by its beginning
@@ -119,6 +121,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "answer.txt").write_text("the old lamp.")
     (folder / "schema.json").write_text('{"type": "boolean"}')
     shutil.copy(ROOT / "assets" / "examples" / "bundled.jsonl", folder / "prompts.jsonl")
+    shutil.copytree(ROOT / "assets" / "demo" / "parts" / "glide", folder / "part")
+    for log in (ROOT / "specviz" / "extras").glob("servers/tests/samples/llama_debug.log"):
+        shutil.copy(log, folder / "server.log")
     shutil.copy(next((ROOT / "assets" / "lessons").glob("*.txt")), folder / "lesson.txt")
     return folder
 

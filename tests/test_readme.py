@@ -1,5 +1,6 @@
 """The steps for newcomers in the README and docs/ work as they stand."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -174,6 +175,7 @@ def test_the_results_are_those_of_the_measured_files():
     from benchmarks import results
 
     assert page("docs/results.md") == results.page(), "older than assets/measured: python -m benchmarks.results"
+    assert page("README.md") == results.readme(page("README.md")), "older than assets/measured"
 
 
 def test_a_measurement_that_no_chapter_names_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -185,6 +187,10 @@ def test_a_measurement_that_no_chapter_names_is_missed(tmp_path: Path, monkeypat
         (tmp_path / path.name).write_text(path.read_text("utf-8").replace("GLIDE .968, vanilla", "GLIDE .969, vanilla"))
     monkeypatch.setattr(results, "MEASURED", tmp_path)
     assert results.page() == made.replace("GLIDE .968, vanilla", "GLIDE .969, vanilla") != made
+    section = results._read("installing")
+    section["numbers"]["install_s"] += 10
+    (tmp_path / "installing.json").write_text(json.dumps(section))
+    assert results.readme(page("README.md")) != page("README.md")
     (tmp_path / "new.json").write_text('{"title": "New", "blocks": []}')
     with pytest.raises(KeyError, match="names no chapter for new"):
         results.page()

@@ -30,12 +30,14 @@ from decoders.prompt.prompt import Pool, Segment
 from decoders.study.look.whatif import ReadRun
 from decoders.top_k import top_k
 from decoders.trace import metrics
-from decoders.trace.baseline import unlike
+from decoders.trace.baseline import pairing_key, unlike
 from decoders.trace.check import check
 from decoders.trace.files import load, save
+from decoders.trace.trace import Trace
 from decoders.verifiers.match import MatchVerifier, judged
 from decoders.verifiers.residual import residual
 
+from . import recordings
 from .drafters_for_tests import method_of
 from .drafts import methods_here, needs_kinds, save_tiny_part
 from .models import prompt_ids, save_model, tiny_target
@@ -290,6 +292,17 @@ def test_a_method_that_rewrites_the_prompt_is_compared_with_plain_decoding_of_th
     alone = record(target, prompt_of(), "plain", max_new_tokens=5)
     assert trace.tables["plain"]["id"] == alone.output_ids and trace.run["given_prompt"] == alone.prompt_key
     assert not unlike(trace, alone) and trace.prompt_ids != alone.prompt_ids
+    assert pairing_key(trace) == pairing_key(alone) != ""
+
+
+def test_a_pairing_key_is_the_same_for_runs_that_are_alike():
+    traces = [recordings.chain(), recordings.plain(), recordings.quote()]
+    other_machine = {**traces[0].run["machine"], "threads": 99}
+    changes = [{"machine": {}}, {"machine": other_machine}, {"sampling": {"seed": 1}}, {"sampling": {"temperature": 1}}]
+    traces += [Trace(traces[0].run | change, traces[0].tables) for change in changes]
+    alike = {(a, b): not unlike(traces[a], traces[b]) for a in range(len(traces)) for b in range(len(traces))}
+    keys = [*map(pairing_key, traces)]
+    assert alike == {(a, b): keys[a] == keys[b] != "" for a, b in alike} and {*alike.values()} == {True, False}
 
 
 @pytest.mark.parametrize("method", ["rest", "llma", "casd"])

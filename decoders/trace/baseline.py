@@ -6,6 +6,8 @@ device, engine, threads and sampling; a run that does not record one of them for
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -83,6 +85,22 @@ def unlike(trace: Trace, plain: Trace) -> str:
     ('the engine differs (auto, and eager of plain decoding)', '')
     """
     return next(_differences(trace, plain), "")
+
+
+def pairing_key(trace: Trace) -> str:
+    """The same for runs that are alike in all but the method (``unlike``); "" where the machine was not recorded.
+
+    >>> machine = {"processor": "x", "engine": "auto", "threads": 1}
+    >>> pld, plain = (Trace.new({"prompt_length": 1, "method": {"name": name}, "machine": machine}) for name in "ab")
+    >>> pairing_key(pld) == pairing_key(plain) != pairing_key(Trace.new({"prompt_length": 1})) == ""
+    True
+    """
+    machine = trace.run.get("machine") or {}
+    machine_values = [machine.get(key) for key, _ in MACHINE]
+    if None in machine_values:
+        return ""
+    identity = json.dumps([_setting(trace.run), asked_prompt(trace), machine_values])
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 def _differences(trace: Trace, plain: Trace) -> Iterator[str]:

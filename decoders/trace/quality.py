@@ -1,6 +1,6 @@
 """The quality of an answer against a reference: the scores of CASD's tables.
 
-Every score is from 0 to 1. ``rouge-score`` and ``rapidfuzz`` are imported only where they are used.
+Every score is from 0 to 1. ``rapidfuzz`` is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import string
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
-from typing import Any
 
 from decoders.errors import UserError
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WORDS = re.compile(r"[a-z0-9]+")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -41,8 +40,19 @@ def f1(answer: str, reference: str) -> float:
 
 
 def rouge_l(answer: str, reference: str) -> float:
-    """The F-measure of ROUGE-L: the longest common subsequence of words (package rouge-score, no stemming)."""
-    return float(_rouge().score(reference, answer)["rougeL"].fmeasure)
+    """The F-measure of ROUGE-L: the longest common subsequence of words (as the package rouge-score, whose import takes
+    a second, computes it without stemming).
+    """
+    try:
+        from rapidfuzz.distance import LCSseq
+    except ImportError as error:
+        raise _missing("ROUGE-L", "rapidfuzz") from error
+    words, reference_words = (_WORDS.findall(text.lower()) for text in (answer, reference))
+    if not words or not reference_words:
+        return 0.0
+    common = LCSseq.similarity(reference_words, words)
+    precision, recall = common / len(words), common / len(reference_words)
+    return 2 * precision * recall / (precision + recall) if common else 0.0
 
 
 def edit_similarity(answer: str, reference: str) -> float:
@@ -79,15 +89,6 @@ def quality(answer: str, reference: str) -> dict[str, float]:
         with suppress(UserError):  # the package is missing: that score is not known
             scores[name] = score(answer, reference)
     return scores
-
-
-@cache
-def _rouge() -> Any:
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError as error:
-        raise _missing("ROUGE-L", "rouge-score") from error
-    return RougeScorer(["rougeL"], use_stemmer=False)
 
 
 def _missing(score: str, package: str) -> UserError:

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 import pkgutil
+from typing import TYPE_CHECKING
 
 from decoders.extra import entries_of
-from specviz.server.desk import Service
+
+if TYPE_CHECKING:
+    from specviz.server.desk import Service
 
 
 def pages() -> tuple[type[Service], ...]:
     """Every page, in the order of the tabs."""
+    from specviz.server.desk import Service  # FastAPI takes half a second, which readers of runs need not wait for
+
     folders = [folder.name for folder in pkgutil.iter_modules(__path__) if folder.ispkg]
     names = [f"{__name__}.{name}.{name}_page" for name in folders]
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import re
 from html import escape
@@ -64,7 +62,7 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) ->
 def read_page(html: str) -> dict[str, Any]:
     """The contents of a page of ``standalone_page``: {"imports": its modules, "data": its data as JSON}."""
     packed = re.findall(r'<script type="application/json" id="[^"]+">([^<]*)</script>', html)[0]
-    return json.loads(gzip.decompress(base64.b64decode(packed)))
+    return web.unzip_json(packed)
 
 
 def page(title: str, head: str, body: str, policy: str) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import quote
 
 from decoders.extra import extras
@@ -222,3 +223,12 @@ def gzip_json(value: object) -> str:
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def unzip_json(packed: str) -> Any:
+    """The value of ``gzip_json``.
+
+    >>> unzip_json(gzip_json({"a": 1}))
+    {'a': 1}
+    """
+    return json.loads(gzip.decompress(base64.b64decode(packed)))

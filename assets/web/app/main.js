@@ -43,10 +43,8 @@ document.body.append(
 on("inspector", async (inspector) => {
   const { WhatIf } = await import("specviz/whatif/page.js");
   const { LensView } = await import("specviz/whatif/lens.js");
-  const { Reading } = await import("specviz/whatif/reading.js");
   app.whatif = new WhatIf(inspector);
   app.lens = new LensView(inspector);
-  new Reading(inspector);
   const { JudgesTab } = await import("specviz/judges/page.js");
   new JudgesTab(inspector);
 });

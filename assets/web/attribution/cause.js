@@ -161,9 +161,7 @@ export class CauseCard {
     const head = h(
       "tr",
       h("th", { scope: "col" }, "powers of ten, for"),
-      sources.map((source, k) =>
-        h("th", { scope: "col" }, this.key(source)),
-      ),
+      sources.map((source) => h("th", { scope: "col" }, this.key(source))),
     );
     const body = rows.map(({ name, row }) =>
       h(

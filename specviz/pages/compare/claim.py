@@ -75,8 +75,10 @@ class Place:
     reason: str = ""
 
 
-def claim_of(traces: Mapping[str, Trace]) -> dict[str, Any]:
-    """``claim`` of runs of one prompt; those of one method have the letters that the page "Compare" gives them."""
+def claim_of(traces: Mapping[str, Trace], numbers: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """``claim`` of runs of one prompt; those of one method have the letters that the page "Compare" gives them.
+    ``numbers``: their ``numbers_of``, where these are known.
+    """
     titles = {key: lane_title(trace) for key, trace in traces.items()}
     letters = iter("ABCDE")
     marks = {key: "" if trace.run["method"]["name"] == BASELINE else next(letters) for key, trace in traces.items()}
@@ -86,10 +88,10 @@ def claim_of(traces: Mapping[str, Trace]) -> dict[str, Any]:
         Lane(
             key,
             titles[key] if several[titles[key]] == 1 else f"{titles[key]} {marks[key]}".rstrip(),
-            numbers,
+            lane_numbers,
             key == plain_key,
         )
-        for key, numbers in numbers_of(traces).items()
+        for key, lane_numbers in (numbers or numbers_of(traces)).items()
     ])  # fmt: skip
 
 

@@ -28,13 +28,12 @@ from specviz.words import sentence
 
 from .claim import claim_of
 from .difference import difference
-from .outcome import BASELINE, METRICS, check_output, is_plain, numbers_of, own_reference, plain_key
+from .outcome import BASELINE, MAX_LANES, METRICS, check_output, is_plain, numbers_of, own_reference, plain_key
 from .repeats import Repeats
 from .stretches import stretches
 
 log = logging.getLogger(__name__)
 
-MAX_LANES = 4  # methods beside the baseline
 MAX_OUTPUTS = 64  # outputs of plain decoding, and four times as many verdicts
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -17,6 +17,7 @@ from decoders.trace import metrics, report
 from decoders.trace.baseline import baseline, speeds
 from decoders.trace.trace import Trace
 
+MAX_LANES = 4  # methods beside the baseline
 # numbers of the table, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
@@ -58,16 +59,6 @@ def plain_key(trace: Trace) -> str:
     grammar = {name: value for name, value in run.get("grammar", {}).items() if name != "drafts"}
     settings += [run.get("processing"), grammar] if grammar or "processing" in run else []
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-
-
-def reference_among(trace: Trace, candidates: Iterable[Trace]) -> list[int] | None:
-    """Plain decoding's output of the same model, prompt and settings: another run's, else ``own_reference``."""
-    alike = (
-        candidate.output_ids
-        for candidate in candidates
-        if is_plain(candidate) and plain_key(candidate) == plain_key(trace)
-    )
-    return next(alike, own_reference(trace))
 
 
 def numbers_of(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import reason_of
-from decoders.folders import ASSETS
 from decoders.trace.report import payload
-from specviz.places import GALLERY, home
+from specviz.places import GALLERY, LESSONS, home
 from specviz.server.desk import Desk, Service, get
 from specviz.server.forms import Missing
 from specviz.server.store import EVERYBODY
@@ -22,7 +21,6 @@ from .filling import Filler
 from .reading import Fault, LessonError, parse
 from .values import LessonRuns
 
-LESSONS = ASSETS / "lessons"
 ENDING = ".txt"
 LARGEST = 200_000  # bytes of a lesson
 

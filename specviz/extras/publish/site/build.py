@@ -21,11 +21,10 @@ from plotly.offline import get_plotlyjs
 from decoders.errors import UserError, first_line
 from decoders.trace.report import payload
 from specviz.groups import group
-from specviz.pages.lessons.lessons_page import card
 from specviz.views import web
 from specviz.views.export import PAGE_STYLE, begin_script, page
 
-from .documents import attribution, comparison, lessons, verdicts
+from .documents import attribution, comparison, lane, lessons, verdicts
 from .entries import SiteEntry
 from .folder import FileContent, SiteFolder, digest
 from .player import player_document
@@ -111,14 +110,16 @@ class SiteWriter:
         self.pending: list[str] = []
         self.entries = {entry.key: entry for entry in reversed(list(entries))}
         self.entries = dict(reversed(self.entries.items()))  # of a run that is there twice, the first
+        plains = sorted((entry for entry in self.entries.values() if entry.is_plain), key=_plain_order)
+        self._plains = group((plain.facts["prompt"], plain) for plain in plains)
         self.rows = {key: entry.row for key, entry in self.entries.items()}
         self.faults: list[str] = []
 
     def run(self, entry: SiteEntry) -> None:
         """A run's own files: its trace, beside plain decoding of its prompt, its player, and its drafts judged."""
         key, site, name = entry.key, self.site, f"judged/{entry.key}.js"
-        plains = [sibling for sibling in self.entries.values() if sibling.is_plain and _same_prompt(sibling, entry)]
-        made_of = digest(key, [] if entry.is_plain else [plain.key for plain in plains])
+        plains = self.alike(entry)
+        made_of = digest(key, [plain.key for plain in plains])
 
         def judge_drafts() -> FileContent:
             under = verdicts(entry.read())
@@ -130,6 +131,15 @@ class SiteWriter:
             self.rows[key]["judged"] = site.make(name, digest(key), judge_drafts)
         elif entry.facts["guessed"]:
             self.pending.append(key)
+
+    def plains(self, entry: SiteEntry) -> list[SiteEntry]:
+        """Plain decoding of a run's prompt, in ``_plain_order``."""
+        return [plain for plain in self._plains.get(entry.facts["prompt"], ()) if plain.key in self.entries]
+
+    def alike(self, entry: SiteEntry) -> list[SiteEntry]:
+        """The run of plain decoding, none or one, that a run's speedup is formed with."""
+        pairing_key = "" if entry.is_plain else entry.facts["pairing_key"]
+        return [plain for plain in self.plains(entry) if plain.facts["pairing_key"] == pairing_key != ""][:1]
 
     def runs(self) -> None:
         """Every run's own files; one of which they cannot be made is left out of the site, and named."""
@@ -146,7 +156,8 @@ class SiteWriter:
         """Answers beside their sources, each by all runs that wrote it."""
         for answer, members in _groups(self.entries, lambda entry: entry.facts["answer_digest"]).items():
             gold = next((entry.gold for entry in members.values() if entry.gold is not None), None)
-            signals = {entry.facts["signal"]: entry for entry in reversed(members.values()) if entry.facts["signal"]}
+            latest_first = sorted(members.values(), key=SiteEntry.when, reverse=True)
+            signals = {entry.facts["signal"]: entry for entry in latest_first if entry.facts["signal"]}
             signal_entries = [entry for entry in members.values() if entry in signals.values()]
 
             def links(signal_entries: Sequence[SiteEntry] = signal_entries, gold: Any = gold) -> FileContent:
@@ -164,18 +175,31 @@ class SiteWriter:
         """Comparisons of the runs of a prompt; gives the sentence of each by its prompt."""
         sentences = {}
         for prompt, members in _groups(self.entries, lambda entry: entry.facts["prompt"]).items():
-
-            def compare_runs(members: Mapping[str, SiteEntry] = members) -> FileContent:
-                plains = [entry for entry in members.values() if entry.is_plain]
-                document = comparison({key: entry.with_speedup(plains) for key, entry in members.items()})
-                return pack_script(document), document["sets"][0]["claim"]["time"]["sentence"]
-
             try:
                 if len(members) > 1:
-                    sentences[prompt] = self.site.make(f"prompts/{prompt}.js", digest([*members]), compare_runs)
+                    plains = self.plains(next(iter(members.values())))
+                    lanes = {entry.key: self.lane(entry) for entry in (*plains, *members.values())}
+                    sentences[prompt] = self.site.make(
+                        f"prompts/{prompt}.js", digest([*lanes]), lambda lanes=lanes: _comparison_file(lanes)
+                    )
             except FAULTS as fault:
                 self.fault(next(iter(members.values())), "the runs of {} are without Compare", fault)
         return sentences
+
+    def lane(self, entry: SiteEntry) -> str:
+        """A run as a comparison of its prompt's runs needs it, packed. It is kept in the site's record, so that no
+        other run is opened when one is new.
+        """
+        whole_plains = [plain for plain in self.plains(entry) if plain.facts["whole_plain"]]
+        same_settings = (plain for plain in whole_plains if plain.facts["plain_key"] == entry.facts["plain_key"])
+        base, reference, plains = next(iter(whole_plains), None), next(same_settings, None), self.alike(entry)
+
+        def read_lane() -> FileContent:
+            base_run, reference_run = (None if plain is None else plain.read() for plain in (base, reference))
+            return None, web.gzip_json(lane(entry.with_speedup(plains), base_run, reference_run))
+
+        made_of = digest(entry.key, [plain and plain.key for plain in (base, reference, *plains)])
+        return self.site.make(f"lanes/{entry.key}", made_of, read_lane)
 
     def fault(self, entry: SiteEntry, sentence: str, fault: Exception) -> None:
         """Name a run of which something cannot be made."""
@@ -188,6 +212,8 @@ class SiteWriter:
         lesson_entry = site.old.get("lessons/")
         if lesson_entry is not None and lesson_entry[0] == made_of and site.keep(lesson_entry[2]["files"]):
             return site.make("lessons/", made_of, lambda: (None, None))["cards"]
+        from specviz.pages.lessons.lessons_page import card
+
         lesson_by_key, traces = lessons()
         files = [f"lessons/{key}.js" for key in lesson_by_key]
         for key, lesson in lesson_by_key.items():
@@ -251,8 +277,15 @@ def pack_script(value: Any) -> bytes:
     return f'specvizFile("{web.gzip_json(value)}");\n'.encode()
 
 
-def _same_prompt(run: SiteEntry, sibling: SiteEntry) -> bool:
-    return run.facts["prompt"] == sibling.facts["prompt"]
+def _plain_order(plain: SiteEntry) -> tuple[bool, str, str]:
+    """Runs of plain decoding that came to their own end stand first, the earliest before all."""
+    return not plain.facts["whole_plain"], *plain.when()
+
+
+def _comparison_file(lanes: Mapping[str, str]) -> FileContent:
+    """A prompt's comparison, and its sentence."""
+    document = comparison({key: web.unzip_json(packed) for key, packed in lanes.items()})
+    return pack_script(document), document["sets"][0]["claim"]["time"]["sentence"]
 
 
 def _groups(entries: Mapping[str, SiteEntry], of: Callable[[SiteEntry], str]) -> dict[str, dict[str, SiteEntry]]:

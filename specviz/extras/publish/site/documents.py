@@ -9,34 +9,55 @@ from typing import Any
 
 from decoders.names import BASELINE
 from decoders.trace.trace import Trace
-from specviz.pages.acceptance.judging import judge_steps, new_judgement, steps_document
 from specviz.pages.attribution.document import document, known_quotes
 from specviz.pages.compare.claim import claim_of
-from specviz.pages.compare.compare_page import MAX_LANES
-from specviz.pages.compare.outcome import METRICS, check_output, numbers_of, reference_among
+from specviz.pages.compare.outcome import MAX_LANES, METRICS, check_output, lane_numbers, own_reference
 from specviz.pages.compare.stretches import stretches
-from specviz.pages.lessons.lessons_page import LESSONS, files_in, lesson_key, load
-from specviz.pages.lessons.values import LessonRuns
-from specviz.places import GALLERY
+from specviz.places import GALLERY, LESSONS
 from specviz.views.gallery import gallery_causes
 
 TEXTLESS = {"text", "tokens", "tokens.id", "tokens.source"}  # where a source did not say these, nothing is attributed
 
 
-def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
-    """Runs of one prompt, several by key, as the page "Compare" shows them.
+def lane(trace: Trace, base: Trace | None, reference: Trace | None) -> dict[str, Any]:
+    """A run as ``comparison`` reads it, as JSON: what it is, its ``numbers`` beside ``base``, plain decoding of its
+    prompt, and ``lens``, whether it wrote what ``reference`` did, plain decoding of the same settings.
+    """
+    return {
+        "run": {name: value for name, value in trace.run.items() if name in ("method", "stop", "forced")},
+        "output": trace.output_ids,
+        "emitted": trace.tables["steps"]["emitted"],
+        "numbers": lane_numbers(trace, base),
+        "lens": _check(trace, own_reference(trace) if reference is None else reference.output_ids),
+    }
+
+
+def _outline(lane: Mapping[str, Any]) -> Trace:
+    """A run of which nothing is known but its method, its end, its output and how many tokens each step wrote."""
+    outline = Trace.new({"prompt_length": 0, **lane["run"]})
+    outline.tables["tokens"]["id"], outline.tables["steps"]["emitted"] = lane["output"], lane["emitted"]
+    return outline
+
+
+def comparison(lanes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Runs of one prompt (``lane``), several by key, as the page "Compare" shows them.
 
     ``sets``: runs that are shown together, as many as that page has lanes: plain decoding's first, then those that
     need the fewest forwards; each with its ``stretches`` and the sentence of its ``outcome``. ``runs``: by key its
-    ``numbers`` and ``lens``, whether it wrote what plain decoding did. ``metrics``: rows of the table of numbers.
+    ``numbers`` and ``lens``. ``metrics``: rows of the table of numbers.
     """
-    sets = [{key: traces[key] for key in keys} for keys in _comparable_sets(traces)]
-    numbers = {key: run_numbers for group in sets for key, run_numbers in numbers_of(group).items()}
+    outlines = {key: _outline(lane) for key, lane in lanes.items()}
+    sets = [{key: outlines[key] for key in keys} for keys in _comparable_sets(outlines)]
     return {
         "metrics": METRICS,
-        "runs": {key: {"numbers": numbers[key], "lens": _check(traces[key], traces.values())} for key in numbers},
+        "runs": {key: {name: lanes[key][name] for name in ("numbers", "lens")} for group in sets for key in group},
         "sets": [
-            {"runs": [*group], "stretches": stretches(group, BASELINE), "claim": claim_of(group)} for group in sets
+            {
+                "runs": [*group],
+                "stretches": stretches(group, BASELINE),
+                "claim": claim_of(group, {key: lanes[key]["numbers"] for key in group}),
+            }
+            for group in sets
         ],
     }
 
@@ -44,20 +65,21 @@ def comparison(traces: Mapping[str, Trace]) -> dict[str, Any]:
 def _comparable_sets(traces: Mapping[str, Trace]) -> Iterator[Sequence[str]]:
     """The keys of runs that are shown together."""
     plain = [key for key, trace in traces.items() if trace.run["method"]["name"] == BASELINE][:1]
-    drafting_keys = sorted((key for key in traces if key not in plain), key=lambda key: traces[key].rows("steps"))
+    step_counts = {key: len(trace.tables["steps"]["emitted"]) for key, trace in traces.items()}
+    drafting_keys = sorted((key for key in traces if key not in plain), key=step_counts.__getitem__)
     lane_count = MAX_LANES if plain else MAX_LANES + 1
     for start in range(0, len(drafting_keys), lane_count):
         keys = [*plain, *drafting_keys[start : start + lane_count]]
         yield keys if len(keys) > 1 else drafting_keys[-2:]
 
 
-def _check(trace: Trace, group: Any) -> dict[str, Any]:
+def _check(trace: Trace, plain: Sequence[int] | None) -> dict[str, Any]:
     """A run's output held against plain decoding's of the same prompt and settings, as far as that was recorded."""
     if trace.run.get("forced"):
         return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
     if {"tokens", "tokens.id", "text"} & set(trace.run.get("unknown", ())):
         return {"state": "unknown", "text": "This run's tokens were not recorded."}
-    if (plain := reference_among(trace, group)) is not None:
+    if plain is not None:
         return check_output(trace, plain)
     return {"state": "unknown", "text": "Plain decoding of this prompt with these settings was not recorded."}
 
@@ -81,6 +103,8 @@ def attribution(traces: Sequence[Trace], gold: Any = None) -> dict[str, Any] | N
 
 def verdicts(trace: Trace) -> dict[str, Any] | None:
     """A run's drafts under every verifier, as the tab "Verifiers" shows them; None where the record lacks p or q."""
+    from specviz.pages.acceptance.judging import judge_steps, new_judgement, steps_document
+
     if all(q is None for q in trace.tables["nodes"]["draft_prob"]):
         return None
     run = new_judgement(trace, str(trace.run.get("title") or "this run"))
@@ -91,6 +115,9 @@ def verdicts(trace: Trace) -> dict[str, Any] | None:
 
 def lessons() -> tuple[dict[str, dict[str, Any]], dict[str, Trace]]:
     """The lessons that come along, filled, by id; and their runs by key. A stop's ``run`` is such a key."""
+    from specviz.pages.lessons.lessons_page import files_in, lesson_key, load
+    from specviz.pages.lessons.values import LessonRuns
+
     runs = LessonRuns(LESSONS, GALLERY)
     keys: dict[str, str] = {}
     traces: dict[str, Trace] = {}

@@ -13,17 +13,19 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.importers import ImportFault
 from decoders.names import BASELINE
-from decoders.trace.baseline import pair_with_plain
+from decoders.trace.baseline import pair_with_plain, pairing_key
 from decoders.trace.metrics import compute
 from decoders.trace.tables import TraceError
 from decoders.trace.trace import Trace
 from specviz.commands import common
 from specviz.pages.attribution.document import answer_digest
+from specviz.pages.compare.outcome import is_plain, plain_key
 
 from .documents import TEXTLESS
 from .folder import SiteFolder, program
 
-GROUPING = "answer_digest", "signal", "guessed"  # facts that the list does not show
+# facts that the list does not show
+GROUPING = "answer_digest", "signal", "guessed", "created", "whole_plain", "pairing_key", "plain_key"
 TITLE = 200  # characters of a title in the list, and of a tag
 
 
@@ -50,6 +52,12 @@ class SiteEntry:
     @property
     def is_plain(self) -> bool:
         return self.facts["plain"]
+
+    def when(self) -> tuple[str, str]:
+        """Sorts runs by when they were recorded: of several that would do the earliest is taken, so that a later one
+        changes no file of other runs.
+        """
+        return self.facts["created"], self.key
 
     @property
     def row(self) -> dict[str, Any]:
@@ -80,6 +88,8 @@ def facts_of(trace: Trace) -> dict[str, Any]:
         "plain": run["method"].get("name") == BASELINE, "answer_digest": answer_digest(trace)[:16],
         # what its answer's links were found by; "" where its texts were not recorded, and nothing is attributed
         "signal": "" if TEXTLESS & set(run.get("unknown", ())) else str(run["method"].get("name")),
+        "created": run["created"], "whole_plain": is_plain(trace),
+        "pairing_key": pairing_key(trace), "plain_key": plain_key(trace)[:16],
         "guessed": any(q is not None for q in trace.tables["nodes"]["draft_prob"]),
     }  # fmt: skip
 

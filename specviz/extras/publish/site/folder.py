@@ -20,8 +20,7 @@ import decoders
 import specviz
 from decoders.errors import UserError
 from decoders.folders import write_bytes
-from specviz.pages.lessons.lessons_page import LESSONS
-from specviz.places import GALLERY
+from specviz.places import GALLERY, LESSONS
 from specviz.views import web
 
 RECORD, SCHEMA = "specviz-site.json", "specviz-site/1"

@@ -89,6 +89,47 @@ def test_only_a_run_that_is_new_is_opened_and_those_of_its_prompt(
     assert publish(tmp_path / "site", runs) == 0 and sorted(opened) == sorted(["new.spectrace", COPIED, PLAIN])
 
 
+def test_one_more_run_of_a_prompt_opens_that_run_and_its_plain_decoding_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five runs of one prompt, a sixth, a second one of plain decoding, and a run that is gone: each time the site is
+    the one that a first publish of the same runs writes.
+    """
+    runs, site = tmp_path / "runs", tmp_path / "site"
+    runs.mkdir()
+
+    def record(name: str, source: str, created: str) -> str:
+        trace = load(GALLERY / source)
+        trace.run |= {"id": name, "created": created}
+        save(trace, runs / f"{name}.spectrace")
+        return trace.digest[:16]
+
+    opened: list[str] = []
+    read = common.read_traces
+    monkeypatch.setattr(common, "read_traces", lambda path: opened.append(path.stem) or read(path))
+
+    def publish_again() -> list[str]:
+        assert publish(tmp_path / "afresh", runs, "--no-rules") == 0
+        opened.clear()
+        assert publish(site, runs, "--no-rules") == 0 and contents(site) == contents(tmp_path / "afresh")
+        shutil.rmtree(tmp_path / "afresh")
+        return sorted(opened)
+
+    record("b", PLAIN, "2026-11-01T00:00:00Z")
+    for number in range(4):
+        record(f"c{number}", COPIED, f"2026-11-02T00:0{number}:00Z")
+    assert publish_again() == ["b", "c0", "c1", "c2", "c3"]
+    key = record("c4", COPIED, "2026-11-03T00:00:00Z")
+    assert publish_again() == ["b", "c4"] and f"lanes/{key}" in (site / RECORD).read_text("utf-8")
+    # another plain run: that of the other runs stays the first that was recorded, by whatever name
+    record("a", PLAIN, "2026-11-04T00:00:00Z")
+    assert publish_again() == ["a", "b"]
+    (runs / "c4.spectrace").unlink()
+    assert publish_again() == [] and key not in (site / RECORD).read_text("utf-8")
+    (runs / "b.spectrace").unlink()  # and with it what the others' speedups were formed with
+    assert publish_again() == ["a", "c0", "c1", "c2", "c3"]
+
+
 def test_a_publish_that_broke_off_goes_on(runs: Path, tmp_path: Path) -> None:
     """A process that is killed in its midst, then the same command again."""
     site = tmp_path / "site"
@@ -395,4 +436,5 @@ def test_a_document_of_few_runs_is_that_of_the_app() -> None:
     from specviz.pages.compare.claim import claim_of
 
     traces = {name: SiteEntry.of(load(GALLERY / name)).with_speedup([]) for name in (PLAIN, COPIED)}
-    assert documents.comparison(traces)["sets"][0]["claim"] == claim_of(traces)
+    lanes = {name: documents.lane(trace, traces[PLAIN], traces[PLAIN]) for name, trace in traces.items()}
+    assert documents.comparison(lanes)["sets"][0]["claim"] == claim_of(traces)
