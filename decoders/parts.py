@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 SCHEMA = "specpart/1"
 PACKAGE_PARTS = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
+NUMBERS = re.compile(r"\[\s+([-+.\deE,\s]+?)\s+\]")  # a list of them in JSON
 MOST_JSON = 1 << 20
 
 
@@ -81,7 +83,9 @@ def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype:
 
     with replacing(folder) as new:
         save_file(stored_form(weights, dtype), new / WEIGHTS, metadata={"format": "pt"})
-        (new / DESCRIPTION).write_text(json.dumps(part.to_json(), indent=1) + "\n", encoding="utf-8")
+        # a list of numbers, of a training's log for example, is one line
+        text = NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", json.dumps(part.to_json(), indent=1))
+        (new / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
         (new / WEIGHTS).chmod(0o644)
     return folder
 

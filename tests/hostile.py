@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -223,15 +224,26 @@ def samples() -> tuple[bytes, ...]:
     here = Path(__file__).parent
     folders = (*here.parent.glob("specviz/extras/*/tests/samples"), here.parent / "assets/examples")
     paths = sorted(path for folder in folders for path in folder.rglob("*"))
-    files = (file for path in paths for file in (zipfile.Path(path).iterdir() if path.suffix == ".zip" else (path,)))
     safetensors = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
     others = (
         b"", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16, len(safetensors).to_bytes(8, "little") + safetensors + b"\x00" * 4,
         b"\x80\x04]q\x00.", b"\x1f\x8b\x08\x00", b"PK\x05\x06" + b"\x00" * 18, b"version https://git-lfs.github.com/spec/v1\n",
         b'{"prompt": "a"}\n{"prompt": 1}\n', b"prompt,id\r\n=1+1,a\r\n", b"question_id\n",
     )  # fmt: skip
-    texts = (file.read_bytes()[:200_000] for file in files if file.is_file())
+    texts = (data[:200_000] for path in paths if path.is_file() for data in _contents(path))
     return (*map(recordings.save_trace, runs), *texts, *others)
+
+
+def _contents(path: Path) -> Iterator[bytes]:
+    """The bytes of a file; of an archive those of its files."""
+    if path.suffix != ".xz":
+        yield path.read_bytes()
+        return
+    with tarfile.open(path) as packed:
+        for member in packed:
+            file = packed.extractfile(member)
+            assert file is not None
+            yield file.read()
 
 
 def texts() -> st.SearchStrategy[str]:

@@ -38,11 +38,16 @@ Rows = dict[str, dict[str, list[Any]]]
 
 
 @functools.cache
-def frozen_journal() -> Path:
-    """Unpacks ``frozen/run.journal.gz``, a journal as the first version wrote it."""
-    path = Path(UNPACKED.name) / "run.journal"
-    path.write_bytes(gzip.decompress(HOSTILE.with_name("run.journal.gz").read_bytes()))
+def frozen_file(name: str) -> Path:
+    """Unpacks a file of ``frozen`` that is kept compressed."""
+    path = Path(UNPACKED.name) / name
+    path.write_bytes(gzip.decompress(HOSTILE.with_name(f"{name}.gz").read_bytes()))
     return path
+
+
+def frozen_journal() -> Path:
+    """A journal as the first version wrote it."""
+    return frozen_file("run.journal")
 
 
 def save_trace(trace: Trace) -> bytes:

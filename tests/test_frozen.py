@@ -30,12 +30,12 @@ from .recordings import save_trace
 FOLDER = Path(__file__).parent / "frozen"
 GALLERY = sorted((FOLDER / "gallery").glob("*.spectrace"))
 FROZEN = [*(f"gallery/{path.name}" for path in GALLERY), "run.json", "run.journal"]
-EXPECTED = FOLDER / "expected.json"
+EXPECTED = FOLDER / "expected.json.gz"
 MEASURED_BY_PACKAGES = ("quality_f1", "quality_rouge_l", "quality_edit")  # what they give is theirs to change
 
 
 def open_file(name: str) -> Trace:
-    path = recordings.frozen_journal() if name == "run.journal" else FOLDER / name
+    path = FOLDER / name if name.startswith("gallery/") else recordings.frozen_file(name)
     if path.suffix == ".json":
         return Trace.from_json(json.loads(path.read_text("utf-8")))
     return recover(path) if path.suffix == ".journal" else load(path)
@@ -53,7 +53,7 @@ def summary_of(trace: Trace) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def expectations() -> dict[str, Any]:
-    return json.loads(EXPECTED.read_text("utf-8"))
+    return json.loads(gzip.decompress(EXPECTED.read_bytes()))
 
 
 @pytest.mark.parametrize("name", FROZEN)

@@ -31,7 +31,7 @@ from decoders.trace.tables import OPTIONAL_TABLES, REQUIRED, RUN, TABLES, TraceE
 from decoders.trace.trace import Trace
 
 from .models import prompt_ids, tiny_target
-from .recordings import descend, frozen_journal
+from .recordings import descend, frozen_file, frozen_journal
 from .test_frozen import FOLDER
 from .test_readme import snippet
 
@@ -176,7 +176,7 @@ def test_every_file_is_valid(path: Path):
 
 
 def test_the_other_frozen_forms_and_recorded_runs_are_valid(trace: Trace):
-    assert faults(json.loads((FOLDER / "run.json").read_text("utf-8"))) == []
+    assert faults(json.loads(frozen_file("run.json").read_text("utf-8"))) == []
     assert faults(recover(frozen_journal()).to_json()) == []
     assert faults(trace.to_json()) == []
 

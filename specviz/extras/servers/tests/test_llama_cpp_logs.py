@@ -35,7 +35,7 @@ def read_totals(trace: Trace) -> tuple[int, int, int]:
 
 
 COUNTS_ALONE = {"simple3_chat_stream", "draft3_comp", "draft4_chat"}  # of -lv 3 and 4
-DETAILED = sorted({path.stem for path in LLAMA.iterdir() if path.suffix == ".log"} - COUNTS_ALONE - {"two_slots"})
+DETAILED = sorted({path.stem for path in LLAMA.glob("*.log")} - COUNTS_ALONE - {"two_slots"})
 BEHIND = {"draft_tpt_stop": 3, "simple_stop_in": 3}
 
 
