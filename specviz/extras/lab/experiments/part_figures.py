@@ -39,7 +39,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     papers = [series for series in about["papers"] if series["metric"] == breakdown.key]
     parts += [str(x) for series in papers for x, _ in series["points"] if str(x) not in parts]
     parts = list(dict.fromkeys(parts))
-    rows = [(n, p) for n, p in enumerate(points) if p["runs"]]
+    rows = [(n, p) for n, p in enumerate(points) if p["count"]]
     several = len({p["series"] for _, p in rows}) > 1
     shows_series = several and about["x"] != LINE
     labels = [
