@@ -34,9 +34,11 @@ export class LayersTab extends StagedTab {
 function Layers({ tab }) {
   const report = tab.task.value?.report;
   return html`<div class="ui-stack">
-    ${!tab.answer.value?.reason && html`<div class="ui-row svly-form">
-      <p class="ui-soft">Which layers did this text not need? Each is left out once.</p>
-      ${!report && html`<${StartStop} tab=${tab} label="Leave out each layer" />`}
+    ${!report && !tab.answer.value?.reason && html`<div class="svly-form ui-stack">
+      <h3>Which layers did this text not need?</h3>
+      <p>The model reads the text again with one layer left out, then the next: a bar per layer says how often its
+        choice stays. That is a forward for each layer.</p>
+      <div><${StartStop} tab=${tab} label="Leave out each layer" /></div>
     </div>`}
     <${Standing} tab=${tab} label="Layers left out" />
     ${report && html`<${Result} tab=${tab} report=${report} />`}
@@ -60,8 +62,8 @@ function Result({ tab, report }) {
     ${layer >= 0 && html`<p class="svly-changed">
       ${`Without layer ${layer + 1} the choice changes at ${plural(changed[layer].length, "token")}.`}
       ${changed[layer].slice(0, SHOWN).map((position) => html`<button type="button" class="svly-token"
-        onClick=${() => showToken(tab.inspector, position)}><code class="sv-token">${model.pieces.label(model.id(position) ?? -1, 14)}
-        </code></button>`)}
+        onClick=${() => showToken(tab.inspector, position)}><code class="sv-token">
+        ${model.pieces.label(model.id(position) ?? -1, 14)}</code></button>`)}
       ${changed[layer].length > SHOWN && `and ${changed[layer].length - SHOWN} more`}</p>`}
     <p class="ui-soft">${NOTE}</p>`;
 }

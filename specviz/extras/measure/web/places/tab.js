@@ -48,12 +48,12 @@ function Places({ tab }) {
   const replay = tab.task.value;
   const able = answer && !answer.reason;
   return html`<div class="ui-stack">
+    ${!replay && able && html`<h3>Could another draft have saved steps here?</h3>
+      <p>Each drafter is put at every place of this text: how far would its draft have stood, and how few steps do they
+        allow together? A copier takes seconds; a draft head drafts anew at every place.</p>`}
     ${able && html`<${Form} tab=${tab} answer=${answer} />`}
     <${Standing} tab=${tab} label="Drafts made" />
     ${replay?.report && html`<${Result} tab=${tab} report=${replay.report} />`}
-    ${!replay && able && html`<p class="ui-soft">How far would each drafter have come from every place of this text,
-      and how few steps do they allow together? A copier is replayed in seconds; a draft head drafts anew at every
-      place.</p>`}
   </div>`;
 }
 
@@ -74,9 +74,9 @@ function Result({ tab, report }) {
   useLayoutEffect(() => tab.strip.show(report));
   const alone = Object.entries(report.alone).map(([name, steps]) => `${name} ${steps}`).join(", ");
   return html`
-    <p><b class="svps-regret">${plural(report.regret, "step")} of regret</b>
-      This run took ${report.steps.length}, the best draft at every place needs ${report.oracle.length}.
-      One drafter alone: ${alone}.</p>
+    <p><b class="svps-regret">${report.regret ? `${plural(report.regret, "step")} of regret` : "No regret"}</b>
+      This run took ${plural(report.steps.length, "step")}; with the best draft at every place it takes ${" "}
+      ${report.oracle.length}. One drafter alone: ${alone}.</p>
     <${Held} class="svps-canvas" of=${tab.strip.canvas} />
     <ul class="svps-legend ui-legend">
       ${SHADES.map((tokens) => html`<li key=${tokens}><i class=${tokens ? "svps-key" : "svps-none"}

@@ -9,7 +9,7 @@ const LOOK_MS = 500;
 
 /** @template {StagedCard} Card @template {{ reason: string }} Answer */
 export class StagedTab {
-  /** @param {Inspector} inspector @param {string} name the route's @param {string} label @param {HTMLElement} element */
+  /** @param {Inspector} inspector @param {string} name @param {string} label @param {HTMLElement} element */
   constructor(inspector, name, label, element) {
     this.inspector = inspector;
     this.name = name;
@@ -110,5 +110,6 @@ export function StartStop({ tab, label, disabled = false }) {
   const task = tab.task.value;
   return task && goesOn(task.state)
     ? html`<button type="button" class="ui-button" onClick=${() => tab.stop()}>Stop</button>`
-    : html`<button type="button" class="ui-button" disabled=${disabled} onClick=${() => tab.start()}>${label}</button>`;
+    : html`<button type="button" class="ui-button ${task ? "" : "ui-call"}" disabled=${disabled}
+      onClick=${() => tab.start()}>${label}</button>`;
 }
