@@ -118,9 +118,10 @@ function head() {
   const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
   const words = { "✓": "come out as in their paper", "◐": "in part", "✗": "otherwise" };
   const told = marks.map(([mark, count], k) => [k ? ", " : "", h("b", `${mark} ${count}`), ` ${words[mark]}`]);
+  const count = Object.keys(papers).filter(Boolean).length;
   return h("header.svp-asked", h("h2", "The papers' experiments, run again"),
-    h("p.svp-question", `${recipes.length} figures and tables of ${Object.keys(papers).filter(Boolean).length} papers were `,
-      "measured again with a small model: ", told,
+    h("p.svp-question",
+      `${recipes.length} figures and tables of ${count} papers were measured again with a small model: `, told,
       rest ? `; ${plural(rest, "has", "have")} no printed number to compare. ` : ". ",
       "Open one to see its figure and what was found, or to run it with your model and prompts."));
 }
