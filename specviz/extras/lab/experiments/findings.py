@@ -9,13 +9,12 @@ from itertools import groupby
 from typing import Any
 
 from decoders.errors import capital
-from decoders.trace.origins import MAIN
 from specviz.views.prompts import ALL_TASKS, NAMES
 
 from .comparison import COLUMN, PLACE, SEPARATOR, Claim, PaperComparison, is_number, order
 from .drawing import amount
 from .experiment import CATEGORY
-from .quantities import Profile
+from .quantities import Profile, part_name
 from .results import Results, columns_of, points, profile_of
 
 RELATIONS = {"<": "below", ">": "above", "=": "level with"}
@@ -100,7 +99,7 @@ def _finding(results: Results, claim: Claim) -> Finding:
     context = [f"{_preposition(results, p)} {_name(results, p, metric)}{' prompts' * (p in NAMES)}" for p in shared]
     is_said = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if is_said else UNITS.get(quantity.unit, f" {quantity.unit}")
-    noun = f"{_lower(quantity.label)} ({MAIN.label if part == MAIN.name else part})" if part else _lower(quantity.label)
+    noun = f"{_lower(quantity.label)} ({part_name(part)})" if part else _lower(quantity.label)
     sentence = _sentence(
         noun, [f"“{name}”" if ", " in name else name for name in names], [f"{text}{unit}" for text in texts], numbers,
         [_preposition(results, parts[0]) if parts else "" for parts in rest], is_level,
@@ -194,7 +193,7 @@ def _chain(values: Sequence[str], signs: str) -> str:
 def _name(results: Results, part: str, metric: str) -> str:
     """A part of a claim's selector as a reader would say it."""
     if part.startswith(COLUMN):
-        return part.partition(":")[2]
+        return part_name(part.partition(":")[2])
     if part.startswith(PLACE):
         quantity = results.quantity(metric.partition(":")[0])
         place_name = quantity.along.split(":")[0] if isinstance(quantity, Profile) else "at"
