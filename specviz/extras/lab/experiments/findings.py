@@ -201,11 +201,11 @@ def _name(results: Results, part: str, metric: str) -> str:
     param, equals, value = part.partition("=")
     label = next((axis["label"] for axis in results.about["axes"] if axis["param"] == param), "")
     if equals and label:
-        return f"{label.partition(',')[0].partition(' (')[0]} = {_grouped(value)}"
+        return f"{label.partition(',')[0].partition(' (')[0]} = {_group_digits(value)}"
     return str(NAMES.get(part, _lower(part) if part == PLAIN else part))
 
 
-def _grouped(text: str) -> str:
+def _group_digits(text: str) -> str:
     return f"{int(text):,}" if text.isdigit() else text
 
 

@@ -77,7 +77,7 @@ class Places(RunWork[Replay]):
             if name not in names:
                 raise UserError(f"{name[:60]!r} cannot be put at a run's places here: choose of {', '.join(names)}")
         task = Replay(id=new_id(), owner=owner, run=key, methods=[*dict.fromkeys(request.methods)])
-        return self._on_run(task, (replaying.advance, replaying.forget), lambda trace: self._asked(task, trace))
+        return self._on_run(task, (replaying.advance, replaying.forget), lambda trace: self._join_params(task, trace))
 
     def _reason(self, key: str) -> str:
         if reason := super()._reason(key):
@@ -96,7 +96,7 @@ class Places(RunWork[Replay]):
             and UNDER not in name and not method.joins(method.params()) and not method.missing(target)
         }  # fmt: skip
 
-    def _asked(self, task: Replay, trace: Any) -> dict[str, Any]:
+    def _join_params(self, task: Replay, trace: Any) -> dict[str, Any]:
         """The methods with their parameters: those of the run's own where it is one of them."""
         from decoders.study.look.run_settings import own_params
 
