@@ -26,6 +26,7 @@ ASSUMED_LABEL = "assumed acceptance"
 MOST_ROWS = 512  # rows of one verify forward (decoders.model.target_model.target.SPARE_ROWS)
 MOST_BYTES = 4 << 20
 RANKS = 10  # guesses per distance that a table holds
+ROUNDING = 1e-12  # of the solution: a state that is never reached has a share of 0
 RESTART = 1e-12  # makes the steady state that of a run begun in state m where a chain falls apart
 
 Path_ = tuple[int, ...]
@@ -253,7 +254,8 @@ def steady_state(transitions: np.ndarray) -> np.ndarray:
     system[..., 0, :] = 1.0
     right = np.zeros((*transitions.shape[:-1], 1))
     right[..., 0, 0] = 1.0
-    shares = np.clip(np.linalg.solve(system, right)[..., 0], 0.0, None)
+    solution = np.linalg.solve(system, right)[..., 0]
+    shares = np.where(solution < ROUNDING, 0.0, solution)
     return shares / shares.sum(-1, keepdims=True)
 
 

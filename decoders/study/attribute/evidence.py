@@ -118,12 +118,13 @@ def factor(fall: float) -> str:
     """The change of a probability by a fall of its logarithm, as people read it.
 
     >>> factor(1.1), factor(-5.0), factor(21.8)
-    ('3.0', '148', '3·10^9')
+    ('3.0', '148', '3·10⁹')
     """
     times = math.exp(min(abs(fall), 700.0))
     if times < 1e4:
         return f"{times:.1f}" if times < 9.95 else f"{times:,.0f}"
-    return "{}·10^{}".format(*(int(float(part)) for part in f"{times:.0e}".split("e")))
+    digit, power = f"{times:.0e}".split("e+")
+    return f"{digit}·10{str(int(power)).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 
 def describe(weight: Weight, name: str, places: int = 1) -> str:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from decoders.errors import capital
 from specviz.views.prompts import ALL_TASKS, NAMES
 
 from .comparison import COLUMN, PLACE, SEPARATOR, Claim, PaperComparison, is_number, order
 from .drawing import amount
-from .quantities import Profile
+from .experiment import CATEGORY
+from .quantities import Profile, part_name
 from .results import Results, columns_of, points, profile_of
 
 RELATIONS = {"<": "below", ">": "above", "=": "level with"}
 TRENDS = {"<": "rises", ">": "falls", "=": "stays level"}
+UNITS = {"share": " %", "×": "×", "": "", "ρ": ""}
+PLAIN = "Plain decoding"  # a line
 SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
 
 
@@ -68,27 +73,22 @@ def _finding(results: Results, claim: Claim) -> Finding:
     numbers, texts = claim.numbers(results), claim.texts(results)
     selectors = [selector.split(SEPARATOR) for selector in claim.ours]
     shared = [part for part in selectors[0] if all(part in selector for selector in selectors)]
+    rest = [[part for part in selector if part not in shared] for selector in selectors]
     metric = claim.metric or next(part.removeprefix(COLUMN) for part in selectors[0] if part.startswith(COLUMN))
     quantity, part = results.quantity(metric.partition(":")[0]), metric.partition(":")[2]
     label = ", ".join([quantity.label, *([part] if part else []), *(_name(results, p, metric) for p in shared)])
-    names = [", ".join(_name(results, p, metric) for p in selector if p not in shared) for selector in selectors]
+    names = [", ".join(_name(results, p, metric) for p in parts) for parts in rest]
     values = [f"{text} %" if quantity.unit == "share" else text for text in texts]
     signs, paper_signs = order(numbers, claim.level), claim.paper_order
-    level = [n for n, selector in enumerate(selectors) if len(selector) == 1 and is_number(selector[0])]
-    is_axis = _is_axis(results, selectors, shared)
-    if len(values) == 2 and level == [1]:
-        text = f"{label}: {values[0]} with {names[0]}, {RELATIONS[signs]} {values[1]}."
+    is_level = len(selectors) == 2 and len(selectors[1]) == 1 and is_number(selectors[1][0])
+    is_axis = _is_axis(results, rest)
+    if is_level:
         subject = f"{label}: {names[0]} and {values[1]}"
     elif is_axis:
         axis, ends = names[0].rpartition(" = ")[0], [name.rpartition(" = ")[2] for name in names]
-        places = [names[0], *ends[1:]]
-        text = f"{label}: {', '.join(f'{v} at {place}' for v, place in zip(values, places, strict=True))}."
         subject = f"{label}: {axis} = {', '.join(ends)}"
     else:
-        ranking = sorted(range(len(names)), key=lambda n: -numbers[n])
-        joint = "; " if any("," in name for name in names) else ", "
-        text = f"{label}: {joint.join(f'{values[n]} with {names[n]}' for n in ranking)}."
-        subject = f"{label}: {joint.join(names)}"
+        subject = f"{label}: {('; ' if any(',' in name for name in names) else ', ').join(names)}"
     if not isinstance(claim.paper, str):
         paper = _chain([f"{number:,g}" for number in claim.paper], paper_signs)
     elif is_axis:
@@ -96,7 +96,90 @@ def _finding(results: Results, claim: Claim) -> Finding:
     else:
         pairs = zip(names, paper_signs, names[1:], strict=False)
         paper = "; ".join(f"{first} {RELATIONS[sign]} {second}" for first, sign, second in pairs)
+    context = [f"{_preposition(results, p)} {_name(results, p, metric)}{' prompts' * (p in NAMES)}" for p in shared]
+    is_said = quantity.unit.replace("/", " per ") in quantity.label.lower()
+    unit = "" if is_said else UNITS.get(quantity.unit, f" {quantity.unit}")
+    noun = f"{_lower(quantity.label)} ({part_name(part)})" if part else _lower(quantity.label)
+    sentence = _sentence(
+        noun, [f"“{name}”" if ", " in name else name for name in names], [f"{text}{unit}" for text in texts], numbers,
+        [_preposition(results, parts[0]) if parts else "" for parts in rest], is_level,
+    )  # fmt: skip
+    text = capital(", ".join([*context, sentence])) + "."
     return Finding(text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs)
+
+
+def _sentence(
+    label: str, names: Sequence[str], values: Sequence[str], numbers: Sequence[float], prepositions: Sequence[str],
+    is_level: bool,
+) -> str:  # fmt: skip
+    """Our numbers as a person says them.
+
+    >>> _sentence("speedup", ["PLD", "PLD+"], ["2.1×", "2.4×"], [2.1, 2.4], ["with", "with"], False)
+    'PLD+ has the highest speedup: 2.4×, against 2.1× with PLD'
+    >>> _sentence("tokens per step", ["K = 2", "K = 8"], ["2.7", "3.2"], [2.7, 3.2], ["at", "at"], False)
+    'tokens per step rise from 2.7 at K = 2 to 3.2 at 8'
+    """
+    is_plural = _is_plural(label)
+    at = [f"{preposition} {name}".strip() for preposition, name in zip(prepositions, names, strict=True)]
+    if is_level:
+        relation = RELATIONS[order(numbers)]
+        if label == "speedup" and numbers[1] == 1:
+            relation = "faster than" if numbers[0] > 1 else "slower than"
+            return f"{at[0]}, decoding is {relation} plain decoding: {values[0]}"
+        return f"{label} {'are' if is_plural else 'is'} {values[0]} {at[0]}, {relation} {values[1]}"
+    if {*prepositions} == {"at"}:  # one axis: its name is said once
+        axis = names[0][: names[0].rfind(" ") + 1]
+        at = [at[0], *(f"at {name.removeprefix(axis)}" for name in names[1:])]
+        if len({*values}) == 1:
+            places = " or ".join([at[0], *(place.removeprefix("at ") for place in at[1:])])
+            return f"{label} {'stay' if is_plural else 'stays'} at {values[0]} {places}"
+        trend = {*order(numbers)}
+        if len(trend) == 1 and "=" not in trend and all(is_number(name.rpartition(" ")[2]) for name in names):
+            verb = TRENDS[trend.pop()].removesuffix("s" if is_plural else "")
+            return f"{label} {verb} from {values[0]} {at[0]} to {values[-1]} {at[-1]}"
+    pairs = sorted(zip(values, names, at, numbers, strict=True), key=lambda pair: -pair[3])
+    if {*prepositions} in ({"with"}, {"on"}):
+        if len({*values}) == 1:
+            return f"{_all_of([name for _, name, *_ in pairs], 'and')} have the same {label}: {values[0]}"
+        rest = _all_of([f"{value} {place}" for value, _, place, _ in pairs[1:]], "and")
+        return f"{pairs[0][1]} has the {'most' if is_plural else 'highest'} {label}: {pairs[0][0]}, against {rest}"
+    places = zip(values, at, strict=True) if {*prepositions} == {"at"} else ((pair[0], pair[2]) for pair in pairs)
+    return f"{label} {'are' if is_plural else 'is'} {_all_of([' '.join(place) for place in places], 'and')}"
+
+
+def _all_of(texts: Sequence[str], last: str) -> str:
+    """
+    >>> _all_of(["2", "3", "4"], "and")
+    '2, 3 and 4'
+    """
+    return f" {last} ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def _is_plural(label: str) -> bool:
+    """
+    >>> _is_plural("tokens per step"), _is_plural("loss while learning"), _is_plural("LDS")
+    (True, False, False)
+    """
+    head = re.split(r" (?:per|by|in|of|that|while|\()", label)[0]
+    return head.endswith("s") and not head.endswith("ss")
+
+
+def _lower(label: str) -> str:
+    """A label inside a sentence.
+
+    >>> _lower("Tokens per step"), _lower("LDS")
+    ('tokens per step', 'LDS')
+    """
+    return label if label[1:2].isupper() or label[1:2].isdigit() else label[:1].lower() + label[1:]
+
+
+def _preposition(results: Results, part: str) -> str:
+    """The word before a part of a claim's selector: with a line, on a task, at a value."""
+    if part.startswith((COLUMN, "where ")):
+        return "for" if part.startswith(COLUMN) else ""
+    if part.startswith(PLACE) or part.partition("=")[0] in {axis["param"] for axis in results.about["axes"]}:
+        return "at"
+    return "on" if any(row.get(CATEGORY) == part for row in results.rows) else "with"
 
 
 def _chain(values: Sequence[str], signs: str) -> str:
@@ -110,22 +193,27 @@ def _chain(values: Sequence[str], signs: str) -> str:
 def _name(results: Results, part: str, metric: str) -> str:
     """A part of a claim's selector as a reader would say it."""
     if part.startswith(COLUMN):
-        return part.partition(":")[2]
+        return part_name(part.partition(":")[2])
     if part.startswith(PLACE):
         quantity = results.quantity(metric.partition(":")[0])
         place_name = quantity.along.split(":")[0] if isinstance(quantity, Profile) else "at"
         return f"{place_name} {part.removeprefix(PLACE).replace('/', ', ')}"
     param, equals, value = part.partition("=")
     label = next((axis["label"] for axis in results.about["axes"] if axis["param"] == param), "")
-    return f"{label} = {value}" if equals and label else str(NAMES.get(part, part))
+    if equals and label:
+        return f"{label.partition(',')[0].partition(' (')[0]} = {_group_digits(value)}"
+    return str(NAMES.get(part, _lower(part) if part == PLAIN else part))
 
 
-def _is_axis(results: Results, selectors: Sequence[Sequence[str]], shared: Sequence[str]) -> bool:
-    """True where the selectors differ in one parameter alone."""
-    differing = [[part for part in selector if part not in shared] for selector in selectors]
-    params = {part.partition("=")[0] for selector in differing for part in selector}
+def _group_digits(text: str) -> str:
+    return f"{int(text):,}" if text.isdigit() else text
+
+
+def _is_axis(results: Results, rest: Sequence[Sequence[str]]) -> bool:
+    """True where selectors differ in one parameter alone; ``rest``: of each what not all have."""
+    params = {part.partition("=")[0] for parts in rest for part in parts}
     axes = {axis["param"] for axis in results.about["axes"]}
-    return len(params) == 1 and params <= axes and all(len(selector) == 1 for selector in differing)
+    return len(params) == 1 and params <= axes and all(len(parts) == 1 for parts in rest)
 
 
 # --- results whose paper has no number to set beside them ---
@@ -149,20 +237,19 @@ def _extremes(results: Results) -> str:
         at = [(value, n) for n, value in enumerate(values) if value is not None]
         if len(at) > 1:
             highest, lowest = max(at, key=lambda entry: entry[0]), min(at)
-            ends = [(amount(value, quantity.unit), _place(results, shown_points[n])) for value, n in (highest, lowest)]
-            (high, high_place), (low, low_place) = ends
-            return (
-                f"{label}: {high} everywhere."
-                if high == low
-                else f"{label}: {high} with {high_place}; {low} with {low_place}."
-            )
+            high, low = (amount(value, quantity.unit).replace("%", " %") for value, _ in (highest, lowest))
+            if high == low:
+                return f"All have the same {_lower(label)}: {high}."
+            high_place, low_place = (_place(results, shown_points[n]) for _, n in (highest, lowest))
+            verb = "are" if _is_plural(_lower(label)) else "is"
+            return f"{label} {verb} highest with {high_place} ({high}) and lowest with {low_place} ({low})."
     return ""
 
 
 def _place(results: Results, point: Mapping[str, Any]) -> str:
     """Name of a point: its line, and its value along each axis."""
     about = results.about
-    axis_label = {axis["param"]: axis["label"] for axis in about["axes"]}.get(about["x"])
+    axis_label = {axis["param"]: axis["label"].partition(", ")[0] for axis in about["axes"]}.get(about["x"])
     x = f"{axis_label} = {point['x']}" if axis_label and point["x"] else str(NAMES.get(point["x"], point["x"]))
     y = f"{about['axes'][1]['label']} = {point['y']}" if point["y"] else ""
     line = point["series"] if axis_label is None or len(about["lines"]) > 1 else ""

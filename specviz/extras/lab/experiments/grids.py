@@ -13,7 +13,7 @@ from .answers import CASES, cases_shown
 from .experiment import LINE
 from .field import field_notes, field_tables
 from .figures import caption
-from .quantities import Profile, Quantity
+from .quantities import Profile, Quantity, part_name
 from .result_table import FORMATS, PLAIN, Cell, ResultTable, TableEntry, csv_text, latex, markdown
 from .results import Results, columns_of, points, profile_table
 from .sheets import sheets, texts, title_of
@@ -68,7 +68,7 @@ def measured_columns(results: Results, metrics: Sequence[str]) -> list[tuple[str
     """Column, label and unit of what is measured per point, profiles apart; what it is set against comes first."""
     keys = [k for k in (results.about.get("against"), *metrics) if k and not isinstance(results.quantity(k), Profile)]
     return [
-        (c, (c.split(":", 1)[1] if ":" in c else quantity.label) + results.rough(quantity), quantity.unit)
+        (c, (part_name(c.split(":", 1)[1]) if ":" in c else quantity.label) + results.rough(quantity), quantity.unit)
         for key in keys
         for quantity in [results.quantity(key)]
         for c in columns_of(quantity, key, results.columns)

@@ -26,7 +26,7 @@ from .drawing import (
     visible_text,
 )
 from .experiment import CATEGORY, LINE
-from .quantities import TOTAL, Breakdown, Profile, parts_of
+from .quantities import TOTAL, Breakdown, Profile, part_name, parts_of
 from .results import Results, place_of, profile_of, profile_points
 
 MOST_TICKS = 16  # along a profile, each labelled
@@ -39,7 +39,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     papers = [series for series in about["papers"] if series["metric"] == breakdown.key]
     parts += [str(x) for series in papers for x, _ in series["points"] if str(x) not in parts]
     parts = list(dict.fromkeys(parts))
-    rows = [(n, p) for n, p in enumerate(points) if p["runs"]]
+    rows = [(n, p) for n, p in enumerate(points) if p["count"]]
     several = len({p["series"] for _, p in rows}) > 1
     shows_series = several and about["x"] != LINE
     labels = [
@@ -51,7 +51,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
         key = f"{breakdown.key}:{part}"
         values = [p["values"].get(key, {}).get("value") for _, p in rows]
         text = [amount(v, breakdown.unit) if v and (v >= 0.04 or not breakdown.whole) else "" for v in values]
-        hovers = [hover(breakdown, p, key, part) for _, p in rows]
+        hovers = [hover(breakdown, p, key, part_name(part)) for _, p in rows]
         figure.add_trace(_segment(breakdown, part, number, labels, values, text, hovers, [n for n, _ in rows]))
     _segments_axes(figure, breakdown, len(rows))
     yield Chart(breakdown.label, figure)
@@ -62,7 +62,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
             values = [dict((str(x), y) for x, y in series["points"]).get(part) for series in model_series]
             text = ["" if breakdown.whole else amount(v, breakdown.unit) for v in values]
             hovers = [
-                f"{plain(s['label'])}, {part}: {amount(v, breakdown.unit)}<br>paper, {s['where']}, {model}"
+                f"{plain(s['label'])}, {part_name(part)}: {amount(v, breakdown.unit)}<br>paper, {s['where']}, {model}"
                 for s, v in zip(model_series, values, strict=True)
             ]
             names = [plain(series["label"]) for series in model_series]
@@ -82,7 +82,7 @@ def _segment(
     flat = {"x": values, "y": labels, "orientation": "h"}
     upright = {"x": [part] * len(labels), "y": values}
     return go.Bar(
-        **(flat if breakdown.whole else upright), name=plain(part), marker=marker, text=text,
+        **(flat if breakdown.whole else upright), name=plain(part_name(part)), marker=marker, text=text,
         textposition="inside" if breakdown.whole else "outside", insidetextanchor="middle", textfont={"size": 11},
         textangle=0, cliponaxis=False, showlegend=breakdown.whole, **hover_texts(index, hovers),
     )  # fmt: skip

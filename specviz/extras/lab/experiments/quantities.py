@@ -22,6 +22,7 @@ from decoders.trace import metrics
 from decoders.trace.acceptance import DEFINITIONS
 from decoders.trace.branches import second_branches
 from decoders.trace.metrics import ratio
+from decoders.trace.origins import MAIN
 from decoders.trace.speedup import expected_speedup
 from decoders.trace.trace import Trace
 
@@ -141,6 +142,15 @@ EXTRA: tuple[Quantity, ...] = tuple(
         "input_rows": lambda trace, _: ratio(sum(_rows_read(trace)), trace.rows("steps")),
     }.items()
 )  # fmt: skip
+
+
+def part_name(part: str) -> str:
+    """A breakdown's part as a reader would say it.
+
+    >>> part_name("main"), part_name("lexical")
+    ('chosen copy', 'lexical')
+    """
+    return MAIN.label if part == MAIN.name else part
 
 
 OUTCOMES = ("main", "branch", "branch+successor", "mismatch", "none")  # AdaPLD, fig. 4

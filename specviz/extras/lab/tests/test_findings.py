@@ -20,7 +20,7 @@ def claimed(name: str, *claims: Claim) -> PaperComparison:
 def test_methods_are_named_from_the_highest_on() -> None:
     results = example(SHIPPED / "adapld-table1.zip")
     found = findings(results, comparisons(SHIPPED)["adapld-table1"])
-    assert found[0].text == "Tokens per step: 4.62 with AdaPLD, 4.10 with PLD+, 3.84 with PLD."
+    assert found[0].text == "AdaPLD has the most tokens per step: 4.62, against 4.10 with PLD+ and 3.84 with PLD."
     assert (found[0].values, found[0].paper_values) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
     assert found[0].alike and not found[1].alike and found[1].values == "5.17 > 4.62"
     assert verdict(found) == "1 of 4 comparisons comes out as in the paper"
@@ -34,7 +34,8 @@ def test_a_sentence_is_of_the_rows() -> None:
     ]
     rows = [{**row, "tokens": row["steps"]} if row["series"] == "AdaPLD" and "steps" in row else row for row in rows]
     (first, *_) = findings(Results(results.about, rows), comparisons(SHIPPED)["adapld-table1"])
-    assert first.text == "Tokens per step: 4.10 with PLD+, 3.84 with PLD, 1.00 with AdaPLD." and not first.alike
+    assert first.text == "PLD+ has the most tokens per step: 4.10, against 3.84 with PLD and 1.00 with AdaPLD."
+    assert not first.alike
 
 
 def test_values_along_an_axis_are_told_in_its_order_and_levels_by_their_side() -> None:
@@ -46,8 +47,9 @@ def test_values_along_an_axis_are_told_in_its_order_and_levels_by_their_side() -
             Claim(("k=2", "1"), ">", "fig. 1", "speedup"),
         ),
     )  # fmt: skip
-    assert rising.text == "Tokens per step: 2.71 at branches K = 2, 3.20 at 32." and rising.paper_values == "rises"
-    assert level.text == "Speedup: 2.47 with branches K = 2, above 1.00."
+    assert rising.text == "Tokens per step rise from 2.71 at branches K = 2 to 3.20 at 32."
+    assert rising.paper_values == "rises"
+    assert level.text == "At branches K = 2, decoding is faster than plain decoding: 2.47×."
 
 
 def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told() -> None:
@@ -56,7 +58,7 @@ def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told()
     assert findings(results, claimed("adapld-fig1", missing)) == [] and verdict([]) == ""
     told = summary(results, None)
     assert told == {
-        "text": "Tokens per step: 3.2 with branches K = 32; 2.71 with branches K = 2.",
+        "text": "Tokens per step are highest with branches K = 32 (3.2) and lowest with branches K = 2 (2.71).",
         "claims": 0,
         "alike": 0,
     }

@@ -61,12 +61,17 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     assert page.locator(".svl-card:has(svg)").count() == len(recipes) > 80
     shapes = ".svl-card svg:has(polyline, rect, .svl-level)"
     expect(page.locator(shapes)).to_have_count(len(recipes))
+    expect(page.locator(".svl-strip:visible")).to_have_count(page.locator(".svl-paper").count())  # all are folded
+    said = page.locator(".svl-gallery .svp-question").inner_text()
+    assert sum(map(int, re.findall(r"(?<=[✓◐✗;] )\d+", said))) == len(recipes)
+    page.locator(".svl-paper summary").first.click()
     page.locator(".svl-card[data-name=pldplus-fig4]").press("Enter")
     expect(page.locator(".svl-results[data-state=complete] .svp-chart").first).to_be_visible()
     expect(page.locator("#svl-run")).to_be_hidden()
     page.click(".svl-settings > summary")
     expect(page.locator("#svl-run")).to_be_visible()
     page.go_back()
+    expect(page.locator(".svl-card[data-name=pldplus-fig4]")).to_be_visible()  # still unfolded
     page.click(".svl-card[data-result=draft-length]")
     expect(page.locator(".svl-results[data-state=complete] .svp-chart")).to_have_count(1)
     expect(page.locator(".svl-shipped")).to_be_visible()

@@ -16,7 +16,7 @@ from tests.command import refusal
 
 from ..experiments import Results, find_recipe, recipes, run_experiment, shipped
 from ..experiments.comparison import Claim, PaperComparison, comparisons, order
-from ..experiments.figures import caption
+from ..experiments.figures import caption, charts
 from ..experiments.grids import grids, measured_columns
 from ..experiments.shipped import SHIPPED, comes_along, example
 
@@ -39,6 +39,14 @@ def test_every_example_result_opens_and_is_compared_with_its_paper() -> None:
         text = "".join(results.files().values())
         assert not re.search(r"/(root|home|tmp|work|usr)/", text), name
     assert sum(path.stat().st_size for path in SHIPPED.glob("*.zip")) < 1_500_000
+
+
+@pytest.mark.parametrize("name", comparisons(SHIPPED))
+def test_every_example_result_draws_its_numbers(name: str) -> None:
+    """A chart without a bar or a point says nothing: results that come along have numbers, and no runs."""
+    results = example(SHIPPED / f"{name}.zip")
+    for chart in charts(results, results.about["metrics"]):
+        assert any(len(trace.y or trace.z or ()) for trace in chart.figure.data), chart.title
 
 
 CLAIMS = [(name, key) for name, entry in comparisons(SHIPPED).items() for key in entry.claims]

@@ -48,8 +48,9 @@ def test_the_calculator_fits_a_phone(old_address: Any) -> None:
 
 @pytest.mark.slow("a walk through a page and back")
 def test_back_leads_to_the_recipe_that_was_chosen_before(app: Any) -> None:
-    turn(app, "Lab", ".svl-card")
+    turn(app, "Lab", ".svl-paper")
     first = "pldplus-fig4"
+    app.locator(".svl-paper summary").first.click()
     app.locator(f".svl-card[data-name={first}]").click()
     app.locator(f".svl-item[data-name={first}][aria-current]").wait_for()
     app.locator(".svl-item[data-name=speedup]").click()

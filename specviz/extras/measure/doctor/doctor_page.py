@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,15 +11,14 @@ from pydantic import Field
 
 from decoders.errors import UserError, capital
 from specviz.places import new_id
-from specviz.server.bodies import Body, Id, SentFile, needs
-from specviz.server.desk import Desk, Service, get, post
+from specviz.server.bodies import Body, SentFile, needs
+from specviz.server.desk import get, post
 from specviz.server.forms import Missing
 from specviz.server.http import Owner, attachment, problem
-from specviz.server.tasks import Tasks
 from specviz.views.examples import SAMPLES
 from specviz.views.prompts import SETS, records, sent_records, short_name
 
-from ..stage_tasks import StagedTask
+from ..stage_tasks import StagedService, StagedTask
 from . import examination
 from .report_page import doctor_page
 
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from .setup import Place
 
 PROMPT_SETS = ("examples", "demo", "turns", *SAMPLES)  # prompt sets
-MOST_WAITING = 3
-EXPIRED = "this examination is not kept any more: examine the part again"
 MAX_LOG = 4 << 20  # characters of a server's log that is sent
 PUBLIC = "Nothing is examined on a public server: run specviz on a computer of your own."
 
@@ -63,26 +59,18 @@ class Examination(StagedTask):
     begin: dict[str, Any]
 
     def card(self) -> dict[str, Any]:
-        """For the page's list."""
-        names = ("id", "title", "model", "state", "done", "total", "words", "error")
         verdict = self.report["verdict"] if self.report else ""
-        return {**{name: getattr(self, name) for name in names}, "verdict": verdict}
+        return {**super().card(), "title": self.title, "model": self.model, "verdict": verdict}
 
 
-class Doctor(Service):
+class Doctor(StagedService[Examination]):
     """The view of the doctor: parts, examinations, reports."""
 
     name, order = "doctor", 58
     tool, about = "Drafter doctor", "Why a head or draft model has little accepted"
     cannot = "The doctor cannot"
-
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
-        self._tasks = Tasks[Examination]("examine a part", EXPIRED)
-
-    def close(self) -> None:
-        """Stop what goes on."""
-        self._tasks.close()
+    work, busy = "examine a part", "parts are being examined"
+    expiry = "this examination is not kept any more: examine the part again"
 
     @get()
     def catalog(self, owner: Owner) -> dict[str, Any]:
@@ -128,8 +116,7 @@ class Doctor(Service):
         exam = Examination(
             id=new_id(), owner=owner, title=title, model=target.name, begin=json.loads(json.dumps(begin))
         )  # fmt: skip
-        self._tasks.begin(exam, lambda exam: self._examine(exam, target), _check_room)
-        return exam.card()
+        return self._queue(exam, target, lambda: {"begin": exam.begin}, (examination.advance, examination.forget))
 
     @get("of/{key}")
     def of(self, key: str, owner: Owner) -> dict[str, Any]:
@@ -147,22 +134,6 @@ class Doctor(Service):
         if format == "json":
             return attachment(json.dumps(exam.report, ensure_ascii=False), "application/json", name)
         return attachment(doctor_page(exam.report), "text/html; charset=utf-8", name)
-
-    @post("stop")
-    def stop(self, id: Id, owner: Owner) -> dict[str, Any]:
-        """Stop an examination, at its next stage where it goes on; its card. Raises Missing."""
-        exam = self._tasks.find(id, owner)
-        self._tasks.stop(exam)
-        return exam.card()
-
-    def _examine(self, exam: Examination, target: Any) -> bool:
-        question = {"key": exam.id, "begin": exam.begin}
-        return exam.work(self.desk, target, question, examination.advance, examination.forget)
-
-
-def _check_room(going: Sequence[Examination]) -> None:
-    if len(going) >= MOST_WAITING:
-        raise UserError(f"{MOST_WAITING} parts are being examined or wait: try again when one is over")
 
 
 def _parts(target: Any) -> dict[str, Place]:

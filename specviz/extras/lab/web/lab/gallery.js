@@ -1,11 +1,12 @@
 /* Page "Lab", its first view: every experiment as a small picture of what was recorded, by paper. */
 
 import { h, s } from "specviz/base/dom.js";
-import { when } from "specviz/base/numbers.js";
+import { plural, when } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { BATCH, OWN, catalog, link, parts, shortPaper, tools } from "specviz/lab/state.js";
+import { BATCH, OWN, catalog, lab, parts, shortPaper, tools } from "specviz/lab/state.js";
 
 const [WIDE, HIGH, EDGE] = [132, 66, 6];
+const FEW = 4; // experiments of a paper that has half a line
 
 /** @type {(share: number) => number} */
 const up = (share) => HIGH - EDGE - share * (HIGH - 2 * EDGE);
@@ -52,10 +53,27 @@ function drawn(picture) {
 const tool = (name, title, about, open) =>
   h("button.svp-bare.svl-card", { "data-name": name, onclick: open }, h("b", title), h("span.svl-say", about));
 
+/** How a paper's claims come out here, by the mark of it. */
+const MARKS = { "✓": "as in the paper", "◐": "in part", "✗": "otherwise" };
+/** @typedef {keyof typeof MARKS} Mark */
+
+/** @type {(finding: LabSummary | undefined) => Mark | null} */
+const markOf = (finding) =>
+  !finding?.claims ? null : finding.alike === finding.claims ? "✓" : finding.alike ? "◐" : "✗";
+
+/** How many experiments have which mark. @param {LabRecipe[]} recipes */
+function tally(recipes) {
+  const marks = recipes.map(({ name }) => markOf(catalog().pictures[name]?.finding));
+  /** @type {(mark: Mark) => [Mark, number]} */
+  const counted = (mark) => [mark, marks.filter((one) => one === mark).length];
+  return /** @type {Mark[]} */ (Object.keys(MARKS)).map(counted).filter(([, count]) => count > 0);
+}
+
 /** How many of the paper's claims come out alike. @param {LabSummary} finding */
-function agreed({ claims, alike }) {
-  const mark = h("span", { "aria-hidden": "true" }, alike === claims ? "✓" : alike ? "◐" : "✗");
-  return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${alike} of ${claims} as in the paper`);
+function agreed(finding) {
+  const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
+  return finding.claims > 0 &&
+    h("span.svl-agreed.ui-soft", mark, ` ${finding.alike} of ${finding.claims} as in the paper`);
 }
 
 /** A recipe: its picture, and what was found. */
@@ -72,15 +90,45 @@ function recipeCard({ name, title, figure, question }, choose) {
   );
 }
 
+/** A paper: its experiments as cards; folded, their pictures in a row. */
+/** @type {(paper: string, choose: (name: string) => void) => HTMLElement | null} */
+function section(paper, choose) {
+  const { papers, recipes } = catalog();
+  const own = recipes.filter((recipe) => recipe.paper === paper);
+  if (!own.length) return null;
+  const marks = tally(own);
+  const said = marks.map(([mark, count]) => `${count} ${MARKS[mark]}`).join(", ");
+  const key = `paper ${paper}`;
+  const details = h("details.svl-paper", { open: !!lab.unfolded.get(key), class: own.length <= FEW && "svl-few" },
+    h("summary",
+      h("h3", shortPaper(paper)),
+      h("span.ui-soft", papers[paper].title.replace(/^[^:]+: /, "")),
+      marks.length > 0 && h("span.svl-tally", { role: "img", "aria-label": said, title: said },
+        marks.map(([mark, count]) => h("span", `${mark} ${count}`))),
+      h("span.svl-strip", { "aria-hidden": "true" }, own.map(({ name }) => drawn(catalog().pictures[name])))),
+    h("div.svl-cards", own.map((recipe) => recipeCard(recipe, choose))));
+  details.addEventListener("toggle", () => lab.unfolded.set(key, details.open));
+  return details;
+}
+
+/** What the Lab is, and how the experiments came out; the marks are explained here. */
+function head() {
+  const { papers, recipes } = catalog();
+  const marks = tally(recipes);
+  const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
+  const words = { "✓": "come out as in their paper", "◐": "in part", "✗": "otherwise" };
+  const told = marks.map(([mark, count], k) => [k ? ", " : "", h("b", `${mark} ${count}`), ` ${words[mark]}`]);
+  const count = Object.keys(papers).filter(Boolean).length;
+  return h("header.svp-asked", h("h2", "The papers' experiments, run again"),
+    h("p.svp-question",
+      `${recipes.length} figures and tables of ${count} papers were measured again with a small model: `, told,
+      rest ? `; ${plural(rest, "has", "have")} no printed number to compare. ` : ". ",
+      "Open one to see its figure and what was found, or to run it with your model and prompts."));
+}
+
 /** Fills the gallery. @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
 export function drawGallery(choose, reopen) {
   const { papers, recipes, results, recorded } = catalog();
-  const sections = Object.keys(papers).filter(Boolean).map((paper) => {
-    const own = recipes.filter((recipe) => recipe.paper === paper);
-    const cards = own.map((recipe) => recipeCard(recipe, choose));
-    const head = h("h3", shortPaper(paper), h("small.ui-soft", papers[paper].title));
-    return own.length > 0 && h("section", { "aria-label": shortPaper(paper) }, head, h("div.svl-cards", cards));
-  });
   const others = recorded.filter(({ name }) => !recipes.some((recipe) => recipe.name === name));
   const mine = [...results, ...others].map((about) => {
     const said = [when(about.created, "short"), about.state === "complete" ? "" : about.state].filter(Boolean);
@@ -94,15 +142,10 @@ export function drawGallery(choose, reopen) {
     ...tools(),
   ];
   const cards = own.map(({ name, title, about }) => tool(name, title, about, () => choose(name)));
-  const shown = sections.filter((section) => section !== false);
-  const jumps = shown.map((section) => link(section.ariaLabel ?? "", () => section.scrollIntoView()));
+  const shown = Object.keys(papers).filter(Boolean).map((paper) => section(paper, choose));
   parts.gallery.replaceChildren(
-    h("header.svp-asked", h("h2", "Experiments of the papers, and what they gave here"), h("p.svp-question",
-      `${recipes.length} experiments were recorded with a small model; a card says what was found and opens the rest. `,
-      "Each can be run again here, with other prompts and your own model.")),
-    h("nav.svl-jump.ui-row", { "aria-label": "Papers" }, jumps),
-    h("section", { "aria-label": "Tools and results of your own" }, h("h3", "Tools"),
-      h("div.svl-cards", cards, mine)),
-    ...shown,
+    head(),
+    ...shown.filter((one) => one !== null),
+    h("section", h("h3", "Measure something of your own"), h("div.svl-cards.svl-tools", cards, mine)),
   );
 }

@@ -1,6 +1,6 @@
 /* The Lab's calculator: what a draft of K tokens is expected to gain. */
 
-import { fact, h } from "specviz/base/dom.js";
+import { fact, h, titled } from "specviz/base/dom.js";
 import { getJson, postJson, within } from "specviz/base/json.js";
 import { charts, layout, onTheme } from "specviz/base/plotly.js";
 import { bound } from "specviz/base/field.js";
@@ -19,7 +19,7 @@ let newest = 0;
 
 /** The calculator in a place of its own. */
 export function speedupView() {
-  const box = h("div.svp-acceptance", h("p.svp-empty", "Looking for runs …"));
+  const box = h("div.svp-acceptance.ui-stack", h("p.svp-empty", "Looking for runs …"));
   within(box, async () => {
     data = await getJson("api/acceptance");
     const ids = countable().map((run) => run.id);
@@ -121,27 +121,27 @@ function drawSpeedup(place) {
 
   const rows = bound(h("input.svp-input.svd-rows", { placeholder: "1:30, 8:34, 32:52" }), given, "rows", ask);
   place.replaceChildren(
-    h("h2", "Speedup of a draft length"),
-    h(
-      "p.svd-lead",
+    h("div.svl-setup",
+      titled("Speedup of a draft length", "How long a draft pays, from how often its tokens stand and what they cost."),
+      h("div.ui-row", h("label.ui-check", "α and c from recorded runs: ", from), h("small", costOf)),
+      h(
+        "div.svd-sliders.ui-tiles",
+        slider("acceptance", "Acceptance α", 1, 0.01, "chance that a drafted token stands where all before it did"),
+        slider("cost", "Cost of a draft forward c", 1, 0.005, "÷ a one-row forward of the target; 0: copying"),
+        slider("gamma", "Draft length K", 32, 1, "drafted tokens per step"),
+      ),
+      h(
+        "label.ui-above",
+        h("b", "L(n), rows:ms"),
+        rows,
+        h("small", data.rows ? "this machine's, as the Lab's trees measured it; or type another's" : UNMEASURED),
+      ),
+    ),
+    result,
+    h("p.svl-caption",
       "Leviathan's formula with the cost of verifying: speedup = (1 − α^(K+1)) ÷ (1 − α) ÷ (K·c + L(K+1) ÷ L(1)). " +
         "Every position is taken for equally likely to stand; copied text is not so, and does better at large K. " +
-        "K is the length of a chain: a tree as deep has more rows to check, and is likelier to stand at each position.",
-    ),
-    h("div.ui-row", h("label.ui-check", "α and c from recorded runs: ", from), h("small", costOf)),
-    h(
-      "div.svd-sliders.ui-tiles",
-      slider("acceptance", "Acceptance α", 1, 0.01, "chance that a drafted token stands where all before it did"),
-      slider("cost", "Cost of a draft forward c", 1, 0.005, "÷ a one-row forward of the target; 0: copying"),
-      slider("gamma", "Draft length K", 32, 1, "drafted tokens per step"),
-    ),
-    h(
-      "label.ui-above",
-      h("b", "L(n), rows:ms"),
-      rows,
-      h("small", data.rows ? "this machine's, as the Lab's trees measured it; or type another's" : UNMEASURED),
-    ), // fmt: skip
-    result,
+        "K is the length of a chain: a tree as deep has more rows to check, and is likelier to stand at each place."),
   );
   ask();
 }

@@ -3,7 +3,7 @@
 import { h } from "specviz/base/dom.js";
 import { sheet } from "specviz/base/drawing.js";
 import { clamp, plural } from "specviz/base/numbers.js";
-import { ofPosition } from "specviz/inspect/selection.js";
+import { showToken } from "specviz/staged/token.js";
 
 export const MOST = 12; // tokens that have the darkest shade
 const LEFT = 78; // pixels: the rows' names
@@ -41,7 +41,7 @@ export class StripView {
     this.canvas.addEventListener("pointerleave", () => owner.tip.hide());
     this.canvas.addEventListener("click", (event) => {
       const place = this.placeAt(event);
-      if (place >= 0) this.select(place);
+      if (place >= 0) showToken(owner, owner.model.promptLength + place);
     });
   }
 
@@ -183,15 +183,5 @@ export class StripView {
         h("div", `${name}: ${plural(tokens[place], "token")} would have been accepted`)),
       taken >= 0 ? h("div", `The best path takes ${report.choices[taken]} here.`) : null,
     ];
-  }
-
-  /** Shows the step that wrote a place's token, and selects the token. @param {number} place */
-  select(place) {
-    const { owner } = this;
-    const position = owner.model.promptLength + place;
-    owner.pause();
-    owner.setStep(owner.model.stepOf(position));
-    owner.reveal(position);
-    owner.select(ofPosition(owner.model, position));
   }
 }

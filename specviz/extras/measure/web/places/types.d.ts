@@ -1,10 +1,6 @@
 /* What ``api/places`` answers (../../places/places_page.py). Global. */
 
-/** A replay: queued, running, done, stopped or failed. */
-interface ReplayCard {
-  id: string; run: string; methods: string[]; state: string; done: number; total: number; words: string; error: string;
-  report: PlacesReport | null;
-}
+interface ReplayCard extends StagedCard<PlacesReport> { methods: string[] }
 interface PlacesAnswer {
   reason: string; methods: { name: string; title: string }[]; chosen: string[]; replay: ReplayCard | null;
 }

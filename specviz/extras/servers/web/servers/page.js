@@ -84,19 +84,22 @@ function inspect() {
   if (newest) onInspect(newest);
 }
 
-/** A text field. @param {{ name: "address" | "folder" | "key", label: string, help: string, type?: string }} props */
-function Typed({ name, label, help, type = "text" }) {
+/** A text field. */
+/** @type {(props: { name: "address" | "folder" | "key", label: string, help: string, type?: string, hint?: string })
+ *   => unknown} */
+function Typed({ name, label, help, type = "text", hint = "" }) {
   const typed = (/** @type {FieldEvent} */ { currentTarget }) =>
     (asked.value = { ...asked.value, [name]: currentTarget.value });
   return html`<${Field} label=${label} help=${help}>
     ${(/** @type {object} */ tied) => html`<input class="ui-input sv-connect-line" type=${type} maxlength="1000"
       name="server-${name}" autocomplete="off" autocapitalize="off" spellcheck="false" value=${asked.value[name]}
-      onInput=${typed} ...${tied} />`}
+      placeholder=${hint} onInput=${typed} ...${tied} />`}
   </${Field}>`;
 }
 
 function Form() {
-  const { address, max_new_tokens: length, temperature } = asked.value;
+  const { address, folder, max_new_tokens: length, temperature } = asked.value;
+  const watches = !address.trim() && folder.trim();
   /** @type {(name: string) => (value: number) => unknown} */
   const change = (name) => (value) => (asked.value = { ...asked.value, [name]: value });
   const send = (/** @type {Event} */ event) => {
@@ -104,20 +107,20 @@ function Form() {
     connect();
   };
   return html`<form onSubmit=${send}>
-    <p>The prompt in the editor is sent to the server from the computer that specviz runs on, and the run arrives
-      among yours.</p>
-    <${Typed} name="address" label="Address" help="vLLM, llama.cpp's server, or another one that speaks OpenAI's API:
-      http://127.0.0.1:8000. Empty: the folder below is watched, whoever asks." />
+    <p>Your prompt is sent to a server that drafts, from the computer that specviz runs on; its run arrives among
+      yours.</p>
+    <${Typed} name="address" label="Address" hint="http://127.0.0.1:8000" help="vLLM, llama.cpp's server, or another one
+      that speaks OpenAI's API." />
     <${Typed} name="folder" label="Recorder's folder" help="Optional: the one that SPECVIZ_RECORD names for a vLLM with
-      specviz's recorder. Every draft and verdict comes from there." />
+      specviz's recorder. Every draft and verdict comes from there; without an address it is watched, whoever asks." />
     <${Typed} name="key" label="API key" type="password" help="Only where the server asks for one; it is not kept." />
     ${address.trim() && html`
       <${Slider} label="New tokens" value=${length} low=${1} high=${4096} change=${change("max_new_tokens")} />
       <${Slider} label="Temperature" value=${temperature} low=${0} high=${2} step=${0.05}
         change=${change("temperature")} />`}
     ${wrong.value && html`<p class="sv-connect-wrong svp-error" role="alert">${wrong.value}</p>`}
-    <button type="submit" class="ui-button ui-call" disabled=${busy.value}>
-      ${busy.value ? "Asking …" : address.trim() ? "Send the prompt" : "Watch the folder"}</button>
+    <button type="submit" class="ui-button ui-call" disabled=${busy.value || !(address.trim() || watches)}>
+      ${busy.value ? "Asking …" : watches ? "Watch the folder" : "Send the prompt"}</button>
   </form>`;
 }
 
