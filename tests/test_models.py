@@ -129,7 +129,7 @@ def folder(tmp_path) -> Path:
     return Path(save_model(tmp_path / "toy"))
 
 
-NOT_BUNDLED = {"mtp", "dflash", "dspark", "dflash2", "peagle"}  # published with targets, or trained for larger ones
+NOT_BUNDLED = {"mtp", "dspark", "dflash2", "peagle"}  # published with targets, or trained for larger ones
 
 
 def specviz(*args: object) -> int:
