@@ -233,17 +233,17 @@ class AutoLength:
                 best_surplus, best = surplus, place
         return best
 
-    def stage_gain(self, earlier: Sequence[float], later: Sequence[float]) -> float:
+    def stage_gain(self, first_survival: Sequence[float], survival: Sequence[float]) -> float:
         """The surplus Σ survival − ρ·L(rows) that a stage adds: of the best nodes once it has drafted, over that of the
-        nodes that would have been verified without it, both by the ``later`` survival. ``earlier`` is that of the first
-        nodes before; the root is one.
+        nodes that would have been verified without it, both by the ``survival`` known then. ``first_survival`` is that
+        of the first nodes before; the root is one.
         """
-        order = sorted(range(len(earlier)), key=earlier.__getitem__, reverse=True)
-        without = order[: self._best_count([earlier[node] for node in order])]
-        values = sorted(later, reverse=True)
+        order = sorted(range(len(first_survival)), key=first_survival.__getitem__, reverse=True)
+        count = self._best_count([first_survival[node] for node in order])
+        values = sorted(survival, reverse=True)
         best = values[: self._best_count(values)]
         base, price = self.costs.base, self.rate * self.costs.scale
-        return sum(best) - price * base[len(best)] - sum([later[n] for n in without]) + price * base[len(without)]
+        return sum(best) - price * base[len(best)] - sum([survival[n] for n in order[:count]]) + price * base[count]
 
     def _best_count(self, values: Sequence[float]) -> int:
         """Number of the first of ``values``, a node's survival each, of the greatest Σ survival − ρ·L(rows)."""

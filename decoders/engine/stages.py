@@ -104,15 +104,15 @@ class StageHistory:
 
 
 class Asking:
-    """Decides which stages of a draft are made. ``added`` is the surplus that a stage added, by the nodes' survival
+    """Decides which stages of a draft are made. ``gain`` is the surplus that a stage adds, by the nodes' survival
     before it and after; ``depth`` the depth to which a stage's draft pays; ``history`` what earlier runs learnt.
     """
 
     def __init__(
-        self, added: Callable[[Sequence[float], Sequence[float]], float],
+        self, gain: Callable[[Sequence[float], Sequence[float]], float],
         depth: Callable[[int, Sequence[float], float], int], history: StageHistory | None = None,
     ) -> None:  # fmt: skip
-        self.added, self.depth = added, depth
+        self.gain, self.depth = gain, depth
         self.history = StageHistory() if history is None else history
         self._drafter: StagedDrafter | None = None  # whose stages were asked in this step
 
@@ -127,7 +127,7 @@ class Asking:
             except StopIteration as end:
                 later_survival, draft = drafter.staged_survival, end.value
             if number and depth:
-                gain.learn(self.added(survival, later_survival))
+                gain.learn(self.gain(survival, later_survival))
             if draft is not None:
                 self._drafter = drafter
                 return draft

@@ -1,6 +1,7 @@
 /* Traces for tests: one made by hand, one as an earlier version wrote it. */
 
 import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
 
 const hex = (text) => Buffer.from(text).toString("hex");
 
@@ -80,4 +81,5 @@ export const small = () => ({
   probes: { step: [], parent: [], offset: [], kind: [], token: [], prob: [] },
 });
 
-export const frozen = () => JSON.parse(readFileSync(new URL("../frozen/run.json", import.meta.url), "utf8"));
+export const frozen = () =>
+  JSON.parse(gunzipSync(readFileSync(new URL("../frozen/run.json.gz", import.meta.url))).toString("utf8"));
