@@ -727,9 +727,9 @@ def test_the_sentence_says_what_was_recorded(open_trace: Open, page: Any) -> Non
 
 
 def details(page: Any) -> None:
-    """Opens the drawer."""
+    """Opens the tab Details."""
     page.keyboard.press("d")
-    page.wait_for_selector(".sv-drawer:visible")
+    page.wait_for_selector(".sv-details:visible")
 
 
 def tip(page: Any) -> str:
@@ -841,7 +841,7 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     page = open_trace(trace)
     found = dict(value(page, "v.model.report.outcomes"))
     assert found == outcomes(trace) and "branch+successor" in found
-    assert not page.is_visible(".sv-breakdown")  # in the drawer
+    assert not page.is_visible(".sv-breakdown")  # in the tab Details
     details(page)
     assert "branch + successor" in page.inner_text(".sv-brief")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")

@@ -7,7 +7,7 @@ interface InspectorOptions {
   actions?: false | InspectorActions;
   /** False: no presenter mode of its own; else the tab that an address with present=1 means. */
   present?: false | string;
-  /** False: no drawer; the legend and a step's facts stand under the sentence, and the page is as long as it gets. */
+  /** False: no tabs Why and Details; the legend and a step's facts stand under the sentence, and the page is as long as it gets. */
   drawer?: false;
   /** Stands under the head. */
   strip?: Node;
