@@ -45,6 +45,7 @@ function opener(note) {
     input.value = ""; // the same file can be chosen again
   });
   on("current", () => tell(note, ""));
+  on("file", () => input.click());
   return [input, h("button.ui-button", { id: "sv-open", type: "button", onclick: () => input.click() }, "Open …")];
 }
 
