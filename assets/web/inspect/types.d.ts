@@ -85,7 +85,8 @@ interface MapMark { from: Position; to: Position; color: string; wide?: boolean;
 
 /** Something in a draft tree's drawing, with its place. */
 interface Placed {
-  depth: number; column: number; children: TreeItem[];
+  /** ``level``: lines below the first of its row. */
+  depth: number; column: number; level: number; children: TreeItem[];
   /** The column of the sibling before it, where its trunk begins. */
   after: number;
   x: number; y: number; width: number; high: number;
