@@ -257,11 +257,11 @@ def test_an_accepted_expansion_is_said_and_stands_on_the_path(open_trace: Open, 
     step, expansion = expansion_of(trace)
     open_trace(trace, step=step)
     rank = f"{expansion['term:draft_rank'] + 1:.0f}"
-    said = f"expansion (rank {rank}) was accepted"
+    said = rf"the {rank}(st|nd|rd|th) guess"
     assert re.search(rf"kept a path of \d: .+, its {rank}(st|nd|rd|th) guess, not ", page.inner_text(".sv-sentence"))
     show(page, "Candidates")
-    assert f"an {said}" in page.inner_text(".sv-verdict")
-    assert said in page.get_attribute(".sv-place-of >> nth=1", "aria-label")
+    assert re.search(f"Accepted here was {said}", page.inner_text(".sv-verdict"))
+    assert re.search(f"{said} was accepted", page.get_attribute(".sv-place-of >> nth=1", "aria-label"))
     show(page, "Tree")
     left = "all => [...new Set(all.map(e => Math.round(e.querySelector('.sv-box').getBoundingClientRect().left)))]"
     path = page.eval_on_selector_all(".sv-node-root, .sv-node-accepted, .sv-node-bonus", left)
@@ -301,7 +301,7 @@ def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -
     page.locator('.sv-node[aria-pressed="true"]').focus()
     page.keyboard.press("ArrowDown")  # from the chain's token to the first beside it
     assert page.locator('.sv-node[aria-pressed="true"]').evaluate("e => e === document.activeElement")
-    assert "an expansion (rank 2): rejected" in page.locator(".sv-drafter .sv-verdict").text_content()
+    assert ", the 2nd guess: rejected" in page.locator(".sv-drafter .sv-verdict").text_content()
     page.keyboard.press("ArrowRight")
     assert step_of(page) == step + 1
     assert page.problems == []

@@ -395,6 +395,8 @@ export class Inspector extends Listeners {
     this.measure();
     this.timeline.move(this.number);
     const view = this.model.step(this.number);
+    this.draft.draw(view); // lines may break elsewhere now
+    this.draft.arc();
     if (this.unseen && this.host.clientWidth) {
       this.scroll(view); // it was drawn before it had its place on the page
       this.unseen = false;

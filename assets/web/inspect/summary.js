@@ -80,7 +80,7 @@ function identical(owner) {
     [said, why] = ["processed", "Logits processors chose among the tokens, and plain decoding with them was not run."];
   } else if (typeof differs === "number") {
     [said, why] = differs
-      ? [`${plural(differs, "token")} ≠`, "Output tokens that are not the target's first choice."]
+      ? [`${differs} ≠ first choice`, "Output tokens that are not the target's first choice."]
       : ["✓ identical to plain", "Every output token is the target's own first choice, as in plain decoding."];
   }
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt.svp-unseen", "Against plain"), h("dd", said));

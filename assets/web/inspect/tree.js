@@ -297,6 +297,7 @@ export class TreeView extends Panel {
   edge(from, to) {
     const [x1, x2] = [from.x + STEM, to.x + STEM];
     const below = from.y + from.high;
+    if (from.column === to.column && to.y - below < 3) return ""; // they touch
     if (from.column === to.column) return `M${x1} ${below}V${to.y}`;
     // a trunk grows from sibling to sibling, so that dashes never lie on dashes
     const before = from.children.find((one) => one.column === to.after && one !== to);
