@@ -1042,7 +1042,7 @@ def test_candidates_show_ranking_and_regret(open_trace: Open) -> None:
     page.evaluate("k => specviz.inspector.setStep(k)", step)
     best, chosen = regret[step]
     show(page, "Candidates")
-    assert f"Ranking regret {best - chosen}" in page.inner_text(".sv-remark")
+    assert f"(ranking regret {best - chosen})" in page.inner_text(".sv-remark")
     expect(page.locator(".sv-best").first).to_be_visible()
     assert page.locator(".sv-chosen").count() == 1
     page.hover(".sv-crows .sv-chosen")
