@@ -8,7 +8,7 @@ import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
 
 /** @type {(title: string, ...inside: Child[]) => HTMLElement} */
-const section = (title, ...inside) => h("section.sv-detail", h("h4", title), inside);
+const section = (title, ...inside) => h("section.sv-detail", h("h3", title), inside);
 
 export class Details {
   /** @param {Inspector} owner */
@@ -86,7 +86,7 @@ function metricGroups(owner) {
     box.firstElementChild?.append(h("small", sentence));
     sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
   }
-  const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h5", title), sorted[k]] : []));
+  const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h4", title), sorted[k]] : []));
   return [groups[2], groups[3], groups[1], groups[0]].flat();
 }
 

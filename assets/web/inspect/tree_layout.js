@@ -183,8 +183,8 @@ export function arrange(root) {
 /** The height of a row of a tree so deep in so many pixels. @type {(depth: number, high: number) => number} */
 export const rowHeight = (depth, high) => clamp(Math.floor((high - 2 * MARGIN) / (depth + 1)), LOW, TALL);
 
-/** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. What stands beside
- * the path and has no room there goes on below, as far as the height has room. */
+/** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. What has no
+ * room beside the path goes on below, as far as the height has it. */
 /** @type {(placed: TreeItem[], columns: number, hangs: boolean, high: number, room?: number) => Laid} */
 export function position(placed, columns, hangs, high, room = Infinity) {
   /** @type {number[]} */
