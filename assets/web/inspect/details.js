@@ -2,6 +2,7 @@
 
 import { facts, h, replace, told } from "specviz/base/dom.js";
 import { amount, format, probability } from "specviz/base/numbers.js";
+import { ENDS } from "specviz/base/terms.js";
 import { terms } from "specviz/generated/terms.js"; // made by specviz/views/terms.py
 import { byPlace } from "specviz/inspect/by_place.js";
 import * as shares from "specviz/inspect/shares.js";
@@ -59,7 +60,7 @@ export class Details {
       ["top-k", temperature > 0 && topK ? String(topK) : ""],
       ["top-p", temperature > 0 && topP < 1 ? String(topP) : ""],
       ["seed", temperature > 0 && String(seed)],
-      ["ended", run.stop || ""],
+      ["ended", ENDS[run.stop ?? ""] ?? run.stop],
     ];
     this.run.replaceChildren(facts(rows.filter(([, value]) => value)));
     if (run.reference) this.run.append(reference(run));

@@ -146,6 +146,7 @@ export function heading(owner) {
   }
   if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
   else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
+  else if (run.stop === "cancelled") by.append(h("span.sv-chip", "stopped"));
   if (run.error) by.append(h("span.sv-lossy", run.error));
   return [h("h2.sv-title.ui-clip", safe(run.title || "") || run.id || "Untitled run"), by];
 }
