@@ -13,8 +13,7 @@ const ERROR =
   "Distribution error: Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
   "Greedy: accepted tokens that are not the target's first choice.";
 const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
-const MEANT =
-  "Chance: that the marked token is accepted. Length: tokens that this step writes, on average over the rule's draws. " +
+const MEANT = "Chance: that the marked token is accepted. Length: tokens that this step writes, on average. " +
   "Error: how far the rule's tokens are from the target's own distribution. ";
 const SHOWN = 3; // tokens of a path: those before them are counted
 
