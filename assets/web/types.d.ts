@@ -257,6 +257,8 @@ interface PageEvents {
   look: { ids: string[]; view: "race" | "acceptance" | "difference"; raced: boolean };
   /** Please open the drawer of runs. */
   library: { search?: string } | undefined;
+  /** Please open a run's file. */
+  file: undefined;
   /** Please stop what runs. */
   stop: undefined;
   /** A run could not begin: the sentence. */

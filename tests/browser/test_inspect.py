@@ -92,26 +92,21 @@ def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, i
         assert page.evaluate(OUT_OF_SIGHT) == []
 
 
-@pytest.mark.slow("the page opened three times")
-def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
+def test_details_are_a_tab_that_covers_nothing(visit: Visit) -> None:
     page = visit("?trace=gallery-0&step=3")
-    page.set_viewport_size({"width": 1440, "height": 900})  # the drawer stands beside the views
-    drawer = page.locator(".sv-drawer")
-    expect(drawer).to_be_hidden()
-    top = "document.querySelector('.sv-timeline').getBoundingClientRect().top"
-    before = page.evaluate(top)
+    details, why = page.locator(".sv-details"), page.get_by_role("tab", name="Why")
+    expect(details).to_be_hidden()
     page.keyboard.press("d")
-    expect(drawer).to_be_visible()
-    drawn = page.locator(".sv-timeline canvas").first
-    becomes(page, lambda: drawn.evaluate("one => one.width === one.clientWidth"), True)  # for the width that is left
+    expect(details).to_be_visible()
+    expect(page.get_by_role("tab", name="Details")).to_have_attribute("aria-selected", "true")
     edit(page)
-    over = "document.elementFromPoint(innerWidth - 260, 300).closest('#sv-panel, .sv-drawer')?.id"
+    over = "document.elementFromPoint(innerWidth - 260, 300).closest('#sv-panel, .sv-details')?.id"
     becomes(page, lambda: page.evaluate(over), "sv-panel")
     page.keyboard.press("Escape")
     expect(page.locator("#sv-panel")).to_be_hidden()
-    expect(drawer).to_be_visible()
+    expect(details).to_be_visible()
     run = record_of(RUNS[0]).run
-    told = drawer.inner_text()
+    told = details.inner_text()
     assert "not set" not in told and "accepted" in page.locator(".sv-steps .sv-legend").text_content()
     for control in run["method"]["controls"]:
         assert control["label"] in told, "every parameter, set or left open"
@@ -119,16 +114,16 @@ def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
         if run["metrics"].get(help_["key"]) is not None:
             assert help_["label"] in told
     assert str(run["model"]["name"]) in told
-    becomes(page, lambda: page.evaluate(top), before)
-    page.reload()
-    page.wait_for_selector(MOUNTED)
-    expect(drawer).to_be_visible()
-    page.get_by_role("button", name="Close the details").click()
-    expect(drawer).to_be_hidden()
-    expect(page.get_by_role("button", name="Details", exact=True)).to_be_focused()
-    page.reload()
-    page.wait_for_selector(MOUNTED)
-    expect(drawer).to_be_hidden()
+    values = page.eval_on_selector_all(".sv-all-metrics .sv-metric", "all => all.map((one) => one.innerText)")
+    assert len(values) > 10 and all(len(said.split()) > 4 for said in values), "each number says what it is"
+    page.keyboard.press("d")
+    expect(details).to_be_hidden()
+    expect(why).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("d")
+    expect(details).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(why).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="Details")).to_be_focused()
 
 
 TREE = ".sv-views .sv-tree"

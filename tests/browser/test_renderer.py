@@ -257,11 +257,11 @@ def test_an_accepted_expansion_is_said_and_stands_on_the_path(open_trace: Open, 
     step, expansion = expansion_of(trace)
     open_trace(trace, step=step)
     rank = f"{expansion['term:draft_rank'] + 1:.0f}"
-    said = f"expansion (rank {rank}) was accepted"
+    said = rf"the {rank}(st|nd|rd|th) guess"
     assert re.search(rf"kept a path of \d: .+, its {rank}(st|nd|rd|th) guess, not ", page.inner_text(".sv-sentence"))
     show(page, "Candidates")
-    assert f"an {said}" in page.inner_text(".sv-verdict")
-    assert said in page.get_attribute(".sv-place-of >> nth=1", "aria-label")
+    assert re.search(f"Accepted here was {said}", page.inner_text(".sv-verdict"))
+    assert re.search(f"{said} was accepted", page.get_attribute(".sv-place-of >> nth=1", "aria-label"))
     show(page, "Tree")
     left = "all => [...new Set(all.map(e => Math.round(e.querySelector('.sv-box').getBoundingClientRect().left)))]"
     path = page.eval_on_selector_all(".sv-node-root, .sv-node-accepted, .sv-node-bonus", left)
@@ -301,7 +301,7 @@ def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -
     page.locator('.sv-node[aria-pressed="true"]').focus()
     page.keyboard.press("ArrowDown")  # from the chain's token to the first beside it
     assert page.locator('.sv-node[aria-pressed="true"]').evaluate("e => e === document.activeElement")
-    assert "an expansion (rank 2): rejected" in page.locator(".sv-drafter .sv-verdict").text_content()
+    assert ", the 2nd guess: rejected" in page.locator(".sv-drafter .sv-verdict").text_content()
     page.keyboard.press("ArrowRight")
     assert step_of(page) == step + 1
     assert page.problems == []
@@ -727,9 +727,9 @@ def test_the_sentence_says_what_was_recorded(open_trace: Open, page: Any) -> Non
 
 
 def details(page: Any) -> None:
-    """Opens the drawer."""
+    """Opens the tab Details."""
     page.keyboard.press("d")
-    page.wait_for_selector(".sv-drawer:visible")
+    page.wait_for_selector(".sv-details:visible")
 
 
 def tip(page: Any) -> str:
@@ -841,7 +841,7 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     page = open_trace(trace)
     found = dict(value(page, "v.model.report.outcomes"))
     assert found == outcomes(trace) and "branch+successor" in found
-    assert not page.is_visible(".sv-breakdown")  # in the drawer
+    assert not page.is_visible(".sv-breakdown")  # in the tab Details
     details(page)
     assert "branch + successor" in page.inner_text(".sv-brief")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
@@ -1042,7 +1042,7 @@ def test_candidates_show_ranking_and_regret(open_trace: Open) -> None:
     page.evaluate("k => specviz.inspector.setStep(k)", step)
     best, chosen = regret[step]
     show(page, "Candidates")
-    assert f"Ranking regret {best - chosen}" in page.inner_text(".sv-remark")
+    assert f"(ranking regret {best - chosen})" in page.inner_text(".sv-remark")
     expect(page.locator(".sv-best").first).to_be_visible()
     assert page.locator(".sv-chosen").count() == 1
     page.hover(".sv-crows .sv-chosen")

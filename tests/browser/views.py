@@ -196,7 +196,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, first visit": first_visit,
     "inspect, everything after it": click_through(first_visit, ".svo-everything", ".sv-lower"),
     "inspect, a miss": click_through(first_visit, ".svo button:has-text('a miss')", ".svo button:has-text('What if')"),
-    "inspect, details": click_through(inspect, "button:has-text('Details')", ".sv-drawer"),
+    "inspect, details": press_key(inspect, "d", ".sv-details"),
     "inspect, share": click_through(inspect, ".sv-actions [aria-haspopup=menu]", ".ui-menu"),
     "inspect, prompt": click_through(inspect, ".svp-edit", "#sv-text textarea, #sv-instruction textarea"),
     "inspect, chat": click_through(

@@ -5,7 +5,9 @@ import { on } from "specviz/base/bus.js";
 import { h, must } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
 import { markOverrides } from "specviz/base/overrides.js";
+import { stored } from "specviz/base/storage.js";
 import { fromAddress, link } from "specviz/shell/address.js";
+import { FIRST, early } from "specviz/shell/early.js";
 import { open, openEarly } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { stage } from "specviz/shell/stage.js";
@@ -26,6 +28,8 @@ expose({
 });
 paint();
 markOverrides();
+const asked = early.id !== FIRST || location.search || location.hash.length > 1;
+document.body.classList.toggle("sv-simple", !asked && !stored.get("opening")); // a newcomer: the opening comes
 /** The first tab stop leads past the editor. @param {Event} event */
 function toSteps(event) {
   event.preventDefault();

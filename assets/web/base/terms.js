@@ -10,6 +10,9 @@ import { terms, verified } from "specviz/generated/terms.js"; // made by specviz
 /** The formula with the run's numbers, and what it comes to; null where they are not there. */
 /** @typedef {[string, number] | null} Worked */
 
+/** How a run ended, in words. @type {Record<string, string>} */
+export const ENDS = { eos: "by itself", "max tokens": "at its limit", cancelled: "stopped", error: "failed" };
+
 /** @type {(values: (number | null)[]) => number} */
 const sum = (values) => values.reduce((/** @type {number} */ total, value) => total + (value || 0), 0);
 /** @type {(value: number | null) => string} */

@@ -13,7 +13,7 @@ import { pause } from "specviz/compare/race.js";
 import { drawExample, drawRecorded, example, openForm, openRuns } from "specviz/compare/recorded.js";
 import { server } from "specviz/compare/server.js";
 import { going, page, part } from "specviz/compare/state.js";
-import { look, show, views } from "specviz/compare/views.js";
+import { look, results, show, views } from "specviz/compare/views.js";
 import { setAddress } from "specviz/shell/address.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
@@ -141,16 +141,18 @@ export function mount({ element }) {
   let wide = 0;
   const seen = new ResizeObserver(() => {
     if (!page.box.offsetWidth) return pause();
+    const width = results.offsetWidth; // none while another tab is shown
     if (!asked) {
       asked = true;
       load();
-    } else if (page.framed && page.box.offsetWidth !== wide) {
+    } else if (page.framed && width && width !== wide) {
       changed();
       if (!part("charts").children.length) drawCharts();
     }
-    wide = page.box.offsetWidth;
+    wide = width || wide;
   });
   seen.observe(page.box);
+  seen.observe(results);
   onTheme(() => {
     if (!page.framed) return;
     page.colors = null;

@@ -1,4 +1,4 @@
-/* What one does with a run that is shown: share it, see its details, present it. */
+/* What one does with a run that is shown: share it, present it. */
 
 import { copyLink, icon } from "specviz/base/dom.js";
 import { citation } from "specviz/generated/terms.js"; // made by specviz/views/terms.py
@@ -41,17 +41,13 @@ function entries(inspector) {
   return [...items, ...named, more, { label: "Cite specviz", act: cite, about: "Copies its BibTeX entry." }];
 }
 
-/** Share, details, presenter mode; nothing where the page offers none of it. @param {{ inspector: Inspector }} props */
+/** Share, presenter mode; nothing where the page offers none of it. @param {{ inspector: Inspector }} props */
 export function Actions({ inspector }) {
   if (inspector.options.actions === false) return null;
   /** @param {Error} problem */
   const failed = ({ message }) => inspector.say(`Download failed: ${message}`);
-  const open = inspector.detailed.value;
   const present = inspector.options.present !== false;
-  const about = "Legend, all metrics, parameters and facts of the run (D)";
   return html`<div class="sv-actions">
-    <${Hint} is="button" type="button" class="ui-button" aria-expanded=${String(open)} tip=${about}
-      onClick=${() => inspector.drawer.toggle()}>Details</${Hint}>
     <${Menu} label="Share" items=${() => entries(inspector)} failed=${failed} />
     ${present && html`<${Hint} is="button" type="button" class="ui-button ui-square" aria-label="Present"
       tip="Large type and keys only, for a class (F)" onClick=${() => inspector.presenter?.toggle()}>

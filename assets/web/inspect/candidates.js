@@ -21,7 +21,7 @@ const column = (width, label, help) => [width, capital(label), help];
 /** @type {Size[]} */
 const SIZES = [
   { rank: 38, text: 150, term: 104, would: 104, pick: 58, gap: 8, edge: 10 },
-  { rank: 30, text: 104, term: 78, would: 92, pick: 58, gap: 8, edge: 10 },
+  { rank: 30, text: 104, term: 96, would: 92, pick: 58, gap: 8, edge: 10 },
   { rank: 28, text: 84, term: 44, would: 84, pick: 54, gap: 5, edge: 6 }, // numbers without bars
 ];
 
@@ -72,8 +72,8 @@ export class CandidateTable extends Panel {
     this.table = h("div.sv-ctable", { role: "table", "aria-label": "Candidates of this step" }, this.head, this.rows);
     this.empty = h("p.sv-empty", { hidden: true });
     this.body.append(this.table, this.empty);
-    this.remark = h("footer.sv-remark", { hidden: true });
-    this.element.append(this.remark);
+    this.remark = h("p.sv-remark", { hidden: true });
+    this.body.before(this.remark); // its answer first
     this.active = -1;
     /** @type {Row[]} */
     this.pool = [];
@@ -326,8 +326,9 @@ export class CandidateTable extends Panel {
     if (chosen && ties > 1) parts.push(h("span", `${ties} places tie at ${format(chosen.score)}. `));
     if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
       const text =
-        `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
-        `the best (${this.owner.where(this.owner.model.placeOf(best))}) would have accepted ${best.would}. `;
+        `Of the chosen place ${chosen.would} were accepted; of the best, ` +
+        `${this.owner.where(this.owner.model.placeOf(best))}, ${best.would} would have been ` +
+        `(ranking regret ${best.would - chosen.would}). `;
       parts.push(h("span.sv-regret", text));
     } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
       parts.push(h("span", `No other ${view.unlisted ? "recorded " : ""}place would have accepted more. `));

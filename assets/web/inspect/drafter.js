@@ -114,8 +114,7 @@ export class DrafterView extends LookPanel {
         h("b.sv-mark-e", beside(taken) ? `E${rank === null ? "" : rank + 1}` : rank === null ? "other" : nth(rank + 1)),
       ];
       const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
-      const what = beside(node) || !taken || beside(taken) ? "an expansion" : "another guess";
-      const said = taken ? `; ${what}${rank === null ? "" : ` (rank ${rank + 1})`} was accepted` : "";
+      const said = taken ? `; ${rank === null ? "another" : `the ${nth(rank + 1)}`} guess was accepted` : "";
       const sure = confidence === null ? [] : [
         h("span.sv-sure", level(confidence)), " ", h("span.sv-sure-number", probability(confidence)),
       ];
@@ -179,8 +178,8 @@ export class DrafterView extends LookPanel {
       h(
         "div.sv-drafter-main.ui-stack",
         assistantPart(this.owner, view),
-        mass(this.owner, place, list),
         ...(list.length || !view.drafted ? [pairs(this, place, list), residual(this, place, list)] : []),
+        mass(this.owner, place, list),
       ),
     );
   }
@@ -195,15 +194,12 @@ export class DrafterView extends LookPanel {
     if (!node) return say("After ", quoted(owner, after), " the target wrote ", quoted(owner, shown.token), " itself.");
     if (view.bonus === OPEN) return say(quoted(owner, node.token), ": not checked yet.");
     const status = h("b", { class: `sv-state-${node.status}` }, STATES[node.status]);
-    const part = beside(node)
-      ? beams(view)
-        ? "another beam"
-        : "an expansion"
-      : lanes(view)
-        ? "the main chain"
-        : "the draft";
-    const rank = numberOf(owner, node, "draft_rank");
-    const which = beside(node) && rank !== null ? `${part} (rank ${rank + 1})` : part;
+    /** @param {TreeNode} one */
+    const guessed = (one) => {
+      const rank = numberOf(owner, one, "draft_rank");
+      return rank === null ? (beside(one) && beams(view) ? "another beam" : "the draft") : `the ${nth(rank + 1)} guess`;
+    };
+    const which = guessed(node);
     const draw = numberOf(owner, node, "draw");
     const ratio = numberOf(owner, node, "accept_ratio");
     if (draw !== null && ratio !== null) {
@@ -213,11 +209,11 @@ export class DrafterView extends LookPanel {
       const words = owner.tip.explained("span", tip);
       append(words, [`draw ${format(draw, 2)} ${stands ? "<" : "≥"} p/q ${format(ratio, 2)}: `, status]);
       if (!stands) append(words, ["; the residual gave “", view.bonus < 0 ? "stop" : label(owner, view.bonus), "”"]);
-      return say(quoted(owner, node.token), ` of ${which}, `, words, ".");
+      return say(quoted(owner, node.token), `, ${which}: `, words, ".");
     }
     if (draw !== null && node.reason) // another rule's: as it recorded it
-      return say(quoted(owner, node.token), ` of ${which}: `, status, ` (${node.reason}).`);
-    say(quoted(owner, node.token), ` of ${which}: `, status, ". ");
+      return say(quoted(owner, node.token), `, ${which}: `, status, ` (${node.reason}).`);
+    say(quoted(owner, node.token), `, ${which}: `, status, ". ");
     if (node.status === "unreached") {
       /** @type {Record<string, string>} */
       const ended = { "after stop": "A stop token before it ended the run.",
@@ -226,19 +222,8 @@ export class DrafterView extends LookPanel {
     }
     if (node.status !== "rejected") return line;
     const instead = view.nodes.find((one) => one.parent === node.parent && one.status === "accepted");
-    if (instead && beside(instead)) {
-      const place = numberOf(owner, instead, "draft_rank");
-      return say(
-        `Here an expansion${place === null ? "" : ` (rank ${place + 1})`} was accepted: `,
-        quoted(owner, instead.token),
-        ".",
-      );
-    }
     if (!instead) return say("The target wrote ", quoted(owner, view.bonus), " instead.");
-    if (beside(node)) return say("Here the main chain's ", quoted(owner, instead.token), " was accepted.");
-    const place = numberOf(owner, instead, "draft_rank");
-    const guess = place === null ? "another guess" : `the ${nth(place + 1)} guess`;
-    return say(`Here ${guess} was accepted: `, quoted(owner, instead.token), ".");
+    return say(`Accepted here was ${guessed(instead)}: `, quoted(owner, instead.token), ".");
   }
 
   /** Confidence and its tenth, the candidates there, ranks, overlap and delay. */

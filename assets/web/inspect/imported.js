@@ -36,11 +36,10 @@ export function badges(owner) {
     const tip = () => [
       h("div", `From ${title}.`),
       h("div", lacks.length ? `Not recorded: ${lacks.join("; ")}.` : "Everything shown here comes from the server."),
-      ...notes.map((note) => h("div.sv-faint", note)),
+      ...[...warnings, ...notes].map((note) => h("div.sv-faint", note)),
       facts(Object.entries(said).map(([key, value]) => [key, [value].flat().map((one) => format(one)).join(", ")])),
     ];
     list.push(owner.tip.explained("span.sv-chip", tip, `imported${part}`));
-    list.push(...warnings.map((words) => h("span.sv-chip", words)));
   }
   if (run.passed_over?.length) {
     const words = `The model's own settings ask for ${run.passed_over.join(", ")}; runs here do not apply that.`;

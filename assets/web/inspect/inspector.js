@@ -8,9 +8,9 @@ import { Presenter, zoom as presenterZoom } from "specviz/base/present.js";
 import { capital } from "specviz/base/text.js";
 import { CandidateTable } from "specviz/inspect/candidates.js";
 import * as controls from "specviz/inspect/controls.js";
+import { Details } from "specviz/inspect/details.js";
 import { DiffView } from "specviz/inspect/diff.js";
 import { DrafterView } from "specviz/inspect/drafter.js";
-import { Drawer } from "specviz/inspect/drawer.js";
 import { DraftInText } from "specviz/inspect/in_text.js";
 import { keys, tokenFacts, unclaimed } from "specviz/inspect/keys.js";
 import { Links } from "specviz/inspect/links.js";
@@ -44,8 +44,6 @@ export class Inspector extends Listeners {
     this.selection = signal(/** @type {SelectedToken | null} */ (null));
     /** The steps that the timeline brings out. */
     this.filter = signal(/** @type {StepFilter} */ ("all"));
-    /** Whether the details are open. */
-    this.detailed = signal(false);
     /** At which layer the target left a token, once the lens was asked. */
     this.layers = signal(/** @type {{ step: number, node: number, text: string } | null} */ (null));
     /** @type {Position[]} */
@@ -78,7 +76,7 @@ export class Inspector extends Listeners {
     this.spaceButton = whitespace;
     this.playButton = controls.playButton(this);
     this.timeline = new Timeline(this);
-    this.drawer = new Drawer(this);
+    this.details = new Details(this);
     this.diff = new DiffView(this);
     this.text = new TokenPane(this, "text", "Prompt and output", this.pinNote);
     this.pool = new PoolPane(this);
@@ -193,7 +191,7 @@ export class Inspector extends Listeners {
     this.heading.replaceChildren(...words.heading(this));
     words.headline(this, this.metrics);
     this.legend.replaceChildren(...words.legend(this));
-    this.drawer.describe();
+    this.details.describe();
     this.drafter.describe();
     this.diff.draw();
     this.version.value = this.version.peek() + 1;
@@ -253,7 +251,7 @@ export class Inspector extends Listeners {
     marks.paint(this, view);
     this.count(view);
     this.sentence.replaceChildren(...sentence(this, view));
-    this.drawer.facts.draw(view);
+    this.details.facts.draw(view);
     this.tree.draw(view);
     this.candidates.draw(view);
     this.at.value = this.number;
@@ -397,6 +395,8 @@ export class Inspector extends Listeners {
     this.measure();
     this.timeline.move(this.number);
     const view = this.model.step(this.number);
+    this.draft.draw(view); // lines may break elsewhere now
+    this.draft.arc();
     if (this.unseen && this.host.clientWidth) {
       this.scroll(view); // it was drawn before it had its place on the page
       this.unseen = false;

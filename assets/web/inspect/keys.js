@@ -17,7 +17,7 @@ export function keys(inspector, event, inside) {
     "]": () => inspector.timeline.miss(1),
     "[": () => inspector.timeline.miss(-1),
     "?": () => inspector.showHelp(inspector.help.hidden),
-    d: () => inspector.drawer.toggle(),
+    d: () => toggleDetails(inspector),
     f: () => inspector.presenter?.toggle(),
     Escape: () => escape(inspector),
   };
@@ -47,11 +47,18 @@ export function unclaimed(root) {
   return !root.contains(at) && at.matches("button, a, summary") && !at.closest(uses);
 }
 
+/** Opens the tab Details, or goes back to the first; nothing where there is none. @param {Inspector} inspector */
+function toggleDetails({ details: { element }, tabs }) {
+  if (tabs.at.peek() === "details") return tabs.close();
+  tabs.open("details");
+  requestAnimationFrame(() => element.focus()); // it is drawn then
+}
+
 /** @param {Inspector} inspector */
 function escape(inspector) {
   inspector.tip.hide();
   if (!inspector.help.hidden) inspector.showHelp(false);
-  else if (inspector.drawer.element.contains(document.activeElement)) inspector.drawer.toggle(false);
+  else if (inspector.details.element.contains(document.activeElement)) inspector.tabs.close();
   else if (inspector.presenter?.on) inspector.presenter.set(false);
   else if (inspector.pins.length || inspector.selection.peek()) {
     inspector.setPins([]);

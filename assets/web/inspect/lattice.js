@@ -8,9 +8,9 @@ import { term } from "specviz/base/terms.js";
 import { STATES } from "specviz/inspect/drafting.js";
 import { Panel } from "specviz/inspect/panel.js";
 
-const [WIDE, GAP, HIGH, ROW, TOP, LEFT] = [94, 32, 22, 27, 6, 8]; // px: boxes, and the room between them
+const [WIDE, GAP, HIGH, ROW, TOP, LEFT] = [52, 13, 34, 39, 6, 4]; // px: boxes, and the room between them
 const SHADES = 4; // of transitions
-const LABEL = 8; // characters
+const LABEL = 6; // characters
 /** @type {[key: string, label: string][]} */
 const NUMBERS = [
   ["candidate_recall", "candidate recall"],
@@ -199,8 +199,8 @@ class BoxElements {
   /** @param {SVGElement} svg */
   constructor(svg) {
     this.title = s("title");
-    this.text = s("text", { x: 6, y: 15 });
-    this.small = s("text.sv-candidate-prob", { x: WIDE - 5, y: 15, "text-anchor": "end" });
+    this.text = s("text", { x: 6, y: 14 });
+    this.small = s("text.sv-candidate-prob", { x: WIDE - 5, y: 28, "text-anchor": "end" });
     this.group = s("g", this.title, s("rect", { width: WIDE, height: HIGH, rx: 5 }), this.text, this.small);
     svg.append(this.group);
   }

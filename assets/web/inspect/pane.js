@@ -16,6 +16,7 @@ const ROW_HEIGHT = 21; // pixels, as in the style sheet
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
 const OUTPUT = "Output";
 const MARGIN = 40; // pixels below a step's last token
+const PEEK = 100; // pixels at the top that the peek of a far source may cover
 const BESIDE = 150; // pixels beside a line: the gutter, and the margin in which arcs are drawn
 const CHARACTER = 7.83; // pixels, of the text's letters
 
@@ -360,10 +361,10 @@ export class TokenPane extends Panel {
     const end = last.getBoundingClientRect().bottom + MARGIN;
     const tops = [first, ...(other ? [other] : [])].map((element) => element.getBoundingClientRect().top);
     const top = Math.min(...tops);
-    const room = pane.height - MARGIN;
-    const aimed = end - top < room ? (top + end) / 2 - pane.height / 2 : end - 0.62 * pane.height;
+    const near = end - top < pane.height - MARGIN;
+    const aimed = near ? (top + end) / 2 - pane.height / 2 : end - 0.62 * pane.height;
     // nothing moves where all of it is in sight already
-    const seen = end <= pane.bottom && (end - top < room ? top : tops[0]) >= pane.top + MARGIN / 2;
+    const seen = end <= pane.bottom && (near ? top : tops[0] - PEEK) >= pane.top + MARGIN / 2;
     if (seen) return;
     this.body.scrollTop += aimed - pane.top;
     // what was out of sight had an estimated height

@@ -23,7 +23,7 @@ export class PanelTabs {
   /** @returns {PanelTab[]} */
   list() {
     this.owner.version.value;
-    const { drafter, prompts, candidates, tree, options } = this.owner;
+    const { details, drafter, prompts, candidates, tree, options } = this.owner;
     const chosen = this.forms.value;
     const ranked = this.ranked || !(drafter.on || prompts.on || tree.lattice.on);
     /** @type {(name: string, label: string, forms: (PanelTab | false)[]) => PanelTab[]} */
@@ -45,6 +45,7 @@ export class PanelTabs {
         prompts.on && { name: "prompts", label: "Prompt tokens", element: prompts.element },
       ]),
       ...own,
+      ...(options.drawer === false ? [] : [{ name: "details", label: "Details", element: details.element }]),
     ];
   }
 

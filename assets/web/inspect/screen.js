@@ -13,7 +13,7 @@ import { Tips } from "specviz/ui/tooltip.js";
 import { html, render } from "specviz/ui/html.js";
 
 /**
- * Puts every part of an inspector in its place. Without a drawer (in a lesson) the step's facts stand under the
+ * Puts every part of an inspector in its place. Without details (in a lesson) the step's facts stand under the
  * sentence, and nothing is fitted to the window. Returns the help, which the keys open.
  *
  * @param {Inspector} inspector
@@ -42,19 +42,19 @@ export function arrange(inspector) {
 /** All but what is told of the whole run. */
 /** @param {{ inspector: Inspector, tools: ReturnType<typeof controls.toolbar> }} props */
 function Screen({ inspector, tools }) {
-  const { drawer, options, pool, text, timeline, tree } = inspector;
+  const { details, options, pool, text, timeline, tree } = inspector;
   const drawn = options.drawer !== false;
   const resized = () => inspector.model && inspector.resized();
   const panels = html`<${Panels} inspector=${inspector} />`;
   const texts = html`<${Held} class="sv-texts ui-stack" of=${[text.element, pool.element]} />`;
   const drafts = drawn ? panels : html`<${Split} name="drafts" label="Height of the draft tree" down=${true}
     share=${54} moved=${resized} first=${html`<${Held} class="sv-held" of=${tree.element} />`} second=${panels} />`;
-  const below = drawn ? [] : [inspector.legend, inspector.sentence, drawer.facts.element];
+  const below = drawn ? [] : [inspector.legend, inspector.sentence, details.facts.element];
   const head = html`<header class="sv-head ui-row">
       <${Held} class="sv-headline" of=${inspector.heading} />
       <${Held} class="sv-numbers" of=${inspector.metrics} />
       ${!options.bar && html`<${Actions} inspector=${inspector} />`}
-      <${Held} class="sv-run-facts" of=${[!drawn && drawer.compression, options.strip]} />
+      <${Held} class="sv-run-facts" of=${[!drawn && details.compression, options.strip]} />
     </header>`;
   return html`
     ${!options.bar && head}
@@ -69,8 +69,7 @@ function Screen({ inspector, tools }) {
     <div class="sv-views">
       <${Split} name="canvas" label="Width of the text" share=${55} least=${25} moved=${resized}
         first=${texts} second=${drafts} />
-    </div>
-    ${drawn && html`<${Held} class="sv-aside" of=${drawer.element} />`}`;
+    </div>`;
 }
 
 /** The panels beside the text, one in sight. @param {{ inspector: Inspector }} props */

@@ -80,7 +80,7 @@ function identical(owner) {
     [said, why] = ["processed", "Logits processors chose among the tokens, and plain decoding with them was not run."];
   } else if (typeof differs === "number") {
     [said, why] = differs
-      ? [`${plural(differs, "token")} ≠`, "Output tokens that are not the target's first choice."]
+      ? [`${differs} ≠ first choice`, "Output tokens that are not the target's first choice."]
       : ["✓ identical to plain", "Every output token is the target's own first choice, as in plain decoding."];
   }
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt.svp-unseen", "Against plain"), h("dd", said));
@@ -146,6 +146,7 @@ export function heading(owner) {
   }
   if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
   else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
+  else if (run.stop === "cancelled") by.append(h("span.sv-chip", "stopped"));
   if (run.error) by.append(h("span.sv-lossy", run.error));
   return [h("h2.sv-title.ui-clip", safe(run.title || "") || run.id || "Untitled run"), by];
 }

@@ -22,7 +22,6 @@ import { LABEL, explain } from "specviz/inspect/tree_words.js";
 const EDGES = ["chip", "root", "unreached", "rejected", "bonus", "accepted"];
 
 const PHRASE = 16; // characters of a stretch
-const CHIP = 48; // pixels: what stands for folded tokens
 
 export class TreeView extends Panel {
   /** @param {Inspector} owner */
@@ -187,7 +186,7 @@ export class TreeView extends Panel {
     const laid = (rows, most) => {
       const { placed, columns } = arrange(items(view, this.opened, rows, most));
       for (const item of placed) this.caption(item, view);
-      return position(placed, columns, hangs, high);
+      return position(placed, columns, hangs, high, room || Infinity);
     };
     const leaves = view.drafted - new Set(view.nodes.map(({ parent }) => parent)).size + 2;
     if (leaves * (46 + GAP) <= room) { // each has a column of its own
@@ -204,7 +203,7 @@ export class TreeView extends Panel {
         const [first] = beside;
         if (first?.kind !== "node" || this.opened.has(`beside ${first.node.parent}`)) continue;
         const now = Math.min(beside.length, most.get(first.node.parent) ?? SIBLINGS);
-        const fit = beside.filter(({ x, width }) => x + width + GAP + CHIP + MARGIN <= room).length;
+        const fit = beside.filter((item) => !over.includes(item)).length;
         const next = Math.max(1, Math.min(fit, now - 1));
         fewer += now - next;
         most.set(first.node.parent, next);
@@ -298,10 +297,14 @@ export class TreeView extends Panel {
   edge(from, to) {
     const [x1, x2] = [from.x + STEM, to.x + STEM];
     const below = from.y + from.high;
+    if (from.column === to.column && to.y - below < 3) return ""; // they touch
     if (from.column === to.column) return `M${x1} ${below}V${to.y}`;
     // a trunk grows from sibling to sibling, so that dashes never lie on dashes
     const before = from.children.find((one) => one.column === to.after && one !== to);
     const turn = to.y - Math.min(7, (to.y - below) / 2);
+    const [first] = from.children.filter(({ column }) => column !== from.column);
+    if (to.level > (before?.level ?? 0)) // around those of the line above
+      return `M${first.x - GAP / 2} ${first.y - Math.min(7, (first.y - below) / 2)}V${turn}H${x2}V${to.y}`;
     return before ? `M${before.x + STEM} ${turn}H${x2}V${to.y}` : `M${x1} ${below}V${turn}H${x2}V${to.y}`;
   }
 

@@ -9,6 +9,7 @@ const CLEAR = [2, 10]; // between rows, low and tall ones
 export const GAP = 8; // between columns
 export const MARGIN = 8;
 export const STEM = 14; // from a node's left side to where its edges leave
+const LINE = 40; // a line more of a row, and the least row that has one
 const HUNG = 24; // below a node with prompt tokens
 const DISTANCES = 84; // beside such a tree: how far ahead a row's tokens were guessed
 const STRETCH = 4; // tokens in a row that one item may stand for
@@ -18,6 +19,7 @@ export const SIBLINGS = 8; // shown beside the path before the rest is folded
 export const unplaced = (depth) => ({
   depth,
   column: 0,
+  level: 0,
   children: [],
   after: 0,
   x: 0,
@@ -181,44 +183,57 @@ export function arrange(root) {
 /** The height of a row of a tree so deep in so many pixels. @type {(depth: number, high: number) => number} */
 export const rowHeight = (depth, high) => clamp(Math.floor((high - 2 * MARGIN) / (depth + 1)), LOW, TALL);
 
-/** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. */
-/** @type {(placed: TreeItem[], columns: number, hangs: boolean, high: number) => Laid} */
-export function position(placed, columns, hangs, high) {
+/** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. What has no
+ * room beside the path goes on below, as far as the height has it. */
+/** @type {(placed: TreeItem[], columns: number, hangs: boolean, high: number, room?: number) => Laid} */
+export function position(placed, columns, hangs, high, room = Infinity) {
   /** @type {number[]} */
   const widths = Array(columns).fill(0);
   for (const item of placed) widths[item.column] = Math.max(widths[item.column], item.width);
   const lefts = [MARGIN + (hangs ? DISTANCES : 0)];
   widths.forEach((width, column) => (lefts[column + 1] = lefts[column] + width + GAP));
   const deepest = placed.reduce((depth, item) => Math.max(depth, item.depth), 0);
-  const row = hangs ? NODE + HUNG + 8 : rowHeight(deepest, high);
+  for (const item of placed) item.x = lefts[item.column];
+  const lines = Math.max(0, Math.floor((high - 2 * MARGIN) / LINE) - deepest - 1);
+  const added = pack(placed, lefts[1], hangs ? Infinity : room, lines);
+  const extra = added.reduce((sum, count) => sum + count, 0);
+  const row = hangs ? NODE + HUNG + 8 : rowHeight(deepest, high - extra * LINE);
   const node = Math.min(NODE, row - (row < 26 ? CLEAR[0] : CLEAR[1]));
   for (const item of placed) {
-    item.x = lefts[item.column];
-    item.y = MARGIN + item.depth * row;
+    const above = added.slice(0, item.depth).reduce((sum, count) => sum + count, item.level);
+    item.y = MARGIN + item.depth * row + above * LINE;
     item.high = hangs ? NODE : node;
     if (!item.column) item.width = widths[0];
   }
-  pack(placed, lefts[1]);
   const right = placed.reduce((most, item) => Math.max(most, item.x + item.width), 0);
-  const height = 2 * MARGIN + deepest * row + (hangs ? NODE + HUNG : node);
+  const height = 2 * MARGIN + deepest * row + extra * LINE + (hangs ? NODE + HUNG : node);
   return { placed, row, width: right + MARGIN, height };
 }
 
-/** Sets the items beside the path close together in the rows in which nothing hangs on them. */
-/** @type {(placed: TreeItem[], left: number) => void} */
-function pack(placed, left) {
+/** Sets the items beside the path close together in the rows in which nothing hangs on them; in at most so many lines
+ * more, where a row is longer than the room. Returns how many lines each depth has more. */
+/** @type {(placed: TreeItem[], left: number, room: number, lines: number) => number[]} */
+function pack(placed, left, room, lines) {
+  const added = Array(1 + placed.reduce((most, { depth }) => Math.max(most, depth), 0)).fill(0);
   /** @type {Map<number, TreeItem[]>} */
   const beside = new Map();
   for (const item of placed)
     if (item.column) beside.set(item.depth, [...(beside.get(item.depth) ?? []), item]);
   const trunks = placed.filter(({ column, children }) => column && children.length); // what hangs on them is below
   const bound = new Set(trunks.flatMap(({ depth }) => [depth, depth + 1]));
-  for (const [depth, row] of beside) {
+  for (const [depth, row] of [...beside].sort(([a], [b]) => a - b)) {
     if (bound.has(depth)) continue;
     let x = left;
     for (const item of row.sort((a, b) => a.column - b.column)) {
+      if (x > left && x + item.width + MARGIN > room && lines) {
+        x = left;
+        lines--;
+        added[depth]++;
+      }
       item.x = x;
+      item.level = added[depth];
       x += item.width + GAP;
     }
   }
+  return added;
 }

@@ -7,7 +7,7 @@ interface InspectorOptions {
   actions?: false | InspectorActions;
   /** False: no presenter mode of its own; else the tab that an address with present=1 means. */
   present?: false | string;
-  /** False: no drawer; the legend and a step's facts stand under the sentence, and the page is as long as it gets. */
+  /** False: no tabs Why and Details; the legend and a step's facts stand under the sentence, and the page is as long as it gets. */
   drawer?: false;
   /** Stands under the head. */
   strip?: Node;
@@ -85,7 +85,8 @@ interface MapMark { from: Position; to: Position; color: string; wide?: boolean;
 
 /** Something in a draft tree's drawing, with its place. */
 interface Placed {
-  depth: number; column: number; children: TreeItem[];
+  /** ``level``: lines below the first of its row. */
+  depth: number; column: number; level: number; children: TreeItem[];
   /** The column of the sibling before it, where its trunk begins. */
   after: number;
   x: number; y: number; width: number; high: number;

@@ -134,6 +134,7 @@ export function Why({ inspector }) {
   const decided = view && view.bonus !== OPEN && !model.run.unknown?.length;
   return html`<div class="sv-why-panel">
     <${Held} of=${inspector.sentence} />
+    ${view && model.run.imported?.warnings?.map((words) => html`<p class="sv-verdict-note">⚠ ${words}</p>`)}
     ${decided && html`<${Cost} inspector=${inspector} view=${view} />
       <${Proposers} inspector=${inspector} view=${view} />
       <${Verdicts} inspector=${inspector} view=${view} /><${Rather} inspector=${inspector} view=${view} />

@@ -1,4 +1,4 @@
-/* A race as a card: two lanes that write beside each other for five seconds, then who needed what. */
+/* A race above a run: two lanes that write beside each other for five seconds, then a strip: who needed what. */
 
 import { h } from "specviz/base/dom.js";
 import { plural, short } from "specviz/base/numbers.js";
@@ -11,8 +11,8 @@ const MOST_TEXT = 4000; // characters of a lane's text
 /** @typedef {import("specviz/compare/lane.js").Lane} Lane */
 
 export class RaceCard {
-  /** @param {Race} race */
-  constructor(race) {
+  /** @param {Race} race @param {HTMLElement} host what it stands above, and covers while it goes on */
+  constructor(race, host) {
     this.race = race;
     this.halt = () => {};
     this.rest = 0;
@@ -29,7 +29,7 @@ export class RaceCard {
       this.buttons,
       h("button.svp-x.svo-close", { "aria-label": "Close", onclick: () => this.close() }, "×"),
     );
-    document.body.prepend(this.element); // the first to reach by Tab
+    host.before(this.element);
     this.leave = new AbortController();
     const { signal } = this.leave;
     for (const name of ["keydown", "pointerdown"])

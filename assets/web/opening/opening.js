@@ -12,6 +12,7 @@ import { bestStep, cold, firstMiss, lanes } from "specviz/opening/race.js";
 import { why } from "specviz/opening/why.js";
 import { early, FIRST } from "specviz/shell/early.js";
 import { editing } from "specviz/shell/request.js";
+import { host } from "specviz/shell/stage.js";
 import { app, params } from "specviz/shell/state.js";
 
 const SEEN = "opening";
@@ -26,16 +27,19 @@ let shown = null;
 export function begin() {
   if (early.id !== FIRST || !cold(params.toString(), location.hash, stored.get(SEEN))) return;
   let waits = true;
-  const busy = () => (waits = false); // who begins by himself needs no opening
+  const busy = () => { // who begins by himself needs no opening
+    if (waits) simplify(false);
+    waits = false;
+  };
   for (const name of ["keydown", "pointerdown"]) document.addEventListener(name, busy, { once: true, capture: true });
   const start = () => {
     const record = app.runs.find((run) => run.id === app.shown);
     const fit = record?.kind === "gallery" && record.method_name !== BASELINE && app.tab === "inspect";
     if (waits && fit && !app.inspector?.presenter?.on) {
+      waits = false;
       simplify(true);
       play();
-    }
-    waits = false;
+    } else busy();
   };
   const soon = () => waits && (window.requestIdleCallback ?? setTimeout)(start, { timeout: 1500 });
   if (app.runs.length) soon(); // they were listed before this module was there
@@ -45,11 +49,14 @@ export function begin() {
 /** What a newcomer sees: the steps, the text and why; a button brings all else. @param {boolean} on */
 function simplify(on) {
   const { inspector } = app;
+  const before = document.body.classList.contains("sv-simple"); // or since the page began
+  document.body.classList.toggle("sv-simple", on);
   document.querySelector(".svo-everything")?.remove();
-  if (document.body.classList.toggle("sv-simple", on)) {
+  if (on) {
     const all = h("button.ui-button.svo-everything", { onclick: () => simplify(false) }, "Show everything");
     inspector?.root.querySelector(".sv-step-row")?.append(all);
   }
+  if (before === on) return;
   if (inspector && !on) inspector.unseen = true; // the texts were hidden while steps were walked
   requestAnimationFrame(() => inspector?.resized());
 }
@@ -86,7 +93,7 @@ async function recorded(id) {
 class Opening extends RaceCard {
   /** @param {Race} race */
   constructor(race) {
-    super(race);
+    super(race, host);
     this.inspector = /** @type {Inspector} */ (app.inspector);
     this.trace = app.shown;
     const { signal } = this.leave;
@@ -109,26 +116,20 @@ class Opening extends RaceCard {
       this.result,
       h("b.svo-question", best < 0 ? "No draft of it was accepted." : `Step ${best + 1}, its best: ${kept} accepted.`),
     );
-    const simple = document.body.classList.contains("sv-simple"); // few things to press: ▶ Race comes with all else
-    const again = simple ? [] : [h("button.svp-button", { onclick: play }, "↻ Race again")];
-    this.buttons.replaceChildren(this.next, ...again);
-  }
-
-  /** To the first miss, else to the reader's own prompt. */
-  get next() {
     const miss = firstMiss(this.inspector.model.steps);
-    if (miss < 0) return this.turn;
-    return h("button.svp-button.svp-call", { onclick: () => this.answer(miss) }, "Next: a miss");
+    const next = miss >= 0 && h("button.svp-button.svp-call", { onclick: () => this.answer(miss) }, "Next: a miss");
+    const simple = document.body.classList.contains("sv-simple"); // few things to press: ▶ Race comes with all else
+    this.buttons.replaceChildren(...(next ? [next] : []), this.turn,
+      ...(simple ? [] : [h("button.svp-button", { onclick: play }, "↻ Race again")]));
   }
 
   /** To a prompt of one's own. */
   get turn() {
     const go = () => {
-      simplify(false);
       this.close();
       editing.value = true;
     };
-    return h("button.svp-button.svp-call", { onclick: go }, "Your turn");
+    return h("button.svp-button", { onclick: go }, "Your turn");
   }
 
   /** A step of which nothing was accepted: what came of it, and why. @param {number} step */
@@ -141,6 +142,7 @@ class Opening extends RaceCard {
     const whatIf = h("button.svp-button", { onclick: () => this.whatIf() }, "What if …");
     whatIf.title = "Draft this step again with another method";
     const { turn } = this;
+    turn.classList.add("svp-call");
     this.buttons.replaceChildren(turn, whatIf, this.lesson());
     turn.focus({ preventScroll: true });
   }
@@ -165,6 +167,7 @@ class Opening extends RaceCard {
 
   close() {
     super.close();
+    simplify(false);
     if (shown === this) shown = null;
   }
 }

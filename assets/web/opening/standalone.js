@@ -27,7 +27,7 @@ class OwnRace extends RaceCard {
 async function play() {
   const read = await plain().catch(() => null);
   shown?.close();
-  shown = new OwnRace(lanes(inspector.model.trace, read));
+  shown = new OwnRace(lanes(inspector.model.trace, read), inspector.host);
   shown.start();
 }
 

@@ -45,6 +45,7 @@ function opener(note) {
     input.value = ""; // the same file can be chosen again
   });
   on("current", () => tell(note, ""));
+  on("file", () => input.click());
   return [input, h("button.ui-button", { id: "sv-open", type: "button", onclick: () => input.click() }, "Open …")];
 }
 
@@ -85,9 +86,9 @@ export function mount({ element }) {
   refreshRuns();
 }
 
-/** While the form is closed: why nothing runs. */
+/** While the form is closed: why nothing runs; that the model still loads is said beside its name. */
 function Refused() {
-  const { reason } = request.catalog.value;
-  if (request.editing.value) return null;
+  const { reason, state } = request.catalog.value;
+  if (request.editing.value || state === "loading") return null;
   return html`${reason && html`<p class="svf-reason" role="status">${reason}</p>`}${fault.value && html`<${Fault} />`}`;
 }

@@ -37,8 +37,13 @@ function show(id, at) {
 }
 
 function Drawer() {
+  const file = () => {
+    close();
+    emit("file");
+  };
   return html`<${Sheet} title="Runs" class="svr-drawer" open=${open.value} close=${close}>
-    <${Held} of=${library} class="svp-runs" /></${Sheet}>`;
+    <${Held} of=${library} class="svp-runs" />
+    <button type="button" class="ui-link" onClick=${file}>Open a file …</button></${Sheet}>`;
 }
 
 /** Opens the drawer; ``search`` is what it looks for at first. @param {{ search?: string }} [options] */

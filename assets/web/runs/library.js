@@ -4,6 +4,7 @@ import { on } from "specviz/base/bus.js";
 import { h, replace, table } from "specviz/base/dom.js";
 import { postJson, sentence } from "specviz/base/json.js";
 import { plural, short, when } from "specviz/base/numbers.js";
+import { ENDS } from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
 import { FIRST } from "specviz/shell/early.js";
 import { open } from "specviz/shell/open.js";
@@ -27,8 +28,6 @@ const size = (bytes) =>
   bytes < MIB ? `${Math.max(1, Math.round(bytes / 1024))} KiB` : `${(bytes / MIB).toFixed(1)} MiB`;
 /** @type {(value: number | null | undefined, text: (value: number) => string) => string} */
 const told = (value, text) => (value === null || value === undefined ? "" : text(value));
-/** How a run ended, in words. @type {Record<string, string>} */
-const ENDS = { eos: "by itself", "max tokens": "at its limit", cancelled: "stopped", error: "failed" };
 /** @param {RunRecord} run */
 const ended = (run) => (run.kind === "live" ? run.state : ENDS[run.stop ?? ""] ?? run.stop) || "";
 /** @param {number} count */

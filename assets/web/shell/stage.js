@@ -11,7 +11,7 @@ import { keepTry, strip } from "specviz/shell/tries.js";
 
 const banner = h("div.svp-banner", { role: "status", hidden: true });
 export const host = h("div.svp-host");
-export const stage = h("div", banner, host);
+export const stage = h("div.svp-stage", banner, host);
 let bannerHad = "";
 
 /** A sentence above the run. @param {string} text @param {"info" | "busy" | "error"} kind */

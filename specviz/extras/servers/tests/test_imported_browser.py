@@ -50,7 +50,7 @@ def test_a_servers_answer_is_opened_and_says_what_is_not_recorded(inspect: Any) 
     expect(page.locator("#sv-inspect")).to_contain_text("its tokens and its draft are not recorded")
     expect(page.locator("#sv-inspect")).to_contain_text("does not tell how its drafter ranked")
     open_file(page, SERVERS / "llama" / "draft_tpt_stop.log")
-    expect(page.locator(".sv-by")).to_contain_text("the server accepted 3 more drafted tokens than it wrote")
+    expect(page.locator(".sv-why-panel")).to_contain_text("the server accepted 3 more drafted tokens than it wrote")
     open_file(page, SERVERS / "vllm.log")
     expect(page.locator("#sv-file-note")).to_contain_text("Accepted ÷ drafted: 0.54")
 

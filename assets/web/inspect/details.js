@@ -1,19 +1,17 @@
-/* The drawer: what is told of a run beside what is in sight. Closed at first; this browser remembers it open. */
+/* The tab "Details": this step's own numbers, and what is known of the whole run, each number with what it says. */
 
-import { button, facts, h, icon, replace, told } from "specviz/base/dom.js";
+import { facts, h, replace, told } from "specviz/base/dom.js";
 import { amount, format, probability } from "specviz/base/numbers.js";
-import { stored } from "specviz/base/storage.js";
+import { ENDS } from "specviz/base/terms.js";
+import { terms } from "specviz/generated/terms.js"; // made by specviz/views/terms.py
 import { byPlace } from "specviz/inspect/by_place.js";
 import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
 
-const KEPT = "details"; // the name under which the browser remembers it
-const SEEN = 120; // pixels of it in sight are enough to know that it is open
-
 /** @type {(title: string, ...inside: Child[]) => HTMLElement} */
-const section = (title, ...inside) => h("section.sv-detail", h("h4", title), inside);
+const section = (title, ...inside) => h("section.sv-detail", h("h3", title), inside);
 
-export class Drawer {
+export class Details {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
@@ -26,44 +24,17 @@ export class Drawer {
     this.parts = h("div.sv-breakdown-parts.ui-tiles");
     this.places = h("div.sv-by-place.ui-stack");
     this.breakdown = h("div.sv-breakdown", this.brief, this.parts);
-    const close = button("Close the details", { class: "sv-square sv-quiet", onclick: () => this.toggle(false) });
-    close.append(icon("close"));
     this.element = h(
-      "section.sv-card.sv-drawer",
-      { "aria-label": "Details", tabindex: "-1", hidden: true },
-      h("header.sv-bar", h("h3.sv-heading", "Details"), h("span.sv-grow"), close),
-      h(
-        "div.sv-details",
-        section("This step", this.facts.element),
-        section("Metrics of the run", this.metrics),
-        section("Parameters", this.parameters),
-        section("Steps and their time", this.breakdown),
-        section("Drafts by place in the tree", this.places),
-        section("Prompt and memory", this.compression),
-        section("Run", this.run),
-      ),
+      "section.sv-details",
+      { "aria-label": "Details", tabindex: "-1" },
+      section("This step", this.facts.element),
+      section("Parameters", this.parameters),
+      section("The whole run", this.metrics),
+      section("Steps and their time", this.breakdown),
+      section("Drafts by place in the tree", this.places),
+      section("Prompt and memory", this.compression),
+      section("Model and sampling", this.run),
     );
-    if (stored.get(KEPT) === "open") this.show(true);
-  }
-
-  /** @param {boolean} open */
-  show(open) {
-    this.element.hidden = !open;
-    this.owner.root.classList.toggle("sv-detailed", open);
-    this.owner.detailed.value = open;
-  }
-
-  /** Opens or closes it by hand. */
-  toggle(open = this.element.hidden) {
-    if (!this.element.isConnected) return; // a lesson has none
-    const inside = this.element.contains(document.activeElement);
-    this.show(open);
-    this.owner.resized(); // it stands beside the views, or over them
-    stored.set(KEPT, open ? "open" : "closed");
-    if (open) {
-      this.element.focus({ preventScroll: true });
-      if (this.element.getBoundingClientRect().top > innerHeight - SEEN) this.element.scrollIntoView();
-    } else if (inside) /** @type {HTMLElement | null} */ (document.querySelector(".sv-actions button"))?.focus();
   }
 
   /** Fills it: a trace was loaded, or has grown. */
@@ -89,7 +60,7 @@ export class Drawer {
       ["top-k", temperature > 0 && topK ? String(topK) : ""],
       ["top-p", temperature > 0 && topP < 1 ? String(topP) : ""],
       ["seed", temperature > 0 && String(seed)],
-      ["ended", run.stop || ""],
+      ["ended", ENDS[run.stop ?? ""] ?? run.stop],
     ];
     this.run.replaceChildren(facts(rows.filter(([, value]) => value)));
     if (run.reference) this.run.append(reference(run));
@@ -109,11 +80,14 @@ function metricGroups(owner) {
   const all = h("div");
   words.metrics(owner, all);
   const sorted = GROUPS.map(([title]) => h("dl.sv-metrics.sv-all-metrics.ui-row", { "aria-label": title }));
+  const helps = new Map((owner.model.run.metric_help ?? []).map(({ key, help }) => [key, help]));
   for (const box of [...all.children]) {
     const { key = "" } = /** @type {HTMLElement} */ (box).dataset;
+    const [sentence] = (helps.get(key) ?? terms[key]?.help ?? "").split(/(?<=\.) /);
+    box.firstElementChild?.append(h("small", sentence));
     sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
   }
-  const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h5", title), sorted[k]] : []));
+  const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h4", title), sorted[k]] : []));
   return [groups[2], groups[3], groups[1], groups[0]].flat();
 }
 
