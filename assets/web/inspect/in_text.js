@@ -330,10 +330,18 @@ export class DraftInText {
     const { text } = this.owner;
     const at = (/** @type {Element} */ token) => text.rows.findIndex(({ line }) => line === token.closest(".sv-line"));
     const [first, last] = [at(from), at(to)].sort((a, b) => a - b);
-    let right = 0;
+    const pane = this.body.getBoundingClientRect();
+    /** @type {Element | null} */
+    let chunk = null;
+    let [seen, right] = [false, 0];
     for (const { line, element } of text.rows.slice(Math.max(first + 1, last - 60), last)) {
-      const end = element.offsetParent ? line.lastElementChild : null;
-      if (end) right = Math.max(right, Math.min(limit, end.getBoundingClientRect().right - frame.left + 44));
+      if (element.parentElement !== chunk) {
+        chunk = element.parentElement;
+        const { top = 0, bottom = 0 } = chunk?.getBoundingClientRect() ?? {};
+        seen = bottom > pane.top && top < pane.bottom; // to ask what is out of sight would lay it out
+      }
+      const end = seen ? line.lastElementChild?.getBoundingClientRect() : null;
+      if (end?.height) right = Math.max(right, Math.min(limit, end.right - frame.left + 44));
     }
     return right;
   }
