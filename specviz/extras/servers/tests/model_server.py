@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tarfile
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,10 @@ from typing import Any
 from tests.waiting import WAIT_S
 
 SERVERS = Path(__file__).parent / "samples"
+UNPACKED = tempfile.TemporaryDirectory(prefix="specviz-llama-")
+LLAMA = Path(UNPACKED.name)  # logs and answers of a real llama.cpp, version 2026.10.11549
+with tarfile.open(SERVERS / "llama.tar.xz") as packed:
+    packed.extractall(LLAMA, filter="data")
 METRICS = """vllm:spec_decode_num_drafts_total{{engine="0"}} {drafts}
 vllm:spec_decode_num_draft_tokens_total{{engine="0"}} {drafted}
 vllm:spec_decode_num_accepted_tokens_total{{engine="0"}} {accepted}
@@ -30,7 +36,7 @@ def llama_chunks(name: str = "simple_tpt_stream.json") -> list[dict[str, Any]]:
     """The chunks of a real stream of llama.cpp's POST /completion."""
     from decoders.importers.source import LogSource
 
-    return [document.value for document in LogSource((SERVERS / "llama" / name).read_bytes()).documents]
+    return [document.value for document in LogSource((LLAMA / name).read_bytes()).documents]
 
 
 class ModelServer(ThreadingHTTPServer):

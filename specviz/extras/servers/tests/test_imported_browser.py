@@ -13,7 +13,7 @@ from tests.browser.test_app import edit
 from tests.stubs import StubDesk, gallery_desk, nothing_wrong, serving
 from tests.waiting import expect, fits
 
-from .model_server import model_server
+from .model_server import LLAMA, model_server
 from .test_imported import serve, target
 
 SERVERS = Path(__file__).parent / "samples"
@@ -49,7 +49,7 @@ def test_a_servers_answer_is_opened_and_says_what_is_not_recorded(inspect: Any) 
     open_file(page, SERVERS / "openai_stream.jsonl")
     expect(page.locator("#sv-inspect")).to_contain_text("its tokens and its draft are not recorded")
     expect(page.locator("#sv-inspect")).to_contain_text("does not tell how its drafter ranked")
-    open_file(page, SERVERS / "llama" / "draft_tpt_stop.log")
+    open_file(page, LLAMA / "draft_tpt_stop.log")
     expect(page.locator(".sv-why-panel")).to_contain_text("the server accepted 3 more drafted tokens than it wrote")
     open_file(page, SERVERS / "vllm.log")
     expect(page.locator("#sv-file-note")).to_contain_text("Accepted ÷ drafted: 0.54")

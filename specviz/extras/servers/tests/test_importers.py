@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import tarfile
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,9 @@ from decoders.trace.trace import Trace
 from tests.tiers import matrix
 from tests.work import calls
 
+from .model_server import LLAMA
+
 SAMPLES = sorted(path for path in (Path(__file__).parent / "samples").iterdir() if path.suffix != ".xz")
-# logs and answers of a real server, version 2026.10.11549
-UNPACKED = tempfile.TemporaryDirectory(prefix="specviz-llama-")
-LLAMA = Path(UNPACKED.name)
-with tarfile.open(Path(__file__).parent / "samples" / "llama.tar.xz") as packed:
-    packed.extractall(LLAMA, filter="data")
 KINDS = {
     "llama_debug.log": "llama.cpp-log", "llama_timings.json": "llama.cpp", "lmstudio.jsonl": "lmstudio",
     "openai_stream.jsonl": "openai", "sglang.json": "sglang", "sglang_stream.txt": "sglang",

@@ -11,7 +11,8 @@ from decoders.importers import open_log
 from decoders.importers.request_trace import NOT_RECORDED
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
-from specviz.extras.servers.tests.test_importers import LLAMA, counts
+from specviz.extras.servers.tests.model_server import LLAMA
+from specviz.extras.servers.tests.test_importers import counts
 
 
 def llama(name: str) -> list[Trace]:
