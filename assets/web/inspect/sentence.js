@@ -110,7 +110,7 @@ function verdict(owner, view) {
   const chain = depth === drafted;
   const copy = copyOf(view).length;
   const told = owner.model.run.forced || owner.model.run.imported;
-  const read = told ? "" : `read ${chain ? "them" : "all of it"} in one go and `;
+  const read = told ? "" : `read ${drafted === 1 ? "it" : chain ? "them" : "all of it"} in one go and `;
   /** @type {(words: string) => HTMLElement} */
   const yes = (words) => terms.term(owner, "step_accepted", h("b.sv-stood", words));
   const also = refused.length > 1 ? ` or ${plural(refused.length - 1, "other")}` : "";

@@ -13,7 +13,7 @@ const ERROR =
   "Distribution error: Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
   "Greedy: accepted tokens that are not the target's first choice.";
 const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
-const MEANT = "Chance: that the marked token is accepted. Length: tokens that this step writes, on average. " +
+const MEANT = "Length: tokens that this step writes, on average. " +
   "Error: how far the rule's tokens are from the target's own distribution. ";
 const SHOWN = 3; // tokens of a path: those before them are counted
 
@@ -194,7 +194,13 @@ export class JudgesPanel {
     const label = "This step under every verifier";
     const grid = table({ class: `svj-table ui-dense${parted ? "" : " svj-alike"}` }, head, [own, ...body]);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
-      h("p.ui-soft.svj-visited", MEANT, this.open(step), visited), this.again());
+      h("p.ui-soft.svj-visited", this.meant(view), MEANT, this.open(step), visited), this.again());
+  }
+
+  /** Whose chance it is: a token of a branch stands in no line above. @param {StepView} view */
+  meant({ nodes }) {
+    const node = this.node && nodes[this.node];
+    return node && ["Chance: that ", h("code", label(this.owner, node.token, 14)), " is accepted. "];
   }
 
   /** Runs all of it again under a rule, where there is a server. */

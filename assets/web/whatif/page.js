@@ -341,18 +341,19 @@ export class WhatIf {
         : more < 0
           ? `${-more} fewer.`
           : "as many, of another draft.";
+    const other = new Model(trace).step(0);
     this.words.replaceChildren(
       "As recorded ",
       h("b", tokens(recorded)),
       " accepted, this way ",
       h("b", String(accepted)),
-      `: ${verdict}`,
+      `: ${verdict}${other.drafted ? "" : " Nothing was drafted this way."}`,
     );
     const further = same ? "" : ` ${visited} “Continue from here” starts such a run.`;
     this.small.textContent = this.time(result) + further;
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
-    inspector.tree.overlay(new Model(trace).step(0));
+    inspector.tree.overlay(other);
   }
 
   /** The same draft under every verifier, by the p and q of this step. @param {Redraft} result */
