@@ -13,7 +13,7 @@ import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
 const LEAST_SIZE = 0.82; // beside the views
-const BELOW = 54; // pixels of the page below the views
+const BELOW = 24; // pixels of the page below the views
 
 /** A stop with a question: its dot's class, and what is said of it. */
 const DOTS = { ask: ["ask", "a question"], right: ["right", "predicted"], wrong: ["wrong", "missed"] };
