@@ -332,6 +332,9 @@ export class Lesson {
     headline(inspector, inspector.metrics);
     this.mark();
     if (!fresh) return;
+    this.fit();
+    this.room();
+    if (!this.waiting && inspector.number === stop.step) inspector.scroll(inspector.model.step(stop.step));
     for (const one of this.places) {
       if (one.kind === "node") {
         const box = this.box(one.node);
@@ -352,8 +355,6 @@ export class Lesson {
       }
     }
     this.mark();
-    this.fit();
-    this.room();
     requestAnimationFrame(() => this.bring());
   }
 
