@@ -86,6 +86,7 @@ def test_run_my_prompt(hand: Hand) -> None:
 def test_find_the_worst_ranking(hand: Hand, runs: dict[str, Trace]) -> None:
     page = hand.page
     worst = max(regrets(runs["pld+h"]), key=lambda one: (one.tokens, -one.step))
+    page.click("role=tab[name=Details]")
     page.click(".sv-regret-table tbody tr >> nth=0")
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), worst.step)
     best = page.locator(".sv-crow:has(.sv-best)").first
@@ -96,6 +97,7 @@ def test_find_the_worst_ranking(hand: Hand, runs: dict[str, Trace]) -> None:
 def test_redraft_the_worst_ranking(hand: Hand, target: Any, runs: dict[str, Trace]) -> None:
     page = hand.page
     worst = max(regrets(runs["pld+h"]), key=lambda one: (one.tokens, -one.step))
+    page.click("role=tab[name=Details]")
     page.click(".sv-regret-table tbody tr >> nth=0")
     page.click(".svw-open")
     drafted_again(page)

@@ -134,7 +134,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.evaluate("specviz.app.whatif.made.hidden = true")
     page.click(".svw-open")
 
-    # regret: as the trace's metric has it; a row goes to its step, and the panel follows
+    # regret: as the trace's metric has it; a row, in Details, goes to its step
     listed = page.evaluate("specviz.app.inspector.model.report.regrets")
     assert [(one["step"], one["chosen"], one["best"]) for one in listed] == [
         (one.step, one.chosen, one.best)
@@ -145,11 +145,13 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     assert tokens == sorted(tokens, key=int, reverse=True)
     shown = float(page.inner_text(".sv-regrets .sv-note").split()[0])
     assert shown == pytest.approx(ranking_regret(run), abs=0.01)
-    asked_again(page)
+    page.click("role=tab[name=Details]")
     page.click(".sv-regret-table tbody tr >> nth=1")
     second = sorted((r for r in regrets(run) if r.tokens), key=lambda r: (-r.tokens, r.step))[1]
-    answer(page)
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), second.step)
+    asked_again(page)
+    page.click(".svw-open")
+    answer(page)
     becomes(page, lambda: page.evaluate("specviz.app.whatif.result?.step"), second.step)
     expect(page.locator(".sv-regret-table [aria-current]")).to_have_text(f"Step {second.step + 1}")
 
@@ -183,6 +185,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
 
     (tmp_path / "run.html").write_text(standalone_html(run), encoding="utf-8")
     page.goto((tmp_path / "run.html").as_uri())
+    page.click("role=tab[name=Details]")
     page.click(".sv-regret-table tbody tr >> nth=0")
     expect(page.locator(".sv-counter")).to_contain_text(f"Step {worst.step + 1} of")
     assert not page.query_selector(".sv-try, .svw-open") and page.problems == []

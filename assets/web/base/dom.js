@@ -192,8 +192,14 @@ export class Tooltip {
     root.append(this.element);
     /** @type {Element | null} */
     let pressed = null;
-    /** @type {(event: Event) => void} */
+    let [x, y] = [-1, -1]; // of the pointer: what comes to lie below one that did not move is not asked about
+    /** @param {PointerEvent} event */
+    const seen = (event) => ([x, y] = [event.clientX, event.clientY]);
+    addEventListener("pointermove", seen, { capture: true, passive: true });
+    addEventListener("pointerdown", seen, { capture: true, passive: true });
+    /** @type {(event: PointerEvent | FocusEvent) => void} */
     const over = (event) => {
+      if (event instanceof PointerEvent && event.clientX === x && event.clientY === y) return this.hide();
       // token panes and the timeline show the tooltip themselves: they have no element per thing explained
       if (closest(event, ".sv-tokens, .sv-timeline")) return;
       const owner = closest(event, "[data-tip]");

@@ -68,12 +68,10 @@ export function toolbar(inspector) {
   );
   const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", "?"));
   const drawn = inspector.options.drawer !== false;
-  const lines = drawn ? [inspector.legend] : [];
   const more = h(
     "div.sv-more-rows",
     { hidden: drawn && stored.get(MORE) !== "yes" },
     h("div.ui-row", speed, sift, inspector.switches, inspector.timeline.note),
-    lines,
   );
   const name = () => (more.hidden ? "More rows" : "Fewer rows");
   const mark = () => inspector.root.classList.toggle("sv-whole-rows", !more.hidden); // :has() costs 30 ms a step

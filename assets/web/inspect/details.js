@@ -19,6 +19,7 @@ export class Details {
     this.metrics = h("div");
     this.parameters = h("div.sv-parameters.ui-row");
     this.run = h("div");
+    this.regrets = h("div"); // filled by arrange()
     this.compression = h("p.sv-compression.ui-row.ui-words");
     this.brief = h("p.sv-brief.ui-words");
     this.parts = h("div.sv-breakdown-parts.ui-tiles");
@@ -30,6 +31,7 @@ export class Details {
       section("This step", this.facts.element),
       section("Parameters", this.parameters),
       section("The whole run", this.metrics),
+      this.regrets,
       section("Steps and their time", this.breakdown),
       section("Drafts by place in the tree", this.places),
       section("Prompt and memory", this.compression),

@@ -350,10 +350,16 @@ export class DraftInText {
   look(from) {
     const key = `${this.owner.model.run.id} ${this.view.number}`;
     if (this.key !== key) {
-      const rows = [...new Set(from.map((one) => one.closest(".sv-row")))].slice(0, PEEKED);
+      const all = [...new Set(from.map((one) => one.closest(".sv-row")))];
+      const rows = all.slice(0, PEEKED);
       const place = this.owner.model.placeOf({ position: this.source - 1, length: from.length });
-      const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑`);
-      this.peek.replaceChildren(said, ...rows.map((row) => must(row).cloneNode(true)));
+      const left = all.length > PEEKED ? ` · the first ${PEEKED} of ${all.length} lines` : "";
+      const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑${left}`);
+      const lines = h("span.sv-peek-lines", ...rows.map((row) => must(row).cloneNode(true)));
+      this.peek.replaceChildren(said, lines);
+      const first = lines.querySelector(`[data-p="${this.source}"]`);
+      shown(this.peek, true); // it has a place to scroll to
+      if (first instanceof HTMLElement) lines.scrollTop = first.offsetTop - lines.offsetTop - lines.clientHeight / 3;
       this.key = key;
     }
   }

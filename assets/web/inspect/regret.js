@@ -25,7 +25,7 @@ export function Regrets({ inspector }) {
   const go = ({ step }) => {
     inspector.pause();
     inspector.setStep(step);
-    if (["why", "tree"].includes(inspector.tabs.at.peek())) inspector.tabs.open("candidates"); // where it is ranked
+    if (["why", "details"].includes(inspector.tabs.at.peek())) inspector.tabs.open("candidates"); // where it is ranked
   };
   /** @param {Regret} one */
   const after = ({ step }) =>

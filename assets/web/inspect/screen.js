@@ -35,7 +35,10 @@ export function arrange(inspector) {
   const tips = (/** @type {import("preact").Drawn} */ inside) =>
     html`<${Tips.Provider} value=${inspector.tip}>${inside}</${Tips.Provider}>`;
   render(tips(html`<${Screen} inspector=${inspector} tools=${controls.toolbar(inspector)} />`), screen);
-  render(tips(html`<${Held} of=${inspector.diff.element} /><${Regrets} inspector=${inspector} />`), whole);
+  render(tips(html`<${Held} of=${inspector.diff.element} />`), whole);
+  const regrets = h("div.ui-stack");
+  (options.drawer === false ? whole : inspector.details.regrets).append(regrets); // Inspect's page never scrolls
+  render(tips(html`<${Regrets} inspector=${inspector} />`), regrets);
   return help;
 }
 
@@ -49,7 +52,7 @@ function Screen({ inspector, tools }) {
   const texts = html`<${Held} class="sv-texts ui-stack" of=${[text.element, pool.element]} />`;
   const drafts = drawn ? panels : html`<${Split} name="drafts" label="Height of the draft tree" down=${true}
     share=${54} moved=${resized} first=${html`<${Held} class="sv-held" of=${tree.element} />`} second=${panels} />`;
-  const below = drawn ? [] : [inspector.legend, inspector.sentence, details.facts.element];
+  const below = drawn ? [] : [inspector.sentence, details.facts.element];
   const head = html`<header class="sv-head ui-row">
       <${Held} class="sv-headline" of=${inspector.heading} />
       <${Held} class="sv-numbers" of=${inspector.metrics} />
@@ -64,7 +67,7 @@ function Screen({ inspector, tools }) {
         ${options.bar && head}
         <${Held} class="sv-step-parts" of=${[tools.first, timeline.element, tools.last]} />
       </div>
-      <${Held} class="sv-step-more" of=${[tools.more, ...below]} />
+      <${Held} class="sv-step-more" of=${[tools.more, inspector.legend, ...below]} />
     </section>
     <div class="sv-views">
       <${Split} name="canvas" label="Width of the text" share=${55} least=${25} moved=${resized}

@@ -13,7 +13,7 @@ import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
 const LEAST_SIZE = 0.82; // beside the views
-const BELOW = 54; // pixels of the page below the views
+const BELOW = 24; // pixels of the page below the views
 
 /** A stop with a question: its dot's class, and what is said of it. */
 const DOTS = { ask: ["ask", "a question"], right: ["right", "predicted"], wrong: ["wrong", "missed"] };
@@ -332,6 +332,9 @@ export class Lesson {
     headline(inspector, inspector.metrics);
     this.mark();
     if (!fresh) return;
+    this.fit();
+    this.room();
+    if (!this.waiting && inspector.number === stop.step) inspector.scroll(inspector.model.step(stop.step));
     for (const one of this.places) {
       if (one.kind === "node") {
         const box = this.box(one.node);
@@ -352,8 +355,6 @@ export class Lesson {
       }
     }
     this.mark();
-    this.fit();
-    this.room();
     requestAnimationFrame(() => this.bring());
   }
 
