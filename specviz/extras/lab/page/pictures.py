@@ -25,8 +25,8 @@ def pictures(folder: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def picture(path: Path) -> dict[str, Any] | None:
-    """``{"kind", "lines", "marks", "finding"}`` of an experiment: its ``picture_of`` and its ``findings.summary``; None where it
-    has no numbers.
+    """``{"kind", "lines", "marks", "finding"}`` of an experiment: its ``picture_of`` and its ``findings.summary``; None
+    where it has no numbers.
     """
     with contextlib.suppress(UserError):
         results = Results.load(path)
@@ -51,8 +51,9 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
         is_heat = about["chart"] == "heat" and len(about["axes"]) == 2
         for point in points(results, [metric]):
             value = (point["values"].get(columns[0]) or {}).get("value")
-            row = lines.setdefault(str(point["y"] if is_heat else point["series"]), [])
-            names[list(lines.values()).index(row), len(row)] = {point["series"], point["x"], f"{about['x']}={point['x']}"}
+            name, x = str(point["y"] if is_heat else point["series"]), point["x"]
+            row = lines.setdefault(name, [])
+            names[[*lines].index(name), len(row)] = {point["series"], x, f"{about['x']}={x}"}
             row.append(value if isinstance(value, int | float) else None)
         rows = [row[:MAX_VALUES] for row in [*lines.values()][:MAX_LINES]]
         numbers = [abs(value) for row in rows for value in row if value is not None]
