@@ -29,7 +29,7 @@ from specviz.places import SUFFIX, is_id, new_id
 
 log = logging.getLogger(__name__)
 
-KINDS = ("run", "opened", "gallery", "recovered", "earlier")  # in the order of a list
+KINDS = ("run", "opened", "lesson", "gallery", "recovered", "earlier")  # in the order of a list
 EVERYBODY = "*"  # the owner of runs that are in everybody's list
 NOBODY = "nobody:"  # begins the owner of a request whose sender cannot be told apart; no user and no browser
 MAX_TITLE, MAX_TAG, MAX_TAGS = 200, 30, 10  # characters, characters, per run

@@ -4,6 +4,7 @@ import { facts, h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
 import { COLORS, lineLook } from "specviz/base/plotly.js";
 import { data, drawCharts, layout, page, shown } from "specviz/acceptance/state.js";
+import { app } from "specviz/shell/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
 const GROUPS = {
@@ -46,7 +47,21 @@ const words = (set) => [plural(set.runs, "run"), !set.lossless && "lossy"].filte
 /** Methods that drafted. */
 const drafting = () => page.sets.filter((set) => set.depths.length);
 
-/** The eight that drafted most, each with a colour of its own, unless others were chosen. */
+/** A colour per slot: those of a race's lanes, then what is left. */
+function slotColors() {
+  const style = getComputedStyle(page.box);
+  const lanes = [1, 2, 3, 4, 5].map((n) => style.getPropertyValue(`--svc-lane-${n}`).trim());
+  const others = [...COLORS.slice(lanes.length), COLORS[0]].filter((color) => !lanes.includes(color.toLowerCase()));
+  return [...lanes, ...others].slice(0, COLORS.length);
+}
+
+/** A method's first run among those asked for: lanes of a race come in this order. @param {AcceptanceSet} set */
+function firstRun({ method }) {
+  const at = page.ids.findIndex((id) => app.runs.find((run) => run.id === id)?.method_name === method);
+  return at < 0 ? page.ids.length : at;
+}
+
+/** The eight that drafted most, each with a colour of its own, unless others were chosen; in the order of the lanes. */
 function chooseCharted() {
   const titles = drafting().map((set) => set.title);
   page.charted = page.charted.map((title) => (titles.includes(title) ? title : ""));
@@ -54,13 +69,14 @@ function chooseCharted() {
   /** @param {AcceptanceSet} set */
   const drafts = (set) => set.depths[0].drafts;
   const most = [...drafting()].sort((a, b) => drafts(b) - drafts(a)).slice(0, COLORS.length);
-  const kept = drafting().filter((set) => most.includes(set));
+  const kept = drafting().filter((set) => most.includes(set)).sort((a, b) => firstRun(a) - firstRun(b));
   page.charted = COLORS.map((_, n) => kept[n]?.title ?? "");
 }
 
 /** Which line is whose, and which are drawn: at most eight. @param {() => void} changed */
 function key(changed) {
   const full = page.charted.every(Boolean);
+  const colors = slotColors();
   const buttons = drafting().map(({ title }) => {
     const slot = page.charted.indexOf(title);
     const swap = () => {
@@ -68,7 +84,7 @@ function key(changed) {
       changed();
     };
     const attributes = { "aria-pressed": String(slot >= 0), disabled: slot < 0 && full, onclick: swap };
-    return h("button.svd-line", attributes, h("i", { style: slot >= 0 && `background:${COLORS[slot]}` }), title);
+    return h("button.svd-line", attributes, h("i", { style: slot >= 0 && `background:${colors[slot]}` }), title);
   });
   const many = buttons.length > COLORS.length;
   const how = `${COLORS.length} of ${buttons.length} methods are drawn, those that drafted most: swap them here.`;
@@ -77,6 +93,7 @@ function key(changed) {
 
 /** Acceptance by depth and the accepted lengths, a line or bar per method. @returns {Chart[]} */
 function drawings() {
+  const colors = slotColors();
   const charted = page.charted.flatMap((title, n) => {
     const set = drafting().find((one) => one.title === title);
     return set ? [{ set, n }] : [];
@@ -84,7 +101,7 @@ function drawings() {
   /** @param {"conditional" | "unconditional"} key @param {string} words */
   const lines = (key, words) =>
     charted.map(({ set, n }) => ({
-      ...lineLook(n),
+      ...lineLook(n, colors[n]),
       name: set.title,
       x: set.depths.map((d) => d.depth),
       y: set.depths.map((d) => d[key]),
@@ -96,7 +113,7 @@ function drawings() {
     const all = set.lengths.reduce((sum, [, steps]) => sum + steps, 0);
     return {
       name: set.title,
-      marker: { color: COLORS[n] },
+      marker: { color: colors[n] },
       type: "bar",
       x: set.lengths.map(([length]) => length),
       y: set.lengths.map(([, steps]) => steps / all),

@@ -9,10 +9,10 @@ export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashd
 export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
 
 /** The look of the ``n``-th line of a chart: no two are alike in colour, dash and marks. @param {number} n */
-export const lineLook = (n) => ({
+export const lineLook = (n, color = COLORS[n % COLORS.length]) => ({
   mode: "lines+markers",
-  line: { color: COLORS[n % COLORS.length], dash: DASHES[n % DASHES.length], width: 2 },
-  marker: { color: COLORS[n % COLORS.length], symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
+  line: { color, dash: DASHES[n % DASHES.length], width: 2 },
+  marker: { color, symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
 });
 
 /** A chart without buttons. */

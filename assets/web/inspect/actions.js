@@ -25,7 +25,10 @@ function entries(inspector) {
   if (link) items.push({ label: "Copy link to this step", act: copied });
   if (attribute) items.push({ label: "Attribute this run", act: attribute, about: "What the answer was copied from." });
   if (figure) {
-    const act = () => downloads.fetchFile(figure(inspector.state()));
+    const act = () => {
+      downloads.fetchFile(figure(inspector.state()));
+      inspector.say("The figure is downloaded: a .zip with PDF, SVG, caption, command and BibTeX.");
+    };
     items.push({ label: "Figure of this step", act, about: "For a paper: PDF and SVG, caption, command, BibTeX." });
   }
   /** @type {import("specviz/ui/menu.js").Item[][]} */

@@ -95,7 +95,8 @@ export class LatticeView extends Panel {
     this.boxes = [];
     this.facts = h("p.sv-lattice-facts");
     this.numbers = h("p.sv-lattice-numbers");
-    this.body.append(this.facts, h("div.sv-lattice-scroll", { tabindex: "0" }, this.svg), this.numbers, legend());
+    this.body.append(this.facts, h("div.sv-lattice-scroll", { tabindex: "0" }, this.svg), this.numbers);
+    this.body.append((this.legend = legend()));
   }
 
   /** Whether the run has lattices. */
@@ -134,6 +135,8 @@ export class LatticeView extends Panel {
       box(label(lattice.root), 0, 0, "sv-lattice-root", "root", ""),
       ...positions.flatMap((position) => column(position, view, label, most)),
     ]);
+    const drawn = { absent: !!this.svg.querySelector(".sv-candidate-absent"), transition: lattice.edges.length > 0 };
+    for (const [key, shown] of Object.entries(drawn)) this.legend.classList.toggle(`sv-no-${key}`, !shown);
   }
 
   /** Puts the boxes there, in elements that are there already. @param {LatticeBox[]} boxes */
@@ -240,11 +243,12 @@ function column({ depth, written, candidates, drafted }, view, label, most) {
   return absent ? [...boxes, absent] : boxes;
 }
 
-/** How boxes and lines are told apart. */
+/** How boxes and lines are told apart: what the step does not have is left out. */
 const legend = () =>
   h(
     "ul.sv-lattice-legend.ui-legend",
     h("li", "the walk that was drafted"),
-    h("li.sv-key-written", "what was written (dashed: no candidate)"),
+    h("li.sv-key-written", "what was written"),
+    h("li.sv-key-absent", "written, and no candidate"),
     h("li.sv-key-transition", "darker: a larger transition score, among those of its position"),
   );

@@ -53,7 +53,16 @@ export function link() {
   const place = seen && { step: String((seen.step || 0) + 1), pins: seen.pins.join(",") };
   const tab = app.tab === "inspect" ? null : app.tab;
   const run = gone ? { trace: null, step: null, pins: null } : { trace: app.current, ...place };
-  return put(new URL(location.href), { ...run, tab }).href;
+  return put(new URL(location.href), { ...run, ...lesson(), tab }).href;
+}
+
+/** The lesson that is open, on its tab alone: turned back to, the tab names it again. */
+function lesson() {
+  if (app.tab !== "lessons") return { lesson: null, at: null };
+  /** @type {{ player?: { lesson: { id: string }, at: number } | null }} */
+  const { player } = app.pages.lesson ?? {};
+  const named = new URL(location.href).searchParams.has("lesson");
+  return named || !player ? {} : { lesson: player.lesson.id, at: String(player.at + 1) };
 }
 
 /** The address of what is shown, without where other pages stand. */

@@ -20,6 +20,7 @@ export const KINDS = {
   live: "Running now",
   run: "Your runs",
   opened: "Opened files",
+  lesson: "Runs of lessons",
   gallery: "Examples that come with specviz",
   recovered: "Recovered after a crash",
   earlier: "Earlier runs",

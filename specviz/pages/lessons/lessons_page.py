@@ -113,7 +113,7 @@ class Lessons(Service):
             text = f"There is no run called {name[:40]!r} beside the lessons or in the gallery."
             raise Missing(text) from None
         if key not in self.desk.store:
-            self.desk.store.put(trace, kind="opened", owner=EVERYBODY)
+            self.desk.store.put(trace, kind="lesson", owner=EVERYBODY)
         return payload(trace)
 
     @get("{key}")

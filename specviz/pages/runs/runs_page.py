@@ -75,7 +75,7 @@ class Runs(Service):
         library, usage = self.desk.library, self.desk.store.usage()
         if library is not None:
             library.save_unsaved()
-        listed_runs = sum(row["kind"] not in ("gallery", "live") for row in runs)
+        listed_runs = sum(row["kind"] not in ("gallery", "lesson", "live") for row in runs)
         return {
             **usage,
             "others": usage["count"] - listed_runs,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -41,13 +42,18 @@ class Finding:
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
     """The claims of a paper in these results, without those for which they have no runs."""
-    entries = []
+    return [finding for _, finding in _found(results, comparison)]
+
+
+def said_first(results: Results, comparison: PaperComparison | None) -> Claim | None:
+    """The claim that ``summary`` tells."""
+    return next((claim for claim, _ in _found(results, comparison)), None)
+
+
+def _found(results: Results, comparison: PaperComparison | None) -> Iterator[tuple[Claim, Finding]]:
     for claim in comparison.claims.values() if comparison else ():
-        try:
-            entries.append(_finding(results, claim))
-        except ValueError:
-            continue
-    return entries
+        with suppress(ValueError):
+            yield claim, _finding(results, claim)
 
 
 def summary(results: Results, comparison: PaperComparison | None) -> dict[str, Any]:

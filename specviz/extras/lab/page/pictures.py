@@ -10,8 +10,8 @@ from typing import Any
 
 from decoders.errors import UserError
 
-from ..experiments.comparison import comparisons
-from ..experiments.findings import summary
+from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
+from ..experiments.findings import said_first, summary
 from ..experiments.results import Results, columns_of, points
 
 MAX_LINES, MAX_VALUES = 6, 24  # a picture of more says nothing
@@ -25,40 +25,59 @@ def pictures(folder: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def picture(path: Path) -> dict[str, Any] | None:
-    """``{"kind", "lines", "finding"}`` of an experiment: its ``picture_of`` and its ``findings.summary``; None where it
-    has no numbers.
+    """``{"kind", "lines", "marks", "finding"}`` of an experiment: its ``picture_of`` and its ``findings.summary``; None
+    where it has no numbers.
     """
     with contextlib.suppress(UserError):
         results = Results.load(path)
-        drawn = picture_of(results)
-        return drawn and {**drawn, "finding": summary(results, comparisons(path.parent).get(path.stem))}
+        comparison = comparisons(path.parent).get(path.stem)
+        drawn = picture_of(results, said_first(results, comparison))
+        return drawn and {**drawn, "finding": summary(results, comparison)}
     return None
 
 
-def picture_of(results: Results) -> dict[str, Any] | None:
-    """``{"kind", "lines"}``: "bar", "line" or "heat", and per line its values of the first metric (None: no number)
-    from 0 to 1; None where there are no numbers.
+def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] | None:
+    """``{"kind", "lines", "marks"}``: "bar", "line" or "heat"; per line its values of one metric (None: no number), the
+    claim's before the first, from 0 to 1; [line, place] of the values that the claim compares. None where there are no
+    numbers.
     """
     about = results.about
-    for metric in about["metrics"]:
+    for metric in sorted(about["metrics"], key=lambda name: claim is not None and name != claim.metric):
         columns = list(columns_of(results.quantity(metric), metric, results.columns))
         if not columns:
             continue
         lines: dict[str, list[float | None]] = {}
+        names: dict[tuple[int, int], set[str]] = {}
         is_heat = about["chart"] == "heat" and len(about["axes"]) == 2
         for point in points(results, [metric]):
             value = (point["values"].get(columns[0]) or {}).get("value")
-            row = point["y"] if is_heat else point["series"]
-            lines.setdefault(str(row), []).append(value if isinstance(value, int | float) else None)
+            name, x = str(point["y"] if is_heat else point["series"]), point["x"]
+            row = lines.setdefault(name, [])
+            names[[*lines].index(name), len(row)] = {point["series"], x, f"{about['x']}={x}"}
+            row.append(value if isinstance(value, int | float) else None)
         rows = [row[:MAX_VALUES] for row in [*lines.values()][:MAX_LINES]]
         numbers = [abs(value) for row in rows for value in row if value is not None]
         if not numbers or not max(numbers):
             continue
         is_line = not is_heat and any(len(row) > 2 for row in rows) and about["chart"] not in ("bar", "cases", "sheet")
         high, low = max(numbers), 0.0
-        if is_line and min(numbers) < high:  # its shape, not its height
+        says_level = claim is not None and "=" in order(claim.numbers(results), claim.level)
+        if is_line and min(numbers) < high and not says_level:  # its shape, not its height
             low = min(numbers) - 0.15 * (high - min(numbers))
         span = high - low
         shares = [[None if value is None else round((abs(value) - low) / span, 3) for value in row] for row in rows]
-        return {"kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares}
+        marks = _marks(claim, names) if claim and claim.metric == metric else []
+        return {"kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares, "marks": marks}
     return None
+
+
+def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tuple[int, int]]:
+    """[line, place] of each value that a claim names; none unless all are drawn, each at one place."""
+    found = []
+    for selector in claim.ours:
+        parts = {part for part in selector.split(SEPARATOR) if part != ALL_RUNS}
+        at = [place for place, given in names.items() if parts <= given]
+        if len(at) != 1 or at[0][0] >= MAX_LINES or at[0][1] >= MAX_VALUES:
+            return []
+        found += at
+    return found

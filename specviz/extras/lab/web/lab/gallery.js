@@ -11,11 +11,13 @@ const FEW = 4; // experiments of a paper that has half a line
 /** @type {(share: number) => number} */
 const up = (share) => HIGH - EDGE - share * (HIGH - 2 * EDGE);
 
+/** The place of a line's ``k``-th value. @type {(values: unknown[], k: number) => number} */
+const along = (values, k) => EDGE + k * ((WIDE - 2 * EDGE) / Math.max(1, values.length - 1));
+
 /** @type {Record<LabPicture["kind"], (lines: LabPicture["lines"]) => SVGElement[]>} */
 const DRAW = {
   line: (lines) => lines.map((values, n) => {
-    const step = (WIDE - 2 * EDGE) / Math.max(1, values.length - 1);
-    const points = values.flatMap((value, k) => (value === null ? [] : [`${EDGE + k * step},${up(value)}`]));
+    const points = values.flatMap((value, k) => (value === null ? [] : [`${along(values, k)},${up(value)}`]));
     if (points.length === 1) { // a level: one number for all places
       const y = points[0].split(",")[1];
       return s("path", { class: "svl-level", d: `M${EDGE} ${y}H${WIDE - EDGE}`, stroke: COLORS[n % COLORS.length] });
@@ -42,10 +44,13 @@ const DRAW = {
 /** A picture of results: what a reader would know a figure by. @param {LabPicture | undefined} picture */
 function drawn(picture) {
   if (!picture) return h("span.svl-picture", { "aria-hidden": "true" });
-  const { kind, lines } = picture;
+  const { kind, lines, marks } = picture;
   const frame = { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "svl-picture", "aria-hidden": "true" };
   const axis = s("path", { class: "svl-axis", d: `M${EDGE} ${EDGE}V${HIGH - EDGE}H${WIDE - EDGE}` });
-  return s("svg", frame, axis, DRAW[kind](lines));
+  const said = kind !== "line" ? [] : marks.map(([n, k]) => s("circle", { // the values that its sentence compares
+    cx: along(lines[n], k), cy: up(lines[n][k] ?? 0), r: 4, fill: COLORS[n % COLORS.length],
+  }));
+  return s("svg", frame, axis, DRAW[kind](lines), said);
 }
 
 /** A tool, and what it is for. */
@@ -99,13 +104,20 @@ function section(paper, choose) {
   const marks = tally(own);
   const said = marks.map(([mark, count]) => `${count} ${MARKS[mark]}`).join(", ");
   const key = `paper ${paper}`;
+  const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map(({ name }) => drawn(catalog().pictures[name])));
+  const rest = h("span.svl-rest", { "aria-hidden": "true" });
+  new ResizeObserver(() => { // what does not fit has wrapped into a line that is out of sight
+    const top = strip.getBoundingClientRect().bottom;
+    const hidden = [...strip.children].filter((one) => one.getBoundingClientRect().top >= top).length;
+    rest.textContent = hidden ? `+${hidden}` : "";
+  }).observe(strip);
   const details = h("details.svl-paper", { open: !!lab.unfolded.get(key), class: own.length <= FEW && "svl-few" },
     h("summary",
       h("h3", shortPaper(paper)),
       h("span.ui-soft", papers[paper].title.replace(/^[^:]+: /, "")),
       marks.length > 0 && h("span.svl-tally", { role: "img", "aria-label": said, title: said },
         marks.map(([mark, count]) => h("span", `${mark} ${count}`))),
-      h("span.svl-strip", { "aria-hidden": "true" }, own.map(({ name }) => drawn(catalog().pictures[name])))),
+      strip, rest),
     h("div.svl-cards", own.map((recipe) => recipeCard(recipe, choose))));
   details.addEventListener("toggle", () => lab.unfolded.set(key, details.open));
   return details;

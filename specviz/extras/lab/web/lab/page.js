@@ -178,6 +178,7 @@ function draw() {
   else parts.gallery.replaceChildren();
   if (first) return address();
   drawSide();
+  parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
   const name = lab.choice;
   const tool = isTool(name);
   parts.tool.hidden = !tool;
@@ -216,7 +217,6 @@ export async function mount({ element }) {
   parts.main.replaceChildren(parts.setup, parts.results, parts.tool);
   box.replaceChildren(parts.gallery, side, parts.main, parts.dialog);
   await begin(new URLSearchParams(location.search));
-  parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
   on("address", (asked) => {
     if (asked.get("tab") === "lab" && (asked.get("lab") ?? "") !== (lab.id || lab.choice)) begin(asked);
   });

@@ -37,7 +37,7 @@ type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "e
 type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "created" | "state">;
 
 /** What was recorded of an experiment, small: per line its values as shares of the largest. */
-interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][]; finding: LabSummary }
+interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks: [number, number][]; finding: LabSummary }
 /** The sentence of its first claim, and how many of its ``claims`` come out as in the paper. */
 interface LabSummary { text: string; claims: number; alike: number }
 interface LabCatalog {

@@ -74,7 +74,7 @@ function Result({ tab, report }) {
   useLayoutEffect(() => tab.strip.show(report));
   const alone = Object.entries(report.alone).map(([name, steps]) => `${name} ${steps}`).join(", ");
   return html`
-    <p><b class="svps-regret">${report.regret ? `${plural(report.regret, "step")} of regret` : "No regret"}</b>
+    <p><b class="svps-regret">${report.regret ? `${plural(report.regret, "step")} could be saved` : "No step could be saved"}</b>
       This run took ${plural(report.steps.length, "step")}; with the best draft at every place it takes ${" "}
       ${report.oracle.length}. One drafter alone: ${alone}.</p>
     <${Held} class="svps-canvas" of=${tab.strip.canvas} />
