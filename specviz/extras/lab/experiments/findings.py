@@ -42,15 +42,15 @@ class Finding:
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
     """The claims of a paper in these results, without those for which they have no runs."""
-    return [finding for _, finding in _found(results, comparison)]
+    return [finding for _, finding in _claims_with_findings(results, comparison)]
 
 
 def said_first(results: Results, comparison: PaperComparison | None) -> Claim | None:
     """The claim that ``summary`` tells."""
-    return next((claim for claim, _ in _found(results, comparison)), None)
+    return next((claim for claim, _ in _claims_with_findings(results, comparison)), None)
 
 
-def _found(results: Results, comparison: PaperComparison | None) -> Iterator[tuple[Claim, Finding]]:
+def _claims_with_findings(results: Results, comparison: PaperComparison | None) -> Iterator[tuple[Claim, Finding]]:
     for claim in comparison.claims.values() if comparison else ():
         with suppress(ValueError):
             yield claim, _finding(results, claim)

@@ -73,8 +73,9 @@ function Form({ tab, answer }) {
 function Result({ tab, report }) {
   useLayoutEffect(() => tab.strip.show(report));
   const alone = Object.entries(report.alone).map(([name, steps]) => `${name} ${steps}`).join(", ");
+  const saved = report.regret ? plural(report.regret, "step") : "No step";
   return html`
-    <p><b class="svps-regret">${report.regret ? `${plural(report.regret, "step")} could be saved` : "No step could be saved"}</b>
+    <p><b class="svps-regret">${saved} could be saved</b>
       This run took ${plural(report.steps.length, "step")}; with the best draft at every place it takes ${" "}
       ${report.oracle.length}. One drafter alone: ${alone}.</p>
     <${Held} class="svps-canvas" of=${tab.strip.canvas} />
