@@ -120,7 +120,7 @@ function part(owner) {
     part.features && `It reads the target's ${states} ${part.features.join(", ")}${from}.`,
     part.acceptance !== undefined && `On a short text ${probability(part.acceptance)} of its first guesses were right.`,
   ];
-  const by = h("b", part.from === "trained here" && part.title ? `a ${part.title} that was trained here` : part.from);
+  const by = h("b", part.from === "trained here" && part.title ? `${part.title}, trained here` : part.from);
   const chip = owner.tip.explained("span.sv-chip", () => told("Drafted by", ...lines), "Drafted by ", by);
   return [chip, ...(part.warnings || []).map((words) => h("p", words))];
 }
