@@ -189,13 +189,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     options = parser.parse_args()
     pages = {PAGE: page(), README: readme(README.read_text("utf-8"))}
-    for path, made in pages.items():
-        same = path.read_text("utf-8") == made
-        said = "is what assets/measured says" if same else "differs: python -m benchmarks.results"
+    for path, text in pages.items():
+        same = path.read_text("utf-8") == text
+        status = "is what assets/measured says" if same else "differs: python -m benchmarks.results"
         if not options.check:
-            path.write_text(made, "utf-8")
-            said = f"{len(made.split()):,} words"
-        print(f"{path.relative_to(ROOT)}: {said}")
+            path.write_text(text, "utf-8")
+            status = f"{len(text.split()):,} words"
+        print(f"{path.relative_to(ROOT)}: {status}")
         if options.check and not same:
             return 1
     return 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
@@ -222,15 +222,21 @@ class AutoLength:
 
     def _paying(self, survival: Sequence[float], order: Sequence[int], draft: Draft, minimum: int = 1) -> int:
         """Number of nodes, likeliest first, of the greatest Σ survival − ρ·L(rows): the root, and ``minimum``."""
-        base, price, last = self.costs.base, self.rate * self.costs.scale, len(self.costs.base) - 1
         row_counts = rows_of_nodes(draft)
+        return self._best_count([survival[node] for node in order], [row_counts[node] for node in order], minimum)
+
+    def _best_count(self, values: Sequence[float], row_counts: Iterable[int], minimum: int = 1) -> int:
+        """Number of the first of ``values``, a node's survival each, of the greatest Σ survival − ρ·L(rows); at least
+        ``minimum``.
+        """
+        base, price, last = self.costs.base, self.rate * self.costs.scale, len(self.costs.base) - 1
         best_surplus, best, worth, rows = -math.inf, minimum, 0.0, 0
-        for place, node in enumerate(order, 1):
-            worth += survival[node]
-            rows += row_counts[node]
+        for count, (value, node_rows) in enumerate(zip(values, row_counts, strict=False), 1):
+            worth += value
+            rows += node_rows
             surplus = worth - price * base[rows if rows < last else last]
-            if surplus > best_surplus and place >= minimum:
-                best_surplus, best = surplus, place
+            if surplus > best_surplus and count >= minimum:
+                best_surplus, best = surplus, count
         return best
 
     def stage_gain(self, first_survival: Sequence[float], survival: Sequence[float]) -> float:
@@ -238,21 +244,13 @@ class AutoLength:
         nodes that would have been verified without it, both by the ``survival`` known then. ``first_survival`` is that
         of the first nodes before; the root is one.
         """
-        order = sorted(range(len(first_survival)), key=first_survival.__getitem__, reverse=True)
-        count = self._best_count([first_survival[node] for node in order])
-        values = sorted(survival, reverse=True)
-        best = values[: self._best_count(values)]
         base, price = self.costs.base, self.rate * self.costs.scale
+        row_each = [1] * (len(base) - 1)  # no more rows than these can be verified
+        order = sorted(range(len(first_survival)), key=first_survival.__getitem__, reverse=True)
+        count = self._best_count([first_survival[node] for node in order], row_each)
+        values = sorted(survival, reverse=True)
+        best = values[: self._best_count(values, row_each)]
         return sum(best) - price * base[len(best)] - sum([survival[n] for n in order[:count]]) + price * base[count]
-
-    def _best_count(self, values: Sequence[float]) -> int:
-        """Number of the first of ``values``, a node's survival each, of the greatest Σ survival − ρ·L(rows)."""
-        base, price, worth, best, count = self.costs.base, self.rate * self.costs.scale, 0.0, -math.inf, 1
-        for rows, value in enumerate(values[: len(base) - 1], 1):
-            worth += value
-            if (surplus := worth - price * base[rows]) > best:
-                best, count = surplus, rows
-        return count
 
     def drawn_depth(self, conditional: Sequence[float]) -> int:
         """Depth to which a drawn chain is verified: up to the first position that does not pay (``pays``)."""

@@ -45,7 +45,7 @@ def findings(results: Results, comparison: PaperComparison | None) -> list[Findi
     return [finding for _, finding in _claims_with_findings(results, comparison)]
 
 
-def said_first(results: Results, comparison: PaperComparison | None) -> Claim | None:
+def first_claim(results: Results, comparison: PaperComparison | None) -> Claim | None:
     """The claim that ``summary`` tells."""
     return next((claim for claim, _ in _claims_with_findings(results, comparison)), None)
 
@@ -103,8 +103,8 @@ def _finding(results: Results, claim: Claim) -> Finding:
         pairs = zip(names, paper_signs, names[1:], strict=False)
         paper = "; ".join(f"{first} {RELATIONS[sign]} {second}" for first, sign, second in pairs)
     context = [f"{_preposition(results, p)} {_name(results, p, metric)}{' prompts' * (p in NAMES)}" for p in shared]
-    is_said = quantity.unit.replace("/", " per ") in quantity.label.lower()
-    unit = "" if is_said else UNITS.get(quantity.unit, f" {quantity.unit}")
+    is_in_label = quantity.unit.replace("/", " per ") in quantity.label.lower()
+    unit = "" if is_in_label else UNITS.get(quantity.unit, f" {quantity.unit}")
     noun = f"{_lower(quantity.label)} ({part_name(part)})" if part else _lower(quantity.label)
     sentence = _sentence(
         noun, [f"“{name}”" if ", " in name else name for name in names], [f"{text}{unit}" for text in texts], numbers,

@@ -11,7 +11,7 @@ from typing import Any
 from decoders.errors import UserError
 
 from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
-from ..experiments.findings import said_first, summary
+from ..experiments.findings import first_claim, summary
 from ..experiments.results import Results, columns_of, points
 
 MAX_LINES, MAX_VALUES = 6, 24  # a picture of more says nothing
@@ -31,7 +31,7 @@ def picture(path: Path) -> dict[str, Any] | None:
     with contextlib.suppress(UserError):
         results = Results.load(path)
         comparison = comparisons(path.parent).get(path.stem)
-        drawn = picture_of(results, said_first(results, comparison))
+        drawn = picture_of(results, first_claim(results, comparison))
         return drawn and {**drawn, "finding": summary(results, comparison)}
     return None
 

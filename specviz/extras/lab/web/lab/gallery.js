@@ -47,10 +47,10 @@ function drawn(picture) {
   const { kind, lines, marks } = picture;
   const frame = { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "svl-picture", "aria-hidden": "true" };
   const axis = s("path", { class: "svl-axis", d: `M${EDGE} ${EDGE}V${HIGH - EDGE}H${WIDE - EDGE}` });
-  const said = kind !== "line" ? [] : marks.map(([n, k]) => s("circle", { // the values that its sentence compares
+  const circles = kind !== "line" ? [] : marks.map(([n, k]) => s("circle", { // the values that its sentence compares
     cx: along(lines[n], k), cy: up(lines[n][k] ?? 0), r: 4, fill: COLORS[n % COLORS.length],
   }));
-  return s("svg", frame, axis, DRAW[kind](lines), said);
+  return s("svg", frame, axis, DRAW[kind](lines), circles);
 }
 
 /** A tool, and what it is for. */
@@ -102,7 +102,7 @@ function section(paper, choose) {
   const own = recipes.filter((recipe) => recipe.paper === paper);
   if (!own.length) return null;
   const marks = tally(own);
-  const said = marks.map(([mark, count]) => `${count} ${MARKS[mark]}`).join(", ");
+  const outcome = marks.map(([mark, count]) => `${count} ${MARKS[mark]}`).join(", ");
   const key = `paper ${paper}`;
   const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map(({ name }) => drawn(catalog().pictures[name])));
   const rest = h("span.svl-rest", { "aria-hidden": "true" });
@@ -115,7 +115,7 @@ function section(paper, choose) {
     h("summary",
       h("h3", shortPaper(paper)),
       h("span.ui-soft", papers[paper].title.replace(/^[^:]+: /, "")),
-      marks.length > 0 && h("span.svl-tally", { role: "img", "aria-label": said, title: said },
+      marks.length > 0 && h("span.svl-tally", { role: "img", "aria-label": outcome, title: outcome },
         marks.map(([mark, count]) => h("span", `${mark} ${count}`))),
       strip, rest),
     h("div.svl-cards", own.map((recipe) => recipeCard(recipe, choose))));
@@ -129,11 +129,11 @@ function head() {
   const marks = tally(recipes);
   const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
   const words = { "✓": "come out as in their paper", "◐": "in part", "✗": "otherwise" };
-  const told = marks.map(([mark, count], k) => [k ? ", " : "", h("b", `${mark} ${count}`), ` ${words[mark]}`]);
+  const outcome = marks.map(([mark, count], k) => [k ? ", " : "", h("b", `${mark} ${count}`), ` ${words[mark]}`]);
   const count = Object.keys(papers).filter(Boolean).length;
   return h("header.svp-asked", h("h2", "The papers' experiments, run again"),
     h("p.svp-question",
-      `${recipes.length} figures and tables of ${count} papers were measured again with a small model: `, told,
+      `${recipes.length} figures and tables of ${count} papers were measured again with a small model: `, outcome,
       rest ? `; ${plural(rest, "has", "have")} no printed number to compare. ` : ". ",
       "Open one to see its figure and what was found, or to run it with your model and prompts."));
 }
