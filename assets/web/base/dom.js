@@ -47,11 +47,15 @@ export function append(element, children) {
   return element;
 }
 
-/** Puts children in the place of what an element holds. */
+/** Puts children in the place of what an element holds; a field that is drawn anew keeps the focus by its id. */
 /** @type {<Target extends Element>(element: Target, children: Child[]) => Target} */
 export function replace(element, children) {
+  const held = document.activeElement;
+  const id = held !== element && element.contains(held) ? held?.id : "";
   element.replaceChildren();
-  return append(element, children);
+  append(element, children);
+  if (id) document.getElementById(id)?.focus({ preventScroll: true });
+  return element;
 }
 
 /**

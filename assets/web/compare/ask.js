@@ -1,6 +1,6 @@
 /* Page "Compare", what is asked: the prompt, the methods and their parameters, the buttons that start and stop. */
 
-import { h, must } from "specviz/base/dom.js";
+import { h, must, replace } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
 import { sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
@@ -63,19 +63,18 @@ const changing = (change) => () => {
 function drawLanes() {
   const baseline = methods().find((m) => m.baseline);
   const more = page.wanted.length < page.data.most && usable().length > 0;
-  const place = part("lane-forms");
   rules = [];
-  place.replaceChildren(
+  replace(part("lane-forms"), [
     h(
       "div.svc-form-card.ui-row.ui-box",
       letter(0),
       h("b", baseline ? baseline.title : "Plain decoding"),
       h("span.svc-help.ui-soft", "always runs: the baseline"),
     ),
-    ...page.wanted.map((one, n) => laneCard(one, n)),
-  );
+    page.wanted.map((one, n) => laneCard(one, n)),
+    more && h("button.svp-button.svc-add", { onclick: changing(() => addLane()) }, "+ Add a method"),
+  ]);
   asked.value++;
-  if (more) place.append(h("button.svp-button.svc-add", { onclick: changing(() => addLane()) }, "+ Add a method"));
 }
 
 /** A lane's method and parameters. @type {(one: WantedLane, n: number) => HTMLElement} */
@@ -91,7 +90,6 @@ function laneCard(one, n) {
   select.addEventListener("change", () => {
     one.method = select.value;
     drawLanes();
-    document.getElementById(`svc-method-${n}`)?.focus();
   });
   const remove = changing(() => page.wanted.splice(n, 1));
   const greedy = () => !Number(page.common.temperature);
@@ -99,7 +97,6 @@ function laneCard(one, n) {
     page.kept[`${n} ${name}`] = { ...page.kept[`${n} ${name}`], ...kept };
     Object.assign(one, { method: name, open: true });
     drawLanes();
-    document.getElementById(`lane${n}-svf-verifier`)?.focus();
   };
   const rule = ruleField(must(page.catalog), one.method, greedy, chooseRule, `lane${n}-`);
   if (rule) rules.push(rule);

@@ -86,12 +86,6 @@ export function methodForm() {
     sampling.textContent = greedy() ? "Sampling: greedy" : `Sampling: drawn at temperature ${heat}`;
   }
 
-  /** @param {string} name */
-  function chooseRule(name) {
-    request.chooseRule(name);
-    document.getElementById("svf-verifier")?.focus(); // the field was drawn anew
-  }
-
   function draw() {
     const { methods, settings } = request.catalog.value;
     request.renewed.value;
@@ -104,7 +98,7 @@ export function methodForm() {
       if (card.lossless || c.name !== "delta") return field(c, value, changed);
       return field({ ...c, help: `${c.help} Letting go of the slider runs.` }, value, changed, again);
     });
-    rule = ruleField(request.catalog.value, card.name, greedy, chooseRule);
+    rule = ruleField(request.catalog.value, card.name, greedy, request.chooseRule);
     common = fields(settings.filter((c) => c.name !== "compare"), request.settings, changed);
     const upFront = common.filter(({ name }) => name === "max_new_tokens");
     const drawn = common.filter((row) => !upFront.includes(row));

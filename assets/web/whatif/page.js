@@ -224,12 +224,9 @@ export class WhatIf {
     const kept = (this.kept[method.name] ??= method.name === run.method.name ? { ...run.method.params } : {});
     this.fields = fields(method.controls, kept, () => this.soon(), "svw-");
     this.controls.replaceChildren(...this.fields.map((f) => f.row));
-    const choose = (/** @type {string} */ name) => {
-      this.chooses(name);
-      this.rule.querySelector("select")?.focus(); // the field was drawn anew
-    };
-    const greedy = !run.sampling?.temperature;
-    replace(this.rule, [ruleField(must(this.catalog), this.method, () => greedy, choose, "svw-")?.row]);
+    const greedy = () => !run.sampling?.temperature;
+    const choose = (/** @type {string} */ name) => this.chooses(name);
+    replace(this.rule, [ruleField(must(this.catalog), this.method, greedy, choose, "svw-")?.row]);
   }
 
   /** A place of the ranking that was not chosen. @param {Candidate} candidate */
