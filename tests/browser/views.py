@@ -223,7 +223,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, what if": panel("own-pld", "What if", ".svw-words"),
     "inspect, lens": panel("own-pld", "Lens", "section.sv-lens tbody"),
     "inspect, lattice": click_through(
-        panel("toy-docstring-dflash", "Tree", ".sv-forms"), ".sv-forms button:has-text('Lattice')", ".sv-lattice"
+        panel("toy-bug-dflash", "Tree", ".sv-forms"), ".sv-forms button:has-text('Lattice')", ".sv-lattice"
     ),
     "inspect, drafter": panel("toy-docstring-eagle2", "Candidates", ".sv-drafter"),
     "inspect, attention": panel("6-class-docstring-glide", "Candidates", ".sv-drafter"),
