@@ -32,12 +32,14 @@ from decoders.verifiers.sampling import Sampling
 
 from .drafts import target_with_parts
 from .models import prompt_ids
+from .tiers import matrix
 
 NEW = 28
 PAIRS = (
     "pld+h,recycling", "recycling,pld+h", "suffix,adapld", "pld+h,glide", "sps,ppd", "lookahead,ppd", "sam,lookahead",
     "pld+h,suffix,recycling",
 )  # fmt: skip
+FIRST_PAIRS = ("pld+h,recycling", "pld+h,glide")
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_a_drafters_share_is_the_verdict_that_it_would_have_alone() -> None:
     assert list(share.proposed_nodes(own.path)) == [0, 1, 3]
 
 
-@pytest.mark.parametrize("drafters", PAIRS)
+@pytest.mark.parametrize("drafters", matrix(PAIRS, FIRST_PAIRS, "further pairs"))
 def test_it_writes_what_plain_decoding_writes(target: Any, prompt: Prompt, drafters: str) -> None:
     for rows in (2, 16, None):
         for sampling in (Sampling(), Sampling(temperature=0.9, seed=4)):
@@ -129,7 +131,7 @@ def test_it_writes_what_plain_decoding_writes(target: Any, prompt: Prompt, draft
             assert generate(target, prompt, "composite", params, **options, length="auto") == plain
 
 
-@pytest.mark.parametrize("drafters", PAIRS)
+@pytest.mark.parametrize("drafters", matrix(PAIRS, FIRST_PAIRS, "further pairs"))
 def test_the_contract_holds_for_pairs(target: Any, prompt: Prompt, drafters: str) -> None:
     method = find_method("composite")
     entry = replace(method, needs=lambda t, p: method.needs(t, values), build=lambda t, p:

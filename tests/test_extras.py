@@ -113,6 +113,7 @@ def test_an_installed_package_brings_what_an_annex_may(plugin: Path):
     assert "'mine'" in said and said.endswith("True\nTrue\n")
 
 
+@pytest.mark.slow("a process of its own")
 def test_what_cannot_be_imported_is_left_out_with_a_sentence(plugin: Path):
     (plugin / "page.py").write_text("import nothing_of_that_name\n")
     said = python(

@@ -196,9 +196,10 @@ def nearly(drafted: list[int], expected: list[int]) -> bool:
     return sum((Counter(drafted) - Counter(expected)).values()) <= len(expected) // 200
 
 
-@pytest.mark.parametrize("split, sampling", [
-    (False, None), (True, DRAWN), *matrix([(True, None), (False, DRAWN)], 0, "the other pairs"),
-])  # fmt: skip
+PAIRS = [(False, None), (True, DRAWN), (True, None), (False, DRAWN)]
+
+
+@pytest.mark.parametrize("split, sampling", matrix(PAIRS, 1, "the other pairs"))
 def test_every_method_writes_and_accepts_the_same(target_with_all, split, sampling, monkeypatch):
     """Twice in one process: drafts, what is accepted and the output are those of stock code, and the second run
     captures nothing. A value that was baked into a graph shows in what is accepted.

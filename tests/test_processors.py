@@ -27,6 +27,7 @@ from specviz.server.forms import PromptForm
 from .drafts import target_with_parts
 from .models import network, prompt_ids, save_model
 from .stubs import at_work, gallery_desk
+from .tiers import matrix
 from .waiting import until
 
 NEW, STOPS = 20, (9, 40, 77)
@@ -124,9 +125,7 @@ def expected_ids(stock: Any, prompt: Prompt, sampling: Sampling, given: list[Any
     return output[0, len(prompt.tokens) :].tolist()
 
 
-@pytest.mark.parametrize(
-    "group", [0, 1, *(pytest.param(n, marks=pytest.mark.slow("further triples")) for n in range(2, 8))]
-)
+@pytest.mark.parametrize("group", matrix(range(8), 1, "further triples"))
 def test_random_processors_prompts_and_methods_write_what_generate_writes(target: Any, stock: Any, group: int):
     forbidden = 0
     for number in range(25 * group, 25 * group + 25):

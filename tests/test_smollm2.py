@@ -84,6 +84,7 @@ def test_a_quote_is_found_in_its_passage(smollm2):
     assert scored.score.f1 > 0.9 and scored.score.right_passage == 1
 
 
+@pytest.mark.slow("test_without.py has it on small models")
 def test_an_answer_read_without_a_passage_is_within_the_bound(smollm2):
     """Masked, log p is that of a plain forward over the text without it at the same positions, within 1e-4."""
     trace = load(GALLERY / "13-hotel-notes-pld-h.spectrace")

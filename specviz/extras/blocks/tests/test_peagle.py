@@ -14,6 +14,7 @@ from specviz.extras.heads.tests import eagle_oracle as oracle
 from specviz.extras.heads.tests.eagle_oracle import LLAMA, publish, tensors
 from tests.drafts import draft_behind, drafts_behind, save_tiny_part
 from tests.models import own_forward, prompt_ids, tiny_target
+from tests.tiers import matrix
 
 pytestmark = pytest.mark.usefixtures("home")
 PROMPT, NEW, DRAFTED, MASK, PLACES = Prompt.from_ids(prompt_ids(3, 20)), 16, 90, 11, 5
@@ -70,7 +71,7 @@ def chains_of(trace) -> list[list[int]]:
     return steps
 
 
-@pytest.mark.parametrize("layout", ["speculators", "beside"])
+@pytest.mark.parametrize("layout", matrix(["speculators", "beside"], 1, "another layout"))
 def test_drafts_are_those_of_the_equations_at_every_step(target, tmp_path, layout):
     weights = weights_of()
     place = checkpoint(tmp_path / "head", layout, weights)
