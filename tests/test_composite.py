@@ -120,6 +120,12 @@ def test_a_drafters_share_is_the_verdict_that_it_would_have_alone() -> None:
     assert list(share.proposed_nodes(own.path)) == [0, 1, 3]
 
 
+def test_one_that_is_not_asked_changes_nothing_of_the_tree() -> None:
+    first, empty = Draft(DraftTree((5, 8, 2, 3), (-1, 0, 1, 1))), Draft.empty(5, "not asked")
+    tree = merge_trees([first]).with_empty(empty)
+    assert tree == merge_trees([first, empty]) and tree.classes == ("root", "1 of 1", "1 of 1", "1 of 1")
+
+
 @pytest.mark.parametrize("drafters", matrix(PAIRS, FIRST_PAIRS, "further pairs"))
 def test_it_writes_what_plain_decoding_writes(target: Any, prompt: Prompt, drafters: str) -> None:
     for rows in (2, 16, None):

@@ -55,6 +55,10 @@ class MergedTree:
             spoke[parent] |= self.masks[node]
         return ("root", *(f"{self.masks[n]} of {spoke[parent]}" for n, parent in enumerate(self.tree.parents[1:], 1)))
 
+    def with_empty(self, draft: Draft) -> MergedTree:
+        """The same tree with one drafter more, whose draft is only the root."""
+        return MergedTree((*self.drafts, draft), self.tree, (*self.numbers, (0, *(-1,) * (len(self.tree) - 1))))
+
     def per_drafter(self, values: Sequence[Sequence[float]]) -> list[list[float]]:
         """Numbers of each drafter's own nodes, by the nodes of the tree; nan where it did not propose one."""
         return [

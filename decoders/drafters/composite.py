@@ -137,6 +137,19 @@ class Proposal(NamedTuple):
     places: Sequence[int]
 
 
+class Joined(NamedTuple):
+    """A step's drafts as one tree, the estimate of its nodes, each drafter's own probabilities, and the highest."""
+
+    tree: MergedTree
+    estimate: Estimate
+    own_q: Sequence[Sequence[float]]
+    q: Sequence[float]
+
+    def with_empty(self, draft: Draft) -> Joined:
+        """The same with another drafter, who drafted nothing."""
+        return self._replace(tree=self.tree.with_empty(draft), own_q=(*self.own_q, own_probabilities(draft)))
+
+
 class CompositeDrafter(StagedDrafter):
     """Merges the ``parts``' drafts; ``rows`` nodes are verified (None: all). ``shared`` are keys of step numbers that
     several parts give, so that none of them is recorded.
@@ -172,20 +185,24 @@ class CompositeDrafter(StagedDrafter):
         return self._merge(drafts, marks, context, self.rows or MOST_ROWS)
 
     def draft_stages(self, context: Context, budget: int) -> Generator[Sequence[float], int, Draft]:
-        drafts, marks, survival = list[Draft](), [mark(context.device)], [1.0]
+        drafts, marks, survival, joined = list[Draft](), [mark(context.device)], [1.0], None
         self.is_active, self.expectations = [], []
         for place, part in enumerate(self.parts):
             depth = yield survival
             self.expectations.append(sum(survival) - 1)
             self.is_active.append(depth > 0)
-            drafts.append(
-                part.drafter.propose(part.view(context), min(budget, depth)) if depth > 0
-                else Draft.empty(context.root, f"not asked: {self.expectations[-1]:.2f} tokens are expected without it")
-            )  # fmt: skip
+            if depth > 0:
+                drafts.append(part.drafter.propose(part.view(context), min(budget, depth)))
+                joined = None
+            else:
+                reason = f"not asked: {self.expectations[-1]:.2f} tokens are expected without it"
+                drafts.append(Draft.empty(context.root, reason))
+                joined = joined and joined.with_empty(drafts[-1])
             marks.append(mark(context.device))
             if place + 1 < len(self.parts):
-                survival = self._estimate(merge_trees(drafts), context)[0].survival
-        return self._merge(drafts, marks, context, MOST_ROWS)
+                joined = joined or self._join(drafts, context)
+                survival = joined.estimate.survival
+        return self._merge(drafts, marks, context, MOST_ROWS, joined)
 
     def later_stages(self) -> Iterable[tuple[int, int, Sequence[float]]]:
         assert self.proposal is not None
@@ -199,11 +216,14 @@ class CompositeDrafter(StagedDrafter):
                         worth[depths[node] - 1] = max(worth[depths[node] - 1], survival[node])
                 yield place, max(draft.tree.depths), worth
 
-    def _merge(self, drafts: Sequence[Draft], marks: Sequence[Any], context: Context, rows: int) -> Draft:
-        """The drafts as one, of so many rows at most."""
-        tree, flags, expectations = merge_trees(drafts), tuple(self.is_active), tuple(self.expectations)
+    def _merge(
+        self, drafts: Sequence[Draft], marks: Sequence[Any], context: Context, rows: int, joined: Joined | None = None
+    ) -> Draft:
+        """The drafts as one, of so many rows at most; ``joined`` where they are that already."""
+        flags, expectations = tuple(self.is_active), tuple(self.expectations)
         spans = {f"ms{i}": Span(pair) for i, pair in enumerate(pairwise(marks), 1)}
-        draft = self._cut(tree, context, Later(lambda: {**self._notes(drafts, flags, expectations), **spans}), rows)
+        notes = Later(lambda: {**self._notes(drafts, flags, expectations), **spans})
+        draft = self._cut(joined or self._join(drafts, context), notes, rows)
         if not draft.tree.drafted:
             reasons = (f"{part.name}: {draft.reason}" for part, draft in zip(self.parts, drafts, strict=True))
             draft = replace(draft, route="none", reason="; ".join(reasons))
@@ -211,8 +231,8 @@ class CompositeDrafter(StagedDrafter):
         self.proposal = self.proposal._replace(draft=draft)
         return draft
 
-    def _estimate(self, union: MergedTree, context: Context) -> tuple[Estimate, list[list[float]], list[float]]:
-        """The estimate of a merged tree's nodes, each drafter's own probabilities, and the highest of them."""
+    def _join(self, drafts: Sequence[Draft], context: Context) -> Joined:
+        union = merge_trees(drafts)
         own_q = [own_probabilities(draft) for draft in union.drafts]
         matches = [copied_matches(draft, context.tokens) for draft in union.drafts]
         q, match = highest(union.per_drafter(own_q)), highest(union.per_drafter(matches))
@@ -224,11 +244,11 @@ class CompositeDrafter(StagedDrafter):
             mask = sum(1 << place for place, flag in enumerate(self.is_active) if flag)
             classes = tuple(f"{name}, asked {mask}" for name in classes)
         joint_draft = Draft(union.tree, classes, terms=numbers)
-        return self.survival.estimate(joint_draft, context.tokens, self.state), own_q, q
+        return Joined(union, self.survival.estimate(joint_draft, context.tokens, self.state), own_q, q)
 
-    def _cut(self, union: MergedTree, context: Context, notes: Mapping[str, SupportsFloat], rows: int) -> Draft:
+    def _cut(self, joined: Joined, notes: Mapping[str, SupportsFloat], rows: int) -> Draft:
         """The draft of the nodes that are likeliest to stand, and the record of those that were left out."""
-        estimate, own_q, q = self._estimate(union, context)
+        union, estimate, own_q, q = joined
         tree, order = union.depth_first(estimate.survival)
         survival = [estimate.survival[node] for node in order]
         self.estimate, self.staged_survival = estimate.of_nodes(order, tree.tree.parents), estimate.survival
@@ -239,9 +259,9 @@ class CompositeDrafter(StagedDrafter):
             names = ",".join(part.name for part in self.parts)
             raise UserError(f"drafters={names} cannot draft together: {problem}; choose another of them") from None
         limit = max(1, min(rows, SPARE_ROWS - len(whole.probes)))
-        ranks = [own_ranks(draft) for draft in union.drafts]
 
         def terms() -> dict[str, np.ndarray]:
+            ranks = [own_ranks(draft) for draft in union.drafts]
             columns = {"who": [NAN, *tree.masks[1:]], "estimate": [NAN, *survival[1:]]}
             for name, values in (("q", own_q), ("rank", ranks)):
                 columns |= {f"{name}{i}": column for i, column in enumerate(tree.per_drafter(values), 1)}
