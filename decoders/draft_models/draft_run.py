@@ -248,10 +248,10 @@ class DraftRun:
         assert self.context is not None
         chain = isinstance(positions, slice) and (mask is None or last_only) and start and self.context.root_position
         if chain and self.compiled is not None and self.compiled.takes(len(ids)):
-            logits, queries = self.compiled.run(ids, start, *self.rotary_at(positions), self.cache.store, self.context)
+            state, queries = self.compiled.run(ids, start, *self.rotary_at(positions), self.cache.store, self.context)
             for parts, query in zip(self.queries, queries, strict=True):
                 parts.append(query)
-            return self.model.full_logits(logits[None])
+            return self.model.full_logits(self.compiled.shortlist(state))
         rows, last = len(ids), self.model.config.layers - 1
         only = last_only and rows > 1
         views = [self._view(i, positions, only and i == last) for i in range(last + 1)]

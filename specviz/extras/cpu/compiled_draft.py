@@ -2,7 +2,8 @@
 
 A draft forward is a few small operations, and their dispatch is most of its time: compiled, it is one call. Of a draft
 model two parts are compiled, one for a drafted token and one for the rows of the text that are caught up with; both
-give the logits of their last row. Prompts and other dtypes or devices run eagerly.
+give the state of their last row, which then goes through the output layer (``shortlist``). Prompts and other dtypes or
+devices run eagerly.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from decoders.model.engines.linear import PackedLinear
 
 from .compiling import WORKSHOP, CompiledPart, OpenPart
 from .functional import ROW, TEXT, DraftRows, ForwardShape, TensorForward
+from .shortlist import ShortlistHead
 
 if TYPE_CHECKING:
     from decoders.model.target_model.target import Target
@@ -42,7 +44,7 @@ class CompiledForwards(ABC):
     """A network's forwards through compiled parts, as far as these are there and the target's engine wants them.
 
     ``kinds`` has its forwards, and with how many rows each is checked. ``noun`` names the network, ``rows`` is what
-    is compiled, and ``maker`` the module whose ``build`` does it.
+    is compiled, and ``maker`` the module whose ``build`` does it. ``head`` is the network's output layer.
     """
 
     noun: str
@@ -50,8 +52,9 @@ class CompiledForwards(ABC):
     rows: type[Any]
     kinds: ClassVar[Mapping[str, int]]
 
-    def __init__(self, target: Target, network: Any) -> None:
-        self.engines, self.network = target.engines, network
+    def __init__(self, target: Target, network: Any, head: Any) -> None:
+        self.engines, self.network, self.head = target.engines, network, head
+        self.shortlist = ShortlistHead.of(head)
         shapes = {kind: self.shape(kind) for kind in self.kinds}
         self.parts = {kind: CompiledPart.of(self.maker, shape.to_json()) for kind, shape in shapes.items()}
         self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
@@ -80,23 +83,14 @@ class CompiledForwards(ABC):
 
     @abstractmethod
     def forwards(self, kind: str) -> Pair:
-        """The same forward through the compiled part and through stock code; both give logits."""
-
-    def linears(self) -> dict[str, Any]:
-        """The network's linear layers by name, with a head that it borrows."""
-        linear_modules = {
-            name: module for name, module in self.network.named_modules() if hasattr(module, "in_features")
-        }
-        return linear_modules | {
-            name: module for name, module in vars(self.network).items() if hasattr(module, "in_features")
-        }
+        """The same forward through the compiled part and through stock code; both give logits of the output layer."""
 
     def packs_at(self, rows: int) -> tuple[str, ...]:
-        """The owner of the packed weights that are the faster ones for so many rows."""
-        linears = self.linears().items()
-        return tuple(
-            sorted(n for n, linear in linears if isinstance(linear, PackedLinear) and linear.packed_from <= rows)
-        )
+        """The owners of the packed weights that are the faster ones for so many rows."""
+        return tuple(sorted(
+            name for name, module in self.network.named_modules()
+            if isinstance(module, PackedLinear) and module.packed_from <= rows and module is not self.head
+        ))  # fmt: skip
 
     def _weights(self, shape: ForwardShape) -> list[Tensor]:
         weights = list[Tensor]()
@@ -146,7 +140,7 @@ class CompiledDraft(CompiledForwards):
 
     def __init__(self, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
         self.model, self.rotary, self.kv_heads = model, rotary, target.shape.kv_heads
-        super().__init__(target, model)
+        super().__init__(target, model, model.head)
 
     def shape(self, kind: str) -> ForwardShape:
         return ForwardShape(self.model.config, kind, self.packs_at(self.kinds[kind]), self.kv_heads)
@@ -155,8 +149,8 @@ class CompiledDraft(CompiledForwards):
         self, ids: Int[Tensor, " rows"], start: int, rotary: Sequence[Tensor], target_rotary: Sequence[Tensor],
         store: Tensor,
         context: Any,
-    ) -> tuple[Float[Tensor, " drafted"], list[Tensor]]:  # fmt: skip
-        """Rows behind ``start`` others, of the draft or the text, each of which sees those before it: logits of the
+    ) -> tuple[Float[Tensor, "1 hidden"], list[Tensor]]:  # fmt: skip
+        """Rows behind ``start`` others, of the draft or the text, each of which sees those before it: the state of the
         last one, and its queries by layer.
         """
         count, root, config = len(ids), context.root_position, self.model.config
@@ -174,8 +168,8 @@ class CompiledDraft(CompiledForwards):
         for layer in config.kv_layers:
             caches += [context.cache.keys(layer)[None], context.cache.values(layer)[None]]
         tensors = [ids, *rotary, their_cos, their_sin, torch.arange(start, stop), mask, their_mask]
-        logits, *queries = self.open_parts[kind].run([*tensors, *caches, *self.weights[kind]])
-        return logits, queries
+        state, *queries = self.open_parts[kind].run([*tensors, *caches, *self.weights[kind]])
+        return state, queries
 
     def forwards(self, kind: str) -> Pair:
         run, generator = DraftRun(self.model, self.rotary), torch.Generator().manual_seed(0)
@@ -191,8 +185,8 @@ class CompiledDraft(CompiledForwards):
         mask = None if rows == 1 else torch.ones(rows, at.stop, dtype=torch.bool).tril(start)
 
         def forward() -> Tensor:
-            logits, _ = self.run(ids, start, *run.rotary_at(at), store, context)
-            return self.model.full_logits(logits)
+            state, _ = self.run(ids, start, *run.rotary_at(at), store, context)
+            return self.model.full_logits(self.head(state)[0])
 
         def eager() -> Tensor:
             run.queries = [[] for _ in run.queries]

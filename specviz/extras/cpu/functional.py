@@ -18,6 +18,7 @@ from decoders.method.part import PartConfig
 
 from .layer_maker import EXAMPLE_CAPACITY, EXAMPLE_KEYS, EXAMPLE_ROWS, take_packed_weights
 
+OUTPUT = ("head.", "lm_head.")  # the output layer: what a forward leads to goes through it behind the compiled part
 ROW, TEXT, LEVEL = "row", "text", "level"  # one row; rows of a text, of which the last counts; a level of a tree
 
 
@@ -77,10 +78,11 @@ class DraftRows(nn.Module):
 
     Tensors: ids, cos and sin of the rows, the target's cos and sin, the rows' slots, and masks that are added to the
     scores over the first own keys and over the target's. Caches: keys and values per layer, then those of the target.
-    Returns the last row's logits [drafted], and its queries into the target's cache, per layer [1, heads, 1, head_dim].
+    Returns the last row's state [1, hidden], and its queries into the target's cache, per layer
+    [1, heads, 1, head_dim].
     """
 
-    unread: tuple[str, ...] = ()  # beginnings of names: weights that another forward reads
+    unread: tuple[str, ...] = OUTPUT  # beginnings of names: weights that are read elsewhere
 
     def __init__(self, shape: ForwardShape) -> None:
         super().__init__()
@@ -97,7 +99,7 @@ class DraftRows(nn.Module):
             views.append(TargetView(keys, values, their_cos[at], their_sin[at], their_mask[at], queries))
         remember = write(draft_caches, slots, mask.shape[1])
         states = self.network(ids[None], views, (cos, sin), mask, remember, last_only=self.kind == TEXT)
-        return self.network.head(states)[0, -1], *(query[:, :, -1:] for query in queries)
+        return states[0, -1:], *(query[:, :, -1:] for query in queries)
 
     @staticmethod
     def example(shape: ForwardShape) -> tuple[list[Tensor], list[int], list[Tensor]]:

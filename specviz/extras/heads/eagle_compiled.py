@@ -29,21 +29,22 @@ class CompiledEagle(CompiledForwards):
     kinds: ClassVar[Mapping[str, int]] = {LEVEL: LEVEL_ROWS, TEXT: CHECKED_ROWS, ROW: 1}
 
     def __init__(self, target: Target, head: EagleHead) -> None:
-        self.head = head
-        super().__init__(target, head)
+        super().__init__(target, head, head.output)
 
     def shape(self, kind: str) -> ForwardShape:
-        return ForwardShape(self.head.config, kind, self.packs_at(self.kinds[kind]))
+        return ForwardShape(self.network.config, kind, self.packs_at(self.kinds[kind]))
 
     def takes(self, rows: int) -> bool:
         """True where a forward of so many rows runs here; those of heads with windows never do."""
-        return not self.head.config.windows and super().takes(rows)
+        return not self.network.config.windows and super().takes(rows)
 
     def run(
         self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, cos: Tensor, sin: Tensor,
         mask: Bool[Tensor, "rows keys"] | None, store: Tensor, last_only: bool,
-    ) -> tuple[Float[Tensor, "said hidden"], Float[Tensor, "said drafted"]]:  # fmt: skip
-        """As ``EagleRun.forward``, behind ``start`` rows of the cache ``store``. Nothing behind them is read."""
+    ) -> Float[Tensor, "said hidden"]:  # fmt: skip
+        """The states of ``EagleRun.forward``, behind ``start`` rows of the cache ``store``. Nothing behind them is
+        read.
+        """
         rows, kind = len(tokens), kind_of(len(tokens), last_only)
         if mask is None:
             scores = self.everywhere(start + rows)
@@ -51,13 +52,13 @@ class CompiledEagle(CompiledForwards):
             scores = torch.zeros(mask.shape).masked_fill_(~mask, torch.finfo(torch.float32).min)
         caches = [part for layer in store for part in layer]
         tensors = [state, tokens, cos, sin, torch.arange(start, start + rows), scores]
-        states, logits = self.open_parts[kind].run([*tensors, *caches, *self.weights[kind]])
-        return states, logits
+        (states,) = self.open_parts[kind].run([*tensors, *caches, *self.weights[kind]])
+        return states
 
     def forwards(self, kind: str) -> Pair:
-        run, generator = EagleRun(self.head), torch.Generator().manual_seed(0)
-        config, rows = self.head.config, self.kinds[kind]
-        run.cache.make_room(KEYS + rows, 0, self.head.fc.weight)
+        run, generator = EagleRun(self.network), torch.Generator().manual_seed(0)
+        config, rows = self.network.config, self.kinds[kind]
+        run.cache.make_room(KEYS + rows, 0, self.network.fc.weight)
         run.cache.store.normal_(generator=generator)
         state = torch.randn(rows, config.hidden, generator=generator)
         at = slice(KEYS, KEYS + (1 if kind == LEVEL else rows))
@@ -65,7 +66,9 @@ class CompiledEagle(CompiledForwards):
         cos, sin = run.cache.cos[at], run.cache.sin[at]
 
         def forward() -> Tensor:
-            return self.run(state, torch.arange(rows), KEYS, cos, sin, mask, run.cache.store, last_only=kind == TEXT)[1]
+            last_only = kind == TEXT
+            states = self.run(state, torch.arange(rows), KEYS, cos, sin, mask, run.cache.store, last_only)
+            return self.network.say(states)
 
         def eager() -> Tensor:
             return run.forward(state, torch.arange(rows), KEYS, at, mask, last_only=kind == TEXT)[1]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from specviz.extras.cpu.functional import LEVEL, TEXT, ForwardShape, compile_rows, write
+from specviz.extras.cpu.functional import LEVEL, OUTPUT, TEXT, ForwardShape, compile_rows, write
 from specviz.extras.cpu.layer_maker import EXAMPLE_CAPACITY, EXAMPLE_KEYS
 
 from .eagle_head import EagleConfig, EagleHead
@@ -17,21 +17,19 @@ class EagleRows(nn.Module):
     """A head's forward of pairs of a state and a token, whose keys and values it writes to the head's own cache.
 
     Tensors: states, ids, cos and sin (of a level: one row of each), the pairs' slots, and a mask that is added to the
-    scores over the first keys. Returns the states that the pairs lead to, and logits after them: of a text, those of
-    the last row alone.
+    scores over the first keys. Returns the states that the pairs lead to: of a text, that of the last row alone.
     """
 
     def __init__(self, shape: ForwardShape) -> None:
         super().__init__()
         assert isinstance(shape.config, EagleConfig)
         self.network, self.kind = EagleHead(shape.config), shape.kind
-        self.unread = ("fc.", "fc_norm.", "input_norm.") if shape.config.third else ()  # for the target's states
+        self.unread = (*OUTPUT, *(("fc.", "fc_norm.", "input_norm.") if shape.config.third else ()))
 
-    def forward(self, tensors: list[Tensor], caches: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def forward(self, tensors: list[Tensor], caches: list[Tensor]) -> tuple[Tensor]:
         state, ids, cos, sin, slots, mask = tensors
         remember, last = write(caches, slots, mask.shape[1]), self.kind == TEXT
-        states = self.network(state[None], ids[None], cos, sin, mask, remember, last_only=last)[0]
-        return states, self.network.say(states)
+        return (self.network(state[None], ids[None], cos, sin, mask, remember, last_only=last)[0],)
 
     @staticmethod
     def example(shape: ForwardShape) -> tuple[list[Tensor], list[int], list[Tensor]]:

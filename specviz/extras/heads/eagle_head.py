@@ -314,4 +314,9 @@ class EagleHead(Borrowing):
 
     def say(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows drafted"]:
         """Logits of the tokens that can be drafted, after these states."""
-        return (self.head if self.config.shared else self.lm_head)(self.stands_for(states))
+        return self.output(self.stands_for(states))
+
+    @property
+    def output(self) -> Any:
+        """The output layer: the target's, or its own."""
+        return self.head if self.config.shared else self.lm_head

@@ -192,7 +192,8 @@ class EagleRun:
         """
         cos, sin = self.cache.cos[positions], self.cache.sin[positions]
         if start and self.compiled is not None and self.compiled.takes(len(tokens)):
-            return self.compiled.run(state, tokens, start, cos, sin, mask, self.cache.store, last_only)
+            states = self.compiled.run(state, tokens, start, cos, sin, mask, self.cache.store, last_only)
+            return states, self.compiled.shortlist(self.head.stands_for(states))
         remember = self.cache.rows(start, start + len(tokens))
         distances = self.distances(range(positions.start, positions.stop), start + len(tokens))
         states = self.head(state[None], tokens[None], cos, sin, mask, remember, distances)[0]

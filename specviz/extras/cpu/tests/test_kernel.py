@@ -35,6 +35,7 @@ from ..compiling import WORKSHOP, Workshop
 from ..kernel import KERNELS, Kernels
 from ..kernel_forward import KernelForward
 from ..rounding import KernelLinear, RoundedLinear, _unable
+from ..shortlist import FEWEST, ShortlistHead
 from ..weights import CpuWeights
 from .test_rounded import DENSE, HEAD_ALONE, apart, small_llama
 
@@ -301,6 +302,30 @@ def test_draft_models_are_compiled_beside_them(own, monkeypatch):
     compiled = CompiledDraft.of(target, tiny_draft(target, "glide"), target_rotary(target.stack))
     assert isinstance(target.engines.static, KernelForward) and compiled is not None
     assert asked == target.engines.static.all_parts == [*compiled.parts.values()]
+
+
+def linear_of(weight: torch.Tensor) -> torch.nn.Linear:
+    layer = torch.nn.Linear(*weight.mT.shape, bias=False)
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    return layer
+
+
+@compiles
+@pytest.mark.parametrize("make", [lambda weight: PackedLinear(weight, None), linear_of])
+def test_a_draft_models_likeliest_tokens_have_its_own_logits(own, make):
+    """Ten of a row at most are drafted; of the others only their sum counts."""
+    torch.manual_seed(4)
+    head, states = make(torch.randn(FEWEST, 96) * 0.1), torch.randn(7, 96)
+    shortlist = ShortlistHead.of(head)
+    assert isinstance(shortlist, ShortlistHead)
+    exact, logits = head(states), shortlist(states)
+    best = exact.topk(10)
+    assert torch.equal(logits.topk(10).indices, best.indices)
+    torch.testing.assert_close(logits.gather(1, best.indices), best.values, atol=1e-5, rtol=0)
+    torch.testing.assert_close(logits.logsumexp(1), exact.logsumexp(1), atol=2e-3, rtol=0)
+    assert 0 < float((logits - exact).abs().max()) < 0.1, "the rest is of eight bits"
+    small = linear_of(torch.randn(FEWEST - 1, 96))
+    assert ShortlistHead.of(small) is small
 
 
 # --- where they cannot be had
