@@ -3,7 +3,7 @@
 import { h, s } from "specviz/base/dom.js";
 import { plural, when } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { BATCH, OWN, catalog, lab, parts, shortPaper, tools } from "specviz/lab/state.js";
+import { BATCH, OWN, gallery, lab, parts, shortPaper, tools } from "specviz/lab/state.js";
 
 const [WIDE, HIGH, EDGE] = [132, 66, 6];
 const FEW = 4; // experiments of a paper that has half a line
@@ -66,9 +66,9 @@ const MARKS = { "✓": "as in the paper", "◐": "in part", "✗": "otherwise" }
 const markOf = (finding) =>
   !finding?.claims ? null : finding.alike === finding.claims ? "✓" : finding.alike ? "◐" : "✗";
 
-/** How many experiments have which mark. @param {LabRecipe[]} recipes */
+/** How many experiments have which mark. @param {LabShort[]} recipes */
 function tally(recipes) {
-  const marks = recipes.map(({ name }) => markOf(catalog().pictures[name]?.finding));
+  const marks = recipes.map(({ name }) => markOf(gallery().pictures[name]?.finding));
   /** @type {(mark: Mark) => [Mark, number]} */
   const counted = (mark) => [mark, marks.filter((one) => one === mark).length];
   return /** @type {Mark[]} */ (Object.keys(MARKS)).map(counted).filter(([, count]) => count > 0);
@@ -82,9 +82,9 @@ function agreed(finding) {
 }
 
 /** A recipe: its picture, and what was found. */
-/** @type {(recipe: LabRecipe, choose: (name: string) => void) => HTMLElement} */
+/** @type {(recipe: LabShort, choose: (name: string) => void) => HTMLElement} */
 function recipeCard({ name, title, figure, question }, choose) {
-  const picture = catalog().pictures[name];
+  const picture = gallery().pictures[name];
   return h(
     "button.svp-bare.svl-card.svl-recipe",
     { "data-name": name, title: question, onclick: () => choose(name) },
@@ -95,21 +95,28 @@ function recipeCard({ name, title, figure, question }, choose) {
   );
 }
 
+/** A recipe's picture with its name and its mark below it. @param {LabShort} recipe */
+function named({ name, title, figure }) {
+  const picture = gallery().pictures[name];
+  const mark = h("span.svl-mark", markOf(picture?.finding));
+  return h("span", { title: `${figure}: ${title}` }, drawn(picture), h("small", h("span", figure), mark));
+}
+
 /** A paper: its experiments as cards; folded, their pictures in a row. */
 /** @type {(paper: string, choose: (name: string) => void) => HTMLElement | null} */
 function section(paper, choose) {
-  const { papers, recipes } = catalog();
+  const { papers, recipes } = gallery();
   const own = recipes.filter((recipe) => recipe.paper === paper);
   if (!own.length) return null;
   const marks = tally(own);
   const outcome = marks.map(([mark, count]) => `${count} ${MARKS[mark]}`).join(", ");
   const key = `paper ${paper}`;
-  const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map(({ name }) => drawn(catalog().pictures[name])));
+  const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map(named));
   const rest = h("span.svl-rest", { "aria-hidden": "true" });
   new ResizeObserver(() => { // what does not fit has wrapped into a line that is out of sight
     const top = strip.getBoundingClientRect().bottom;
     const hidden = [...strip.children].filter((one) => one.getBoundingClientRect().top >= top).length;
-    rest.textContent = hidden ? `+${hidden}` : "";
+    rest.textContent = hidden ? `+ ${hidden} more` : "";
   }).observe(strip);
   const details = h("details.svl-paper", { open: !!lab.unfolded.get(key), class: own.length <= FEW && "svl-few" },
     h("summary",
@@ -125,22 +132,25 @@ function section(paper, choose) {
 
 /** What the Lab is, and how the experiments came out; the marks are explained here. */
 function head() {
-  const { papers, recipes } = catalog();
+  const { papers, recipes } = gallery();
   const marks = tally(recipes);
   const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
   const words = { "✓": "come out as in their paper", "◐": "in part", "✗": "otherwise" };
-  const outcome = marks.map(([mark, count], k) => [k ? ", " : "", h("b", `${mark} ${count}`), ` ${words[mark]}`]);
+  const outcome = marks.map(([mark, count]) => h("li", h("b", `${mark} ${count}`), words[mark]));
   const count = Object.keys(papers).filter(Boolean).length;
   return h("header.svp-asked", h("h2", "The papers' experiments, run again"),
     h("p.svp-question",
-      `${recipes.length} figures and tables of ${count} papers were measured again with a small model: `, outcome,
-      rest ? `; ${plural(rest, "has", "have")} no printed number to compare. ` : ". ",
-      "Open one to see its figure and what was found, or to run it with your model and prompts."));
+      `${recipes.length} figures and tables of ${count} papers, measured again with a small model. `,
+      "Open one to see its figure and what was found, or to run it with your model and prompts."),
+    h("ul.svl-outcome", outcome, rest > 0 && h("li", h("b", `– ${rest}`), "without a printed number")));
 }
 
-/** Fills the gallery. @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
-export function drawGallery(choose, reopen) {
-  const { papers, recipes, results, recorded } = catalog();
+/** What one measures oneself, and what was: results join once they are known. */
+const mineSection = h("section");
+
+/** @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
+export function drawMine(choose, reopen) {
+  const { recipes, results, recorded } = lab.catalog ?? { recipes: [], results: [], recorded: [] };
   const others = recorded.filter(({ name }) => !recipes.some((recipe) => recipe.name === name));
   const mine = [...results, ...others].map((about) => {
     const said = [when(about.created, "short"), about.state === "complete" ? "" : about.state].filter(Boolean);
@@ -154,10 +164,14 @@ export function drawGallery(choose, reopen) {
     ...tools(),
   ];
   const cards = own.map(({ name, title, about }) => tool(name, title, about, () => choose(name)));
+  const heading = h("h3", "Measure something of your own");
+  mineSection.replaceChildren(heading, h("div.svl-cards.svl-tools", cards, mine));
+}
+
+/** Fills the gallery. @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
+export function drawGallery(choose, reopen) {
+  const { papers } = gallery();
   const shown = Object.keys(papers).filter(Boolean).map((paper) => section(paper, choose));
-  parts.gallery.replaceChildren(
-    head(),
-    ...shown.filter((one) => one !== null),
-    h("section", h("h3", "Measure something of your own"), h("div.svl-cards.svl-tools", cards, mine)),
-  );
+  drawMine(choose, reopen);
+  parts.gallery.replaceChildren(head(), ...shown.filter((one) => one !== null), mineSection);
 }

@@ -14,18 +14,20 @@ export const BATCH = "batch";
 export const SPEEDUP = "speedup";
 /** What is looked at and not run, in place of an experiment: other pages' views, and the calculator. */
 export const tools = () => [
-  ...catalog().tools,
+  ...gallery().tools,
   { name: SPEEDUP, title: "Speedup of a draft length", about: "What a draft of K tokens is expected to gain" },
 ];
 /** @param {string} name */
 export const isTool = (name) => tools().some((tool) => tool.name === name);
 
 /** A paper's short name. @param {string} paper */
-export const shortPaper = (paper) => catalog().papers[paper]?.short ?? "";
+export const shortPaper = (paper) => gallery().papers[paper]?.short ?? "";
 
 export const lab = {
   /** @type {HTMLElement} */
   box: h("div"),
+  /** @type {LabGallery | null} */
+  gallery: null,
   /** @type {LabCatalog | null} */
   catalog: null,
   choice: "",
@@ -67,6 +69,9 @@ export const parts = {
 
 /** @type {(what: string, body: object) => Promise<any>} */
 export const post = (what, body) => postJson(`api/lab/${what}`, body);
+
+/** What comes along, small. */
+export const gallery = () => must(lab.gallery, "gallery yet");
 
 /** What there is to run, once it is known. */
 export const catalog = () => must(lab.catalog, "catalog yet");

@@ -40,16 +40,22 @@ type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "
 interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks: [number, number][]; finding: LabSummary }
 /** The sentence of its first claim, and how many of its ``claims`` come out as in the paper. */
 interface LabSummary { text: string; claims: number; alike: number }
+/** What comes along, small: ``api/lab/gallery``. */
+interface LabGallery {
+  papers: Record<string, { title: string; short: string; order: number }>; recipes: LabShort[];
+  pictures: Record<string, LabPicture>;
+  /** Views of other pages that stand in the list. */
+  tools: { name: string; title: string; about: string }[];
+}
+type LabShort = Pick<LabRecipe, "name" | "title" | "paper" | "figure" | "question">;
 interface LabCatalog {
-  papers: Record<string, { title: string; short: string; order: number }>; recipes: LabRecipe[]; methods: MethodCard[]; verifiers: VerifierCard[];
+  recipes: LabRecipe[]; methods: MethodCard[]; verifiers: VerifierCard[];
   reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
   sets: Record<string, string>; samples: string[]; tasks: Record<string, string>; results: LabListed[];
-  pictures: Record<string, LabPicture>; recorded: LabListed[]; plotly: string;
+  recorded: LabListed[]; plotly: string;
   /** Kinds of workers that can be chosen, in words; none on a shared server. */
   workers: Record<string, string>;
-  /** Views of other pages that stand in the list. */
-  tools: { name: string; title: string; about: string }[];
 }
 
 /** A run to open; ``word`` says more than its task. */
