@@ -198,7 +198,7 @@ export function drawDefinitions(place) {
     any && lines,
     grid,
     h("h3", "By every definition in use"),
-    page.forced > 0 && h("p", h("b", `${plural(page.forced, "run")} of a given answer left out.`)),
+    page.forced > 0 && h("p.svd-lead", h("b", `${plural(page.forced, "run")} of a given answer left out.`)),
     page.sets.some((set) => set.runs > 1) && h("p.svd-lead",
       "Large: all steps pooled. Small: the mean of each run's own value (SpecForge's way), which can order two " +
         "methods the other way round."),
