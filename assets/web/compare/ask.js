@@ -107,7 +107,8 @@ function laneCard(one, n) {
   one.read = () => valuesOf(rows);
   one.wrong = () => rows.some(({ row }) => row.querySelector('[aria-invalid="true"]'));
   const inside = [...(rule ? [rule] : []), ...rows].map(({ row }) => row);
-  const about = h("p.svc-help.ui-soft", method.summary, trained(method.trained) && h("b", ` ${trained(method.trained)}.`));
+  const learnt = trained(method.trained);
+  const about = h("p.svc-help.ui-soft", method.summary, learnt && h("b", ` ${learnt}.`));
   const details = h("details.ui-fold", { open: one.open }, h("summary", "Parameters"), about, inside);
   details.addEventListener("toggle", () => (one.open = details.open));
   return h(

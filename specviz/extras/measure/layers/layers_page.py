@@ -45,7 +45,7 @@ class Layers(RunWork[RunTask]):
         if not prompt_ms or not prompt_tokens:
             return what
         seconds = duration(forwards * tokens * prompt_ms / prompt_tokens / 1e3)
-        return f"{what}: {seconds} at the speed at which this run read its prompt, longer without its kernels"
+        return f"{what}: at least {seconds}, as fast as this run read its prompt"
 
     @post("run/{key}")
     def start(self, key: str, owner: Owner) -> dict[str, Any] | Response:
