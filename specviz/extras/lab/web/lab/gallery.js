@@ -59,12 +59,15 @@ const tool = (name, title, about, open) =>
   h("button.svp-bare.svl-card", { "data-name": name, onclick: open }, h("b", title), h("span.svl-say", about));
 
 /** How a paper's claims come out here, by the mark of it. */
-const MARKS = { "✓": "as in the paper", "◐": "in part", "✗": "otherwise" };
+const MARKS = { "✓": "as in the paper", "◐": "in part", "≈": "within the spread", "✗": "otherwise" };
 /** @typedef {keyof typeof MARKS} Mark */
 
 /** @type {(finding: LabSummary | undefined) => Mark | null} */
-const markOf = (finding) =>
-  !finding?.claims ? null : finding.alike === finding.claims ? "✓" : finding.alike ? "◐" : "✗";
+function markOf(finding) {
+  if (!finding?.claims) return null;
+  const { claims, alike, open } = finding;
+  return alike === claims ? "✓" : open === claims ? "≈" : alike ? "◐" : "✗";
+}
 
 /** How many experiments have which mark. @param {LabShort[]} recipes */
 function tally(recipes) {
@@ -76,9 +79,10 @@ function tally(recipes) {
 
 /** How many of the paper's claims come out alike. @param {LabSummary} finding */
 function agreed(finding) {
+  const { claims, alike, open } = finding;
   const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
-  return finding.claims > 0 &&
-    h("span.svl-agreed.ui-soft", mark, ` ${finding.alike} of ${finding.claims} as in the paper`);
+  return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${alike} of ${claims} as in the paper`,
+    open > 0 && `, ${open} within the spread`);
 }
 
 /** A recipe: its picture, and what was found. */
@@ -135,7 +139,7 @@ function head() {
   const { papers, recipes } = gallery();
   const marks = tally(recipes);
   const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
-  const words = { "✓": "come out as in their paper", "◐": "in part", "✗": "otherwise" };
+  const words = { ...MARKS, "✓": "come out as in their paper" };
   const outcome = marks.map(([mark, count]) => h("li", h("b", `${mark} ${count}`), words[mark]));
   const count = Object.keys(papers).filter(Boolean).length;
   return h("header.svp-asked", h("h2", "The papers' experiments, run again"),

@@ -138,11 +138,23 @@ function frame() {
   parts.results.replaceChildren(bar, progress, grid, sheets, paperCharts, caption, under, drafts);
 }
 
+/** The figures' colours on a dark page, as lanes have them. @type {Record<string, string>} */
+const DARK = {
+  "#0072b2": "#56b4e9", "#d55e00": "#f08537", "#009e73": "#4fcaa3", "#cc79a7": "#e09bc4", "#e69f00": "#dcb65a",
+  "#56b4e9": "#a5d8f6", "#7a6fb0": "#b3a9e6",
+};
+
+/** A figure's text with its colours for the page. @param {string} figure */
+const toned = (figure) => document.body.classList.contains("dark")
+  ? figure.replace(/#[0-9a-f]{6}\b/gi, (color) => DARK[color.toLowerCase()] ?? color) : figure;
+
 /** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
 function dressed(figures) {
   const { ink, soft, hoverlabel } = theme();
   return figures.map(({ title, paper, figure }) => {
-    const { data, layout } = JSON.parse(figure);
+    const { data, layout } = JSON.parse(toned(figure));
+    for (const { type, error_y: whisker } of data)
+      if (type === "bar" && whisker) Object.assign(whisker, { color: ink, thickness: 1.5 }); // they lie on the bars
     return {
       label: `${title}; the same numbers stand under “${EVERY}”`,
       kind: paper ? "svl-paper" : "",
@@ -152,7 +164,9 @@ function dressed(figures) {
         font: { ...layout.font, color: paper ? soft : ink },
         hoverlabel: { ...layout.hoverlabel, ...hoverlabel },
       },
-      config: { displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] },
+      config: {
+        displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+      },
     };
   });
 }
