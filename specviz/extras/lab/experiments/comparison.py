@@ -111,9 +111,7 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
     return "".join("=" if abs(a - b) <= level * max(abs(a), abs(b)) else "<" if a < b else ">" for a, b in pairs)
 
 
-def _is_noise(
-    difference: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float
-) -> bool:
+def _is_noise(difference: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float) -> bool:
     """Whether two sides, numbers by prompt or one plain number, differ by no more than the standard error of that: by
     their ``difference`` over all, or by the mean over prompts.
     """

@@ -130,9 +130,7 @@ def _finding(results: Results, claim: Claim) -> Finding:
     )  # fmt: skip
     text = capital(", ".join([*context, sentence])) + "."
     within_spread = claim.is_within_spread(results)
-    return Finding(
-        text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread
-    )
+    return Finding(text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread)
 
 
 def _sentence(

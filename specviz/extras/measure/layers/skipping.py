@@ -51,6 +51,7 @@ def skip_layers(target: Target, trace: Trace) -> Generator[Stage, None, dict[str
     check_model(target, trace.run)
     ids, count, start_time = trace.tables["tokens"]["id"], len(trace.output_ids), time.perf_counter()
     whole, kept, changed = first_choices(target, ids, count), list[float](), list[list[int]]()
+
     def report() -> dict[str, Any]:
         ms = round((time.perf_counter() - start_time) * 1e3)
         return {"kept": [*kept], "changed": [*changed], "places": count, "tokens": len(ids) - 1, "ms": ms}
