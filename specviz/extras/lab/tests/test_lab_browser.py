@@ -63,7 +63,7 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     expect(page.locator(shapes)).to_have_count(len(recipes))
     expect(page.locator(".svl-strip:visible")).to_have_count(page.locator(".svl-paper").count())  # all are folded
     said = page.locator(".svl-gallery .svl-outcome").inner_text()
-    assert sum(map(int, re.findall(r"(?<=[✓◐✗–] )\d+", said))) == len(recipes)
+    assert sum(map(int, re.findall(r"(?<=[✓◐≈✗–] )\d+", said))) == len(recipes)
     figures = page.evaluate("specviz.app.pages.lab.gallery.recipes.map((one) => one.figure)")
     assert sorted(page.locator(".svl-strip small > :first-child").all_text_contents()) == sorted(figures)
     page.locator(".svl-paper summary").first.click()
