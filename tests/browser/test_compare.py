@@ -218,7 +218,9 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     assert "specviz train ppd" in page.text_content(".svc-settings")
     # open stand the prompt, the methods and Run; the rest says in a line what it is
     expect(page.locator(".svc-columns details[open]")).to_have_count(0)
-    expect(page.locator(".svc-settings > details > summary").first).to_have_text(re.compile("^Settings: at most .*, greedy$"))
+    expect(page.locator(".svc-settings > details > summary").first).to_have_text(
+        re.compile("^Settings: at most .*, greedy$")
+    )
     page.click(".svc-example")
     over(page)
     runs = {name: desk.store.get(f"gallery-{n}") for n, name in enumerate("PABCD")}
@@ -275,8 +277,10 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     position = lambda: int(page.get_attribute(".sv-ruler", "aria-valuenow"))  # noqa: E731
     writing = [count for count in emitted if count < total]
     becomes(page, position, max(writing))  # follows the race, not a lane that is over
-    assert page.evaluate("[...document.querySelectorAll('.sv-ruler-names .ui-clip')]"
-                         ".every((name) => name.scrollWidth <= name.clientWidth)")  # there is room for them
+    assert page.evaluate(
+        "[...document.querySelectorAll('.sv-ruler-names .ui-clip')]"
+        ".every((name) => name.scrollWidth <= name.clientWidth)"
+    )  # there is room for them
 
     page.locator(".sv-ruler-over").click(position={"x": 300, "y": 10})  # scrubs by output position
     position = page.evaluate(f"{STATE}.at")

@@ -30,17 +30,17 @@ class Turn:
         self._lock, self.page = threading.Lock(), ""
 
     @contextlib.contextmanager
-    def taken(self, task: StagedTask, page: str) -> Iterator[None]:
-        """Hold the turn for a task of ``page``, unless it is stopped while it waits."""
-        while not (is_mine := self._lock.acquire(timeout=LOOK_S)) and not task.cancel.is_set():
+    def take(self, task: StagedTask, page: str) -> Iterator[None]:
+        """Take the turn for a task of ``page``, unless it is stopped while it waits."""
+        while not (has_turn := self._lock.acquire(timeout=LOOK_S)) and not task.cancel.is_set():
             task.waits = self.page
         task.waits = ""
         try:
-            if is_mine:
+            if has_turn:
                 self.page = page
             yield
         finally:
-            if is_mine:
+            if has_turn:
                 self.page = ""
                 self._lock.release()
 
@@ -70,7 +70,7 @@ class StagedTask(Task):
                 self.report, self.done, self.words = stage["report"], self.total, ""
                 return True
             self.done, self.total, self.words = stage["done"], stage["total"], stage["words"]
-            self.report = stage["known"]
+            self.report = stage["partial"]
             question = {}
         desk.work_on(target, forget, {"key": self.id}, self.id)
         return False
@@ -110,7 +110,7 @@ class StagedService(Service, Generic[T]):
         turn = next(services, self)._turn  # one for all pages
 
         def work(task: T) -> bool:
-            with turn.taken(task, self.tool or self.name.capitalize()):
+            with turn.take(task, self.tool or self.name.capitalize()):
                 return task.work(self.desk, target, question(), *steps)
 
         self._tasks.begin(task, work, self._check_room)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Stage(NamedTuple):
-    """Progress of some work: ``done`` of ``total``, in ``words`` the stage, and what is ``known`` of the report."""
+    """Progress of some work: ``done`` of ``total``, in ``words`` the stage, and the ``partial`` report."""
 
     done: int
     total: int
     words: str
-    known: dict[str, Any] | None = None
+    partial: dict[str, Any] | None = None
 
 
 Stages = Generator[Stage, None, Any]

@@ -66,12 +66,12 @@ more often (90 % against 60 %).'
     if _per_step(best) - _per_step(rival) <= LEVEL * _per_step(best):
         return f"{_title(best)} and {_title(rival)} accept alike: {numbers}."
     rivals = _title(rival) if len(ranking) == 2 else f"all others, {_title(rival)} next"
-    claimed = f"{_title(best)} accepts more than {rivals}: {numbers}"
+    opening = f"{_title(best)} accepts more than {rivals}: {numbers}"
     count, title = min((entry["depths"][0]["decided"], _title(entry)) for entry in (best, rival))
     if count < FEWEST_DRAFTS:
-        few = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say where and why"
-        return f"{claimed}. {few}."
-    return f"{claimed}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
+        reason = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say where and why"
+        return f"{opening}. {reason}."
+    return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
 
 
 def _title(entry: Set) -> str:

@@ -56,8 +56,8 @@ class Claim:
         return [_number(results, selector, self.metric) for selector in self.ours]
 
     def is_within_spread(self, results: Results) -> bool:
-        """Whether a difference that the order of our numbers rests on is at most its standard error: of a prompt's two
-        numbers where both sides ran it, else of the two means. False where nothing is known of the spread.
+        """True where a difference that the order of our numbers rests on is at most its standard error: of the two
+        numbers of a prompt where both sides ran it, else of the two means. False where nothing is known of the spread.
         """
         sides = [_by_prompt(results, selector, self.metric) for selector in self.ours]
         numbers = self.numbers(results)
@@ -112,17 +112,17 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
 
 
 def _is_noise(difference: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float) -> bool:
-    """Whether two sides, numbers by prompt or one plain number, differ by no more than the standard error of that: by
-    their ``difference`` over all, or by the mean over prompts.
+    """True where two sides, numbers by prompt or one plain number, differ by no more than the standard error of it:
+    by their ``difference`` over all, or by the mean over prompts.
     """
-    one, other = (side if isinstance(side, Mapping) else {} for side in (first, second))
+    numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
     if isinstance(first, float) or isinstance(second, float):
         level = first if isinstance(first, float) else second
-        samples = [[number - level for number in (one or other).values()]]
-    elif len(both := one.keys() & other.keys()) > 1:
-        samples = [[one[prompt] - other[prompt] for prompt in both]]
+        samples = [[number - level for number in (numbers or rivals).values()]]
+    elif len(prompts := numbers.keys() & rivals.keys()) > 1:
+        samples = [[numbers[prompt] - rivals[prompt] for prompt in prompts]]
     else:
-        samples = [[*one.values()], [-number for number in other.values()]]
+        samples = [[*numbers.values()], [-number for number in rivals.values()]]
     if min(map(len, samples)) < 2:
         return False
     error = sum(variance(sample) / len(sample) for sample in samples) ** 0.5
@@ -134,7 +134,7 @@ def _by_prompt(results: Results, selector: str, metric: str) -> dict[str, float]
     parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
     if len(parts) == 1 and is_number(parts[0]):
         return float(parts[0])
-    rows, number = _selected(results, parts, metric)
+    rows, number = _select(results, parts, metric)
     numbers = {prompt: number(of) for prompt, of in group((str(row.get("prompt")), row) for row in rows).items()}
     return {prompt: value for prompt, value in numbers.items() if value is not None}
 
@@ -144,14 +144,14 @@ def _number(results: Results, selector: str, metric: str) -> float:
     parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
     if len(parts) == 1 and is_number(parts[0]):
         return float(parts[0])
-    rows, number_from = _selected(results, parts, metric)
+    rows, number_from = _select(results, parts, metric)
     number = number_from(rows)
     if number is None:
         raise ValueError(f"{results.about['name']}: no run has {metric} for {selector!r}")
     return number
 
 
-def _selected(
+def _select(
     results: Results, parts: Sequence[str], metric: str
 ) -> tuple[list[Row], Callable[[Sequence[Row]], float | None]]:
     """The rows that the parts of a selector name, and what gives the number of rows."""

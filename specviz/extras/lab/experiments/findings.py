@@ -68,7 +68,7 @@ def summary(results: Results, comparison: PaperComparison | None) -> dict[str, A
 
 
 def _counts(entries: Sequence[Finding]) -> tuple[int, int]:
-    """How many claims come out alike, and how many lie within the spread and so neither way."""
+    """Counts of claims that come out alike, and of those within the spread, which come out neither way."""
     open_count = sum(finding.within_spread for finding in entries)
     return sum(finding.alike and not finding.within_spread for finding in entries), open_count
 
@@ -82,9 +82,9 @@ def verdict(entries: Sequence[Finding]) -> str:
         subjects = {1: "The difference is", 2: "Both differences are"}.get(count, f"All {count} differences are")
         return f"{subjects} no larger than the spread: it shows nothing either way"
     if open_count:
-        other = count - alike - open_count
+        unlike = count - alike - open_count
         parts = [f"{alike} as in the paper"] * (alike > 0)
-        parts += [f"{other} unlike {'it' if alike else 'the paper'}"] * (other > 0)
+        parts += [f"{unlike} unlike {'it' if alike else 'the paper'}"] * (unlike > 0)
         return f"Of {count} comparisons {', '.join(parts)}, {open_count} within the spread"
     if alike in (0, count):
         subjects = {1: "Comes", 2: "Both comparisons come"}.get(count, f"All {count} comparisons come")

@@ -118,7 +118,7 @@ class Lab(Service):
 
     @get("gallery")
     def gallery(self) -> dict[str, Any]:
-        """What comes along, small, and the tools: no model, method or user's result is asked for it."""
+        """Everything that comes along, small, and the tools: no model, method or user's result is asked for it."""
         return {
             "papers": {name: asdict(paper) for name, paper in papers().items()},
             "recipes": [gallery_card(experiment) for experiment in recipes().values()],

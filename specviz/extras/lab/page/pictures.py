@@ -33,8 +33,8 @@ def pictures(folder: Path) -> Mapping[str, Mapping[str, Any]]:
 
 def draw_pictures(folder: Path) -> dict[str, dict[str, Any]]:
     """The pictures of a folder's results."""
-    found = {path.stem: picture(path) for path in sorted(folder.glob("*.zip"))}
-    return {name: drawn for name, drawn in found.items() if drawn is not None}
+    drawings = {path.stem: picture(path) for path in sorted(folder.glob("*.zip"))}
+    return {name: drawn for name, drawn in drawings.items() if drawn is not None}
 
 
 def picture(path: Path) -> dict[str, Any] | None:

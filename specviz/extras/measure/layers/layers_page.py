@@ -36,16 +36,16 @@ class Layers(RunWork[RunTask]):
         """About how long it takes: by what it took before, else by the forward that read the run's prompt."""
         trace = self.desk.trace(key)
         tokens, forwards = len(trace.tables["tokens"]["id"]) - 1, len(self.desk.target_of(trace.run).layers) + 1
-        what = f"{plural(forwards, 'forward')} of {plural(tokens, 'token')}"
+        work = f"{plural(forwards, 'forward')} of {plural(tokens, 'token')}"
         reports = [task.report for task in self._tasks.all() if task.report]
         if reports:
             ms = reports[-1]["ms"] / reports[-1]["tokens"] / (len(reports[-1]["kept"]) + 1)
-            return f"{what}, about {duration(forwards * tokens * ms / 1e3)}"
+            return f"{work}, about {duration(forwards * tokens * ms / 1e3)}"
         prompt_ms, prompt_tokens = trace.run["timings"].get("prefill_ms"), trace.run["prompt_length"]
         if not prompt_ms or not prompt_tokens:
-            return what
+            return work
         seconds = duration(forwards * tokens * prompt_ms / prompt_tokens / 1e3)
-        return f"{what}: at least {seconds}, as fast as this run read its prompt"
+        return f"{work}: at least {seconds}, as fast as this run read its prompt"
 
     @post("run/{key}")
     def start(self, key: str, owner: Owner) -> dict[str, Any] | Response:

@@ -69,7 +69,7 @@ def test_layers_are_shown_as_they_come(target: Any, trace: Any) -> None:
     holder, known = Holder(target, {}), list[dict[str, Any]]()
     stage = skipping.advance(holder, {"key": "a", "trace": to_text(trace)})
     while "report" not in stage:
-        known.append(stage["known"])
+        known.append(stage["partial"])
         stage = skipping.advance(holder, {"key": "a"})
     assert [len(report["kept"]) for report in known] == [*range(target.shape.layers)]
     assert all(stage["report"]["kept"][: len(report["kept"])] == report["kept"] for report in known)
@@ -81,10 +81,10 @@ def test_work_of_another_page_is_waited_for_and_named() -> None:
     begun = list[str]()
 
     def work(task: StagedTask) -> None:
-        with turn.taken(task, "Places"):
+        with turn.take(task, "Places"):
             begun.append(task.id)
 
-    with turn.taken(first, "Layers"):
+    with turn.take(first, "Layers"):
         threads = [threading.Thread(target=work, args=(task,)) for task in (second, third)]
         for thread in threads:
             thread.start()

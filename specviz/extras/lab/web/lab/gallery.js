@@ -102,7 +102,7 @@ function recipeCard({ name, title, figure, question }, choose) {
 /** A recipe's picture with its name and its mark below it. @param {LabShort} recipe */
 function named({ name, title, figure }) {
   const picture = gallery().pictures[name];
-  const mark = h("span.svl-mark", markOf(picture?.finding));
+  const mark = h("span", markOf(picture?.finding));
   return h("span", { title: `${figure}: ${title}` }, drawn(picture), h("small", h("span", figure), mark));
 }
 

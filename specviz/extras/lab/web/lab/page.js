@@ -195,7 +195,8 @@ function draw() {
 /** What there is to run, while it is asked for. */
 let known = Promise.resolve();
 
-/** Work on what there is to run: it waits until that is known. @type {<T>(work: (given: T) => void) => (given: T) => Promise<void>} */
+/** Work on what there is to run: it waits until that is known. */
+/** @type {<T>(work: (given: T) => void) => (given: T) => Promise<void>} */
 const whenKnown = (work) => async (given) => {
   parts.gallery.ariaBusy = lab.catalog ? null : "true";
   await known;

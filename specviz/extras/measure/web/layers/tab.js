@@ -51,7 +51,8 @@ function Layers({ tab }) {
   </div>`;
 }
 
-/** ``of``: all layers, where some are still to come. @param {{ tab: LayersTab, report: LayersReport, of: number }} props */
+/** ``of``: all layers, where some are still to come. */
+/** @param {{ tab: LayersTab, report: LayersReport, of: number }} props */
 function Result({ tab, report, of }) {
   const { kept, changed, places } = report;
   const { least, most } = extremes(kept, NAMED);
@@ -60,7 +61,8 @@ function Result({ tab, report, of }) {
   const named = (numbers) => numbers.map((one) => `${one} (${percentage(kept[one - 1])})`).join(", ");
   const { model } = tab.inspector;
   return html`
-    <p>Of ${plural(places, "place")}${of > kept.length && `, by the first ${plural(kept.length, "layer")}`}, the first choice stays most often without layer ${" "}
+    <p>Of ${plural(places, "place")}${of > kept.length && `, by the first ${plural(kept.length, "layer")}`}, the first
+      choice stays most often without layer ${" "}
       <b>${named(least)}</b>, least often without <b>${named(most)}</b>.</p>
     <div class="svly-chart"><${Bars} kept=${kept} of=${of} chosen=${layer} choose=${(/** @type {number} */ one) => {
       tab.layer.value = one === layer ? -1 : one;

@@ -67,7 +67,8 @@ function Form({ tab, answer }) {
   return html`<div class="svps-form ui-row">
     <details class="ui-fold"><summary>Drafters: ${named(answer, chosen) || "none"}</summary>
       <div class="svps-methods">${answer.methods.map(({ name, title }) => html`<label class="ui-check" title=${title}>
-        <input type="checkbox" checked=${chosen.includes(name)} onChange=${() => tab.toggle(name)} /> ${short(title)}</label>`)}
+        <input type="checkbox" checked=${chosen.includes(name)} onChange=${() => tab.toggle(name)} />
+        ${short(title)}</label>`)}
       </div></details>
     <${StartStop} tab=${tab} label="Replay" disabled=${!chosen.length} />
   </div>`;
@@ -90,7 +91,8 @@ function Result({ tab, report }) {
       <li>tokens accepted</li><li><i class="svps-taken" />taken by the best path</li>
       <li><i class="svps-lost" />a draft would have reached further</li>
     </ul>
-    ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>${named(tab.answer.value, [name])}: ${why}.</p>`)}
+    ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>
+      ${named(tab.answer.value, [name])}: ${why}.</p>`)}
     <${Frontier} rows=${report.frontier.rows} lines=${report.frontier.lines} />
     <p class="ui-soft">${NOTE}</p>`;
 }

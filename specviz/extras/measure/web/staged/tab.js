@@ -112,7 +112,8 @@ function stands({ state, waits, words, done, total }) {
 }
 
 /** About so long. @param {number} seconds */
-const duration = (seconds) => (seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.round(seconds / 60)} min`);
+const duration = (seconds) =>
+  seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.round(seconds / 60)} min`;
 
 /** The button that starts the work, or stops it. */
 /** @type {(props: { tab: StagedTab<any, any>, label: string, disabled?: boolean }) => unknown} */
