@@ -83,7 +83,8 @@ def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
     reasons = sum((Counter(gain.causes) for gain in gains[first]), Counter[str]()).most_common()
     causes = [f"{CAUSES[cause]}{f' at {count}' if len(reasons) > 1 else ''}" for cause, count in reasons]
     causes_text = " and ".join([", ".join(causes[:-1]), causes[-1]] if len(causes) > 1 else causes)
-    sentence = f"{name} accepts {plural(counts[first], 'token')} that {other_name} wrote itself, as its draft {causes_text}."
+    accepted = f"{plural(counts[first], 'token')} that {other_name} wrote itself"
+    sentence = f"{name} accepts {accepted}, as its draft {causes_text}."
     return sentence + (f" The other way round: {plural(counts[1 - first], 'token')}." if counts[1 - first] else "")
 
 
