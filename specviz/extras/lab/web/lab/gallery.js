@@ -3,13 +3,16 @@
 import { h, s } from "specviz/base/dom.js";
 import { plural, when } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { BATCH, OWN, gallery, lab, parts, shortPaper, tools } from "specviz/lab/state.js";
+import { BATCH, OWN, gallery, lab, onDark, parts, shortPaper, tools } from "specviz/lab/state.js";
 
 const [WIDE, HIGH, EDGE] = [132, 66, 6];
 const FEW = 4; // experiments of a paper that has half a line
 
 /** @type {(share: number) => number} */
 const up = (share) => HIGH - EDGE - share * (HIGH - 2 * EDGE);
+
+/** The colour of the ``n``-th line. @param {number} n */
+const tone = (n) => `color: light-dark(${COLORS[n % COLORS.length]}, ${onDark(COLORS[n % COLORS.length])})`;
 
 /** The place of a line's ``k``-th value. @type {(values: unknown[], k: number) => number} */
 const along = (values, k) => EDGE + k * ((WIDE - 2 * EDGE) / Math.max(1, values.length - 1));
@@ -20,23 +23,23 @@ const DRAW = {
     const points = values.flatMap((value, k) => (value === null ? [] : [`${along(values, k)},${up(value)}`]));
     if (points.length === 1) { // a level: one number for all places
       const y = points[0].split(",")[1];
-      return s("path", { class: "svl-level", d: `M${EDGE} ${y}H${WIDE - EDGE}`, stroke: COLORS[n % COLORS.length] });
+      return s("path", { class: "svl-level", d: `M${EDGE} ${y}H${WIDE - EDGE}`, style: tone(n) });
     }
-    return s("polyline", { points: points.join(" "), stroke: COLORS[n % COLORS.length] });
+    return s("polyline", { points: points.join(" "), style: tone(n) });
   }),
   bar: (lines) => {
     const bars = lines.flatMap((values, n) => values.map((value) => ({ value: value ?? 0, n })));
     const step = (WIDE - 2 * EDGE) / bars.length;
     return bars.map(({ value, n }, k) => s("rect", {
       x: EDGE + k * step, y: up(value), width: Math.max(1, Math.min(18, step - 2)), height: HIGH - EDGE - up(value),
-      fill: COLORS[n % COLORS.length],
+      style: tone(n),
     }));
   },
   heat: (lines) => {
     const high = (HIGH - 2 * EDGE) / lines.length;
     return lines.flatMap((values, row) => values.map((value, k) => s("rect", {
       x: EDGE + (k * (WIDE - 2 * EDGE)) / values.length, y: EDGE + row * high, height: high - 1,
-      width: (WIDE - 2 * EDGE) / values.length - 1, fill: COLORS[0], "fill-opacity": value ?? 0,
+      width: (WIDE - 2 * EDGE) / values.length - 1, style: tone(0), "fill-opacity": value ?? 0,
     })));
   },
 };
@@ -48,7 +51,7 @@ function drawn(picture) {
   const frame = { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "svl-picture", "aria-hidden": "true" };
   const axis = s("path", { class: "svl-axis", d: `M${EDGE} ${EDGE}V${HIGH - EDGE}H${WIDE - EDGE}` });
   const circles = kind !== "line" ? [] : marks.map(([n, k]) => s("circle", { // the values that its sentence compares
-    cx: along(lines[n], k), cy: up(lines[n][k] ?? 0), r: 4, fill: COLORS[n % COLORS.length],
+    cx: along(lines[n], k), cy: up(lines[n][k] ?? 0), r: 4, style: tone(n),
   }));
   return s("svg", frame, axis, DRAW[kind](lines), circles);
 }

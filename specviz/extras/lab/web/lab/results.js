@@ -9,7 +9,7 @@ import * as batch from "specviz/lab/batch.js";
 import { otherJudges } from "specviz/lab/judges.js";
 import { sheetTables } from "specviz/lab/sheets.js";
 import {
-  address, catalog, file, formulaList, lab, link, list, note, parts, post, recipe, refresh, tabled,
+  address, catalog, file, formulaList, lab, link, list, note, onDark, parts, post, recipe, refresh, tabled,
 } from "specviz/lab/state.js";
 import { verdictOf } from "specviz/lab/verdict.js";
 
@@ -138,15 +138,9 @@ function frame() {
   parts.results.replaceChildren(bar, progress, grid, sheets, paperCharts, caption, under, drafts);
 }
 
-/** The figures' colours on a dark page, as lanes have them. @type {Record<string, string>} */
-const DARK = {
-  "#0072b2": "#56b4e9", "#d55e00": "#f08537", "#009e73": "#4fcaa3", "#cc79a7": "#e09bc4", "#e69f00": "#dcb65a",
-  "#56b4e9": "#a5d8f6", "#7a6fb0": "#b3a9e6",
-};
-
 /** A figure's text with its colours for the page. @param {string} figure */
 const toned = (figure) => document.body.classList.contains("dark")
-  ? figure.replace(/#[0-9a-f]{6}\b/gi, (color) => DARK[color.toLowerCase()] ?? color) : figure;
+  ? figure.replace(/#[0-9a-f]{6}\b/gi, onDark) : figure;
 
 /** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
 function dressed(figures) {

@@ -163,6 +163,15 @@ export function allowed({ kind, choices, low, high, optional }) {
 export const field = (label, input, help) =>
   h("label.svl-field.ui-above", h("span", label), input, help ? h("small", help) : null);
 
+/** The charts' colours on a dark page, as lanes have them. @type {Record<string, string>} */
+const DARK = {
+  "#0072b2": "#56b4e9", "#d55e00": "#f08537", "#009e73": "#4fcaa3", "#cc79a7": "#e09bc4", "#e69f00": "#dcb65a",
+  "#b8860b": "#dcb65a", "#56b4e9": "#a5d8f6", "#7a6fb0": "#b3a9e6", "#7a4fbf": "#b3a0ea",
+};
+
+/** A chart's colour where the page is dark. @param {string} color */
+export const onDark = (color) => DARK[color.toLowerCase()] ?? color;
+
 /** A button that looks like a link. @param {string} text @param {() => void} onclick */
 export const link = (text, onclick) => h("button.svp-link", { onclick }, text);
 
