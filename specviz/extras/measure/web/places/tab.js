@@ -92,7 +92,7 @@ function Result({ tab, report }) {
       <li><i class="svps-lost" />a draft would have reached further</li>
     </ul>
     ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>
-      ${named(tab.answer.value, [name])}: ${why}.</p>`)}
+      ${why.startsWith(named(tab.answer.value, [name])) ? "" : `${named(tab.answer.value, [name])}: `}${why}.</p>`)}
     <${Frontier} rows=${report.frontier.rows} lines=${report.frontier.lines} />
     <p class="ui-soft">${NOTE}</p>`;
 }
