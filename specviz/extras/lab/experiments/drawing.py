@@ -116,7 +116,8 @@ def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *
 
 def name_places(figure: go.Figure) -> None:
     """Names below the places of an axis of names: in lines where that makes room for them, not aslant."""
-    names = list(dict.fromkeys(str(x) for trace in figure.data for x in trace.x))
+    places = [getattr(trace, "x", ()) for trace in figure.data]
+    names = list(dict.fromkeys(str(place) for trace_places in places for place in trace_places))
     lines = ["<br>".join(name.split()) for name in names]
     longest = max((len(word) for name in names for word in name.split()), default=0)
     if figure.layout.xaxis.type == "category" and longest * LETTER <= NARROW / max(1, len(names)):

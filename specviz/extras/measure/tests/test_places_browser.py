@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,9 @@ def test_places_are_replayed_on_demand(page: Any, port: int) -> None:
     page.click("text=Replay")
     strip = page.locator(".svps-strip")
     expect(strip).to_be_visible()
-    expect(page.locator(".svps")).to_contain_text(re.compile(r"\sToken Recycling learns from verdicts"))
+    expect(page.locator(".svps")).to_contain_text("Token Recycling learns from verdicts")
+    expect(page.locator(".svps")).not_to_contain_text("Token Recycling: Token Recycling")
+    expect(page.locator(".svps-regret")).to_have_text("No step could be saved")  # merged, fewer
     expect(page.locator(".svps-frontier g")).to_have_count(4)  # pld+h and suffix are tried unasked, and all are merged
     assert "regret" in strip.get_attribute("aria-label")
     cell = page.evaluate("(async () => (await import('specviz/places/strip.js')).layoutOf(30, "

@@ -79,7 +79,7 @@ function Result({ tab, report }) {
   useLayoutEffect(() => tab.strip.show(report));
   const alone = Object.entries(report.alone)
     .map(([name, steps]) => `${named(tab.answer.value, [name])} ${steps}`).join(", ");
-  const saved = report.regret ? plural(report.regret, "step") : "No step";
+  const saved = report.regret > 0 ? plural(report.regret, "step") : "No step"; // merged drafts may do with fewer
   return html`
     <p><b class="svps-regret">${saved} could be saved</b>
       This run took ${plural(report.steps.length, "step")}; with the best draft at every place it takes ${" "}
