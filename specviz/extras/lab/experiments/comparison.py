@@ -116,8 +116,8 @@ def _is_noise(difference: float, first: Mapping[str, float] | float, second: Map
     by their ``difference`` over all, or by the mean over prompts.
     """
     numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
-    if isinstance(first, float) or isinstance(second, float):
-        level = first if isinstance(first, float) else second
+    if levels := [side for side in (first, second) if isinstance(side, float)]:
+        level = levels[0]
         samples = [[number - level for number in (numbers or rivals).values()]]
     elif len(prompts := numbers.keys() & rivals.keys()) > 1:
         samples = [[numbers[prompt] - rivals[prompt] for prompt in prompts]]
