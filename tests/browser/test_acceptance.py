@@ -64,6 +64,12 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     page = visit()
     expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
     expect(page.locator(".svd-defined thead")).to_contain_text("Σ accepted ÷ positions that were decided")
+    formula = page.locator(".svd-defined .svd-formula").first  # first the picture, then the numbers, then how
+    expect(formula).to_be_hidden()
+    top = "(look) => document.querySelector(look).getBoundingClientRect().top"
+    assert page.evaluate(top, ".svd-charts") < page.evaluate(top, ".svd-defined")
+    page.click("text=Formulas with their numbers")
+    expect(formula).to_be_visible()
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     expect(page.locator(".svd-groups section")).to_have_count(4)
     # from the library: by the keyboard alone, those that are selected

@@ -250,7 +250,7 @@ def test_the_first_view_is_an_answer_about_a_document(page: Any) -> None:
         # what it was recorded with, no model being here: cause, and words that stand in no source
         expect(page.locator(".sv-a-caused")).to_have_text(["contributed P1P2", "no part P3"])
         expect(page.locator(".sv-a-ask")).to_be_hidden()
-        expect(page.locator(".sv-a-absents")).to_have_text("All 6 stand in the sources.")
+        expect(page.locator(".sv-a-absents")).to_have_text("All 6 occur in the sources.")
         page.set_viewport_size({"width": 1280, "height": 800})
         assert page.locator(".sv-a-answer").bounding_box()["y"] < 260
         buttons.nth(2).click()

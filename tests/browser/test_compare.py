@@ -216,6 +216,11 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     assert "Add a docstring to this class." in page.evaluate(held)
     assert page.locator(".svc-form-card option[disabled]").count() >= 1  # ppd lacks its prompt tokens
     assert "specviz train ppd" in page.text_content(".svc-settings")
+    # open stand the prompt, the methods and Run; the rest says in a line what it is
+    expect(page.locator(".svc-columns details[open]")).to_have_count(0)
+    expect(page.locator(".svc-settings > details > summary").first).to_have_text(
+        re.compile("^Settings: at most .*, greedy$")
+    )
     page.click(".svc-example")
     over(page)
     runs = {name: desk.store.get(f"gallery-{n}") for n, name in enumerate("PABCD")}
@@ -258,15 +263,24 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page.check(".svc-clocks input[value=time]", force=True)
     page.keyboard.press("End")
     clock = page.evaluate(f"{STATE}.at")
+    high = page.evaluate("document.querySelector('.svc-lanes').offsetHeight")
     assert clock == pytest.approx(max(trace.tables["steps"]["elapsed_ms"][-1] for trace in runs.values()))
     page.focus(".svc-slider")
     page.keyboard.press(" ")  # plays from the start
     page.wait_for_function(f"() => {STATE}.playing && {STATE}.at > 0 && {STATE}.at < {clock / 2}")
     page.keyboard.press(" ")
     at = page.evaluate(f"{STATE}.at")
+    assert page.evaluate("document.querySelector('.svc-lanes').offsetHeight") == high  # the page below stands still
     done = [sum(t <= at for t in trace.tables["steps"]["elapsed_ms"]) for trace in runs.values()]
     emitted = [sum(t.tables["steps"]["emitted"][:n]) for t, n in zip(runs.values(), done, strict=True)]
     becomes(page, lambda: count(page), emitted)
+    position = lambda: int(page.get_attribute(".sv-ruler", "aria-valuenow"))  # noqa: E731
+    writing = [count for count in emitted if count < total]
+    becomes(page, position, max(writing))  # follows the race, not a lane that is over
+    assert page.evaluate(
+        "[...document.querySelectorAll('.sv-ruler-names .ui-clip')]"
+        ".every((name) => name.scrollWidth <= name.clientWidth)"
+    )  # there is room for them
 
     page.locator(".sv-ruler-over").click(position={"x": 300, "y": 10})  # scrubs by output position
     position = page.evaluate(f"{STATE}.at")

@@ -103,6 +103,15 @@ def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -
 
 
 @pytest.mark.slow("every stop of every lesson")
+def test_a_lattice_that_is_told_of_is_whole(visit: Visit, page: Any) -> None:
+    """With the row of what was written and is no candidate."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    visit("?tab=lessons&lesson=12-block&at=4", '.sv-lesson[data-ready^="12-block 3"]')
+    boxes = page.locator(".sv-lattice svg g:has(> rect)")
+    bottoms = boxes.evaluate_all("boxes => boxes.map((box) => box.getBoundingClientRect().bottom)")
+    expect(boxes.nth(bottoms.index(max(bottoms)))).to_be_in_viewport(ratio=1)
+
+
 def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
     visit("?tab=lessons")
     cards = page.locator(".svn-card")

@@ -7,7 +7,7 @@ import { aboutRule, cardOf, joined, parted, rulesOf } from "specviz/shell/verifi
 import { Model, POOL, groups, precision } from "specviz/base/model.js";
 import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { numbers } from "specviz/base/terms.js";
-import { Pieces, characters, glyphs, inLine, safe } from "specviz/base/text.js";
+import { Pieces, characters, glyphParts, glyphs, inLine, safe } from "specviz/base/text.js";
 
 import { frozen, small } from "./traces.mjs";
 
@@ -39,6 +39,12 @@ test("what cannot be seen is written out", () => {
   const bytes = Uint8Array.from([0x61, 0xc3, 0xa9, 0xff, 0xe2, 0x82]);
   assert.deepEqual(characters(bytes).map((c) => c.text), ["a", "é", "⟨xFF⟩", "⟨xE2⟩", "⟨x82⟩"]);
   assert.deepEqual(characters(bytes).map((c) => c.start), [0, 1, 3, 4, 5]);
+});
+
+test("a line of signs breaks before blanks and behind a line's end, never in a word", () => {
+  const parts = glyphParts("self.width * factor\n    return\n\n");
+  assert.deepEqual(parts, ["self.width", "␣*", "␣factor", "⏎", "␣␣␣␣return", "⏎⏎"]);
+  assert.equal(parts.join(""), glyphs("self.width * factor\n    return\n\n"));
 });
 
 test("a title never turns round the rest of its line", () => {

@@ -20,7 +20,8 @@ function compared() {
   const head = [
     h("th", { scope: "col" }, "method"),
     definitions.map(({ label, formula, used, help }) =>
-      h("th", { scope: "col", title: `${help} Used by ${used}.` }, h("b", label), h("span.svd-formula", formula)),
+      h("th", { scope: "col", title: `${help} Used by ${used}.` },
+        h("b", label.replace(/ (?=\S$)/, "\u00a0")), h("span.svd-formula", formula)), // a sign stays with its word
     ),
   ];
   const rows = page.sets.map((set) =>
@@ -32,7 +33,7 @@ function compared() {
           "td",
           { title: set.worked[key] ? `${formula} = ${set.worked[key]}` : "not defined for these runs" },
           h("b", shown(set.pooled[key], unit)),
-          h("small", set.worked[key] ?? ""),
+          h("small.svd-formula", set.worked[key] ?? ""),
           set.runs > 1 && set.means[key] !== null && h("small", `mean of runs ${shown(set.means[key], unit)}`),
         ),
       ),
@@ -124,12 +125,12 @@ function drawings() {
     {
       label: "Conditional acceptance by position",
       data: lines("conditional", "share of the decided that were accepted"),
-      layout: layout("Conditional: accepted ÷ decided (EAGLE's n-α)", "position in the draft", "", rate),
+      layout: layout("Accepted, of those tested (EAGLE's n-α)", "position in the draft", "", rate),
     },
     {
       label: "Unconditional acceptance by position",
       data: lines("unconditional", "share of the drafts that got so far"),
-      layout: layout("Unconditional: accepted ÷ drafts (vLLM, llama.cpp)", "position in the draft", "", rate),
+      layout: layout("Accepted, of all drafts (vLLM, llama.cpp)", "position in the draft", "", rate),
     },
     {
       label: "Accepted lengths",
@@ -189,18 +190,20 @@ export function drawDefinitions(place) {
     lines.querySelectorAll("button")[at]?.focus();
     drawCharts(grid, drawings);
   };
+  const whole = compared();
+  const formulas = h("details.ui-fold", h("summary", "Formulas with their numbers, and who uses which"),
+    facts(data().definitions.map(({ label, used }) => [label, used])));
+  formulas.addEventListener("toggle", () => whole.classList.toggle("svd-worked", formulas.open));
   replace(place, [
-    h(
-      "p.svd-lead",
-      page.forced > 0 && h("b", `${plural(page.forced, "run")} of a given answer left out. `),
-      "The same runs by every definition in use. Large: all steps pooled. Small: the formula with its numbers, and " +
-        "the mean of each run's own value (SpecForge's way), which can order two methods the other way round.",
-    ),
-    compared(),
-    h("details.ui-fold", h("summary", "Who uses which definition"), facts(data().definitions.map(
-      ({ label, used }) => [label, used]))),
     any && lines,
     grid,
+    h("h3", "By every definition in use"),
+    page.forced > 0 && h("p.svd-lead", h("b", `${plural(page.forced, "run")} of a given answer left out.`)),
+    page.sets.some((set) => set.runs > 1) && h("p.svd-lead",
+      "Large: all steps pooled. Small: the mean of each run's own value (SpecForge's way), which can order two " +
+        "methods the other way round."),
+    whole,
+    formulas,
     any ? h("div.svd-groups.ui-tiles", names.map(grouped)) : h("p.ui-soft", "These runs drafted nothing."),
   ]);
   if (any) redraw();

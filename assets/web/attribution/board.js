@@ -23,7 +23,7 @@ const RARITY =
   "Rarity of a span: the sum over its tokens of −log₂ p, p = 1 ÷ (rank in the vocabulary · ln its size). " +
   "“in order to” has some 40 bits, a name of four tokens 60. Brighter is rarer.";
 const NO_SIGNAL = "It records no source of its drafts: the text alone tells.";
-const IN_TEXT = "A check of the text alone: what stands in a source may still be said there of something else.";
+const IN_TEXT = "Whether a source says them of the same thing is not checked.";
 
 /** The head above an answer and its sources, and the fold below; ``view`` is the Attribution they belong to. */
 export class Board {
@@ -129,19 +129,23 @@ export class Board {
     const spans = found.links.length;
     const from = usage(doc, found.used_sources);
     const all = plural(doc.output_tokens, "token");
-    const linked = `${found.copied_tokens} of ${all} in ${plural(spans, "span")}${from && `, to ${from}`}.`;
+    const { quoted, more, less } = this.apart();
+    const of = `${found.copied_tokens} of ${quoted && !less ? `these ${plural(quoted, "token")}` : all}`;
+    const linked = `${of}, in ${plural(spans, "span")}${from && `, to ${from}`}.`;
     const check = wrong ? `≠ ${wrong} of ${plural(spans, "span")} not verbatim` : "✓ verbatim";
     const verdict = spans > 0 && h("b", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the span's.");
     const title = `Signal: ${short(doc.run.method_title)}`;
     return tile(title, [
       h("p.sv-a-signal", doc.run.signal ? `It linked ${linked} ` : NO_SIGNAL, verdict),
-      doc.run.signal && h("p.ui-soft", this.beside()),
+      doc.run.signal && less > 0 && h("p.ui-soft",
+        more > 0 && `${plural(more, "token")} word for word that it did not link; `,
+        `${plural(less, "token")} that it linked and that are no quotation of words.`),
     ]);
   }
 
-  /** What the text and the signal have apart. */
-  beside() {
+  /** How many tokens the text has as quotations, ``more`` than the signal, and ``less``. */
+  apart() {
     const { found, minRun, signal } = this.view;
     /** @param {Attributed} view */
     const placesOf = ({ links }) =>
@@ -149,11 +153,7 @@ export class Board {
     const [quoted, linked] = [at(signal.verbatim, minRun), found].map(placesOf);
     const more = [...quoted].filter((place) => !linked.has(place)).length;
     const less = [...linked].filter((place) => !quoted.has(place)).length;
-    if (!more && !less) return "The same tokens stand word for word.";
-    return [
-      more && `${plural(more, "token")} word for word that it did not link`,
-      less && `${plural(less, "token")} that it linked and that are no quotation of words`,
-    ].filter(Boolean).join("; ") + ".";
+    return { quoted: quoted.size, more, less };
   }
 
   /** The numbers, dates and names that stand in no source. */
@@ -166,10 +166,10 @@ export class Board {
     const marked = names.slice(0, MOST_NAMED).flatMap((name) => [h("span.sv-a-absent", inLine(name)), ", "]);
     const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
     const all = claims.length < 3 ? ["The only one", "Both"][claims.length - 1] : `All ${claims.length}`;
-    const stands = `${all} ${claims.length === 1 ? "stands" : "stand"} in the sources.`;
-    const text = h("p.sv-a-absents", { tabindex: "0" });
+    const stands = `${all} ${claims.length === 1 ? "occurs" : "occur"} in the sources.`;
+    const text = h("p.sv-a-absents");
     append(text, names.length ? ["Not in the sources: ", ...marked.slice(0, -1), more] : [stands]);
-    return tile("Numbers, dates and names", [this.view.tip.add(text, IN_TEXT)]);
+    return tile("Numbers, dates and names", [text, h("p.ui-soft", IN_TEXT)]);
   }
 
   /** Precision, recall and F1 where the quotes are known. @param {QuoteScore} score */

@@ -107,7 +107,17 @@ export class CauseCard {
       const of = read.filter((source) => found.get(sourceKey(source))?.weights[0].standing === standing);
       return of.length > 0 && h("p.sv-a-caused", `${NAMES[standing]} `, of.map((source) => this.key(source)));
     });
-    return [...lines, count > 0 && can && h("p.ui-soft", `${count} not read yet`)];
+    return [...lines, this.most(read), count > 0 && can && h("p.ui-soft", `${count} not read yet`)];
+  }
+
+  /** What the source that matters most does to the whole answer. @param {AttributedSource[]} read @returns {Child} */
+  most(read) {
+    /** @param {AttributedSource} source */
+    const fall = (source) => (this.found.get(sourceKey(source))?.weights[0].fall ?? 0) / LN10;
+    const [first] = [...read].sort((a, b) => fall(b) - fall(a));
+    if (!first || fall(first) < 1) return false;
+    const power = h("sup", fall(first).toFixed(0));
+    return h("p.ui-soft", `Without ${tag(first)} this answer is 10`, power, " times less likely.");
   }
 
   /** A source's tag in its colour. @param {AttributedSource} source */
@@ -160,7 +170,7 @@ export class CauseCard {
     if (rows.length === 2) rows.shift(); // one sentence is the whole answer
     const head = h(
       "tr",
-      h("th", { scope: "col" }, "powers of ten, for"),
+      h("th", { scope: "col" }, "part of the answer"),
       sources.map((source) => h("th", { scope: "col" }, this.key(source))),
     );
     const body = rows.map(({ name, row }) =>

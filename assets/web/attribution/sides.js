@@ -65,8 +65,8 @@ export class Sides {
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(...(question ? [h("p.sv-a-asked", safe(question))] : []), body);
     this.answer.body.scrollTop = top;
-    const own = `${found.own_tokens} ${this.view.text ? "not word for word in the sources" : "not linked"}`;
-    this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${own}`;
+    const linked = `${doc.output_tokens - found.own_tokens} of ${plural(doc.output_tokens, "token")}`;
+    this.answer.note.textContent = `${linked} ${this.view.text ? "word for word in the sources" : "linked"}`;
   }
 
   /** What nobody copied, by the sentences that a click may choose. */

@@ -24,6 +24,10 @@ export const safe = (text) => text.replace(UNSEEN, unseen);
 /** The same with ␣ ⏎ → ␍. @type {(text: string) => string} */
 export const glyphs = (text) => safe(text).replace(/[ \n\t\r]/g, (character) => GLYPHS[character]);
 
+/** Blanks as signs, in parts between which a line may break: no word is split, and ⏎ ends its line. */
+/** @type {(text: string) => string[]} */
+export const glyphParts = (text) => glyphs(text).split(/(?<=[^⏎␣])(?=[⏎␣])|(?<=⏎)(?=[^⏎])/);
+
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 
 /** Safe, and never turning round what follows in its line: for options, that have no element to isolate it in. */

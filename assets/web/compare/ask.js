@@ -104,7 +104,9 @@ function laneCard(one, n) {
   one.read = () => valuesOf(rows);
   one.wrong = () => rows.some(({ row }) => row.querySelector('[aria-invalid="true"]'));
   const inside = [...(rule ? [rule] : []), ...rows].map(({ row }) => row);
-  const details = h("details.ui-fold", { open: one.open }, h("summary", "Parameters"), inside);
+  const learnt = trained(method.trained);
+  const about = h("p.svc-help.ui-soft", method.summary, learnt && h("b", ` ${learnt}.`));
+  const details = h("details.ui-fold", { open: one.open }, h("summary", "Parameters"), about, inside);
   details.addEventListener("toggle", () => (one.open = details.open));
   return h(
     "div.svc-form-card.ui-stack.ui-box",
@@ -116,19 +118,26 @@ function laneCard(one, n) {
       page.wanted.length > 1 &&
         h("button.svp-x.svc-remove", { "aria-label": `Remove ${lane}`, title: "Remove", onclick: remove }, "×"),
     ),
-    h("p.svc-help.ui-soft", method.summary, trained(method.trained) && h("b", ` ${trained(method.trained)}.`)),
-    inside.length > 0 && details,
+    details,
   );
 }
 
 function drawSettings() {
   const settings = must(page.catalog, "catalog").settings.filter((c) => c.name !== "compare");
-  const rows = fields(settings, page.common, () => rules.forEach((rule) => rule.update()), "lanes-");
+  const summary = h("summary");
+  const rows = fields(settings, page.common, () => {
+    rules.forEach((rule) => rule.update());
+    say();
+  }, "lanes-");
+  const say = () => {
+    const { max_new_tokens: most, temperature } = { ...page.common, ...valuesOf(rows) };
+    const drawn = Number(temperature) ? `drawn at temperature ${temperature}` : "greedy";
+    summary.textContent = `Settings: at most ${plural(Number(most), "new token")}, ${drawn}`;
+  };
   page.readSettings = () => valuesOf(rows);
-  const length = rows.filter(({ name }) => name === "max_new_tokens").map(({ row }) => row);
-  const rest = rows.filter(({ name }) => name !== "max_new_tokens").map(({ row }) => row);
-  const sampling = rest.length ? h("details.ui-fold", h("summary", "Sampling"), rest) : "";
-  part("settings").replaceChildren(...length, sampling, missingMethods(methods()));
+  say();
+  const inside = h("details.ui-fold", summary, rows.map(({ row }) => row));
+  part("settings").replaceChildren(inside, missingMethods(methods()));
 }
 
 /** What can run, asked for again; the first lanes where none is chosen. */
@@ -152,6 +161,8 @@ export function drawGo() {
   if (page.framed) part("stop").hidden = !live;
   part("reason").textContent = reason ? `${reason} Recorded runs can be compared all the same.` : "";
   part("reason").hidden = !reason;
+  if (Boolean(reason) !== page.runsAlone) part("from-runs", HTMLDetailsElement).open = Boolean(reason);
+  page.runsAlone = Boolean(reason); // nothing else can be compared
 }
 
 /** A sentence beside the button. @type {(text: string, error?: boolean) => void} */

@@ -3,7 +3,7 @@
 import { h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { getJson, within } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
-import { glyphs } from "specviz/base/text.js";
+import { glyphParts, glyphs } from "specviz/base/text.js";
 import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
 
@@ -21,7 +21,10 @@ function instead(gain) {
 
 /** The accepted text, with what the other run missed marked. @param {RunGain} gain */
 const gained = ({ pieces }) =>
-  h("code", ...pieces.map(([text, missed]) => (missed ? h("mark", glyphs(text)) : glyphs(text))));
+  h("code", ...pieces.map(([text, missed]) => {
+    const parts = glyphParts(text).flatMap((part, n) => (n || /^[⏎␣]/.test(part) ? [h("wbr"), part] : [part]));
+    return missed ? h("mark", ...parts) : parts;
+  }));
 
 /** Tokens that the other run missed. @param {RunGain[]} gains */
 const missed = (gains) => gains.reduce((sum, gain) => sum + gain.missed, 0);
@@ -41,7 +44,7 @@ function gainsOf(gains, [name, other], [id, otherId]) {
       "tr",
       h("td", step(gain.step, id, name)),
       h("td.svr-gained", gained(gain)),
-      h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start}`),
+      h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start} tokens`),
       h("td", step(gain.other_step, otherId, other), gain.other_steps > 1 && ` and ${gain.other_steps - 1} more`),
       h("td", instead(gain)),
     ),
@@ -49,7 +52,10 @@ function gainsOf(gains, [name, other], [id, otherId]) {
   const title = `${name} accepted, ${other} did not`;
   const sum = `${plural(missed(gains), "token")} in ${plural(gains.length, "step")}`;
   const empty = h("p.svp-empty", `${name} accepted nothing that ${other} did not accept as well.`);
-  const head = heads([name, "accepted, missed tokens marked", "missed", other, `what ${other} did there`]);
+  const head = heads([
+    name, h("span", "accepted; ", h("mark", "underlined"), `: ${other} wrote it itself`), "underlined", other,
+    `what ${other} did there`,
+  ]);
   return h(
     "section.svr-gains",
     { "aria-label": title },

@@ -34,12 +34,11 @@ function layout() {
     h("p.svp-note.svc-note", { role: "status" }),
     h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run"),
   ];
-  const recorded = [
-    h("h3", "Recorded runs"),
+  const recorded = h("details.svc-from-runs.ui-fold",
+    h("summary", "Or compare recorded runs"),
     h("p.svc-help.ui-soft", "Of one prompt; no model is needed. ",
       h("button.svp-link", { onclick: () => emit("library") }, "Choose from all runs")),
-    h("div.svc-recorded.ui-stack"),
-  ];
+    h("div.svc-recorded.ui-stack"));
   page.box.replaceChildren(
     h("div.svc-empty.ui-row", h("p", WHAT), h("button.svl-run.svc-example", opener)),
     h(
@@ -49,8 +48,7 @@ function layout() {
       h(
         "div.svc-columns",
         h("div.svc-prompt-form.ui-stack", h("p.svm-offer.svc-made-with.ui-row.ui-soft", { hidden: true })),
-        h("div.ui-stack", asked),
-        h("div.svc-recorded-column.ui-stack", recorded),
+        h("div.svc-beside.ui-stack", asked, recorded),
       ),
       h("div.svc-foot.ui-row", go),
     ),

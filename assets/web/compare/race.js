@@ -265,7 +265,8 @@ export function paint() {
     if (one.shown !== shown) parts.text.replaceChildren(h("span.svc-tail", written(lane, done[n], SHOWN_TEXT)));
     one.shown = shown;
   });
-  const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...texts);
+  const writing = texts.filter((_, n) => done[n] < lanes[n].lane.steps); // a lane that is over leads nowhere
+  const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...(writing.length ? writing : texts));
   const said = told(lanes, position);
   if (lanes.length) page.ruler?.draw(position, done, page.mark, said);
   part("reached").textContent = said;

@@ -38,6 +38,8 @@ export class ComparePage {
   ticket = 0;
   /** Whether an address is being followed: nothing is written into it. */
   turning = false;
+  /** Whether nothing can be run. */
+  runsAlone = false;
   stopping = false;
   framed = false;
   /** @type {Clock} */

@@ -86,7 +86,7 @@ function Picker() {
     <p class="ui-soft">Runs started from now on use the model you choose; those that wait or go on keep theirs.</p>
     ${of && of.choices.length > 1 && html`<div class="svm-weights ui-row ui-soft">
       <label for="svm-weights">Weights</label>
-      <select class="svp-input" id="svm-weights" value=${weights.value} onChange=${weigh}>
+      <select class="svp-select" id="svm-weights" value=${weights.value} onChange=${weigh}>
         ${of.choices.map((one) => html`<option value=${one} selected=${one === weights.value}>
           ${one === OWN ? `${one}, as they are` : `${one}, rounded`}</option>`)}</select>
       <span>Rounded ones are read faster and, once loaded, take less memory; what the model writes may differ.</span>

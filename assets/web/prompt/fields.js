@@ -241,7 +241,8 @@ function Notes({ prefix }) {
   const { words } = referenceOf(draft.value);
   const { note } = draft.value.source;
   return html`<div class="sve-notes">
-    ${recorded.value && html`<p class="svp-note svp-recorded">The prompt of the run that is open, token by token.</p>`}
+    ${recorded.value && html`<p class="svp-note svp-recorded">
+      The prompt of the run that is open in Inspect, token by token.</p>`}
     ${note && html`<p class="svp-note">${note}</p>`}
     ${words && html`<p id="${prefix}-reference-note" class="svp-note">${words}</p>`}
   </div>`;

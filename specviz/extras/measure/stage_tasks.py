@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,22 +18,48 @@ if TYPE_CHECKING:
     from specviz.server.desk import Desk
 
 MOST_WAITING = 3
+LOOK_S = 0.1  # how often a task that waits for its turn looks whether it was stopped
 Question = dict[str, Any]
 Work = Callable[..., Any]
 
 
+class Turn:
+    """Staged work of one page at a time: that of the others waits, and says for which ``page``."""
+
+    def __init__(self) -> None:
+        self._lock, self.page = threading.Lock(), ""
+
+    @contextlib.contextmanager
+    def take(self, task: StagedTask, page: str) -> Iterator[None]:
+        """Take the turn for a task of ``page``, unless it is stopped while it waits."""
+        while not (has_turn := self._lock.acquire(timeout=LOOK_S)) and not task.cancel.is_set():
+            task.waits = self.page
+        task.waits = ""
+        try:
+            if has_turn:
+                self.page = page
+            yield
+        finally:
+            if has_turn:
+                self.page = ""
+                self._lock.release()
+
+
 @dataclass(eq=False, kw_only=True)
 class StagedTask(Task):
-    """A task's progress (``done`` of ``total``, in ``words``), and the report of one that is over."""
+    """A task's progress (``done`` of ``total``, in ``words``), the page that it ``waits`` for, and its report: of one
+    that goes on as far as it is known.
+    """
 
     done: int = 0
     total: int = 0
     words: str = ""
+    waits: str = ""
     report: dict[str, Any] | None = None
 
     def card(self) -> dict[str, Any]:
         """The task as a page shows it."""
-        names = ("id", "state", "done", "total", "words", "error")
+        names = ("id", "state", "done", "total", "words", "waits", "error")
         return {name: getattr(self, name) for name in names}
 
     def work(self, desk: Desk, target: Any, question: Question, advance: Work, forget: Work) -> bool:
@@ -42,6 +70,7 @@ class StagedTask(Task):
                 self.report, self.done, self.words = stage["report"], self.total, ""
                 return True
             self.done, self.total, self.words = stage["done"], stage["total"], stage["words"]
+            self.report = stage["partial"]
             question = {}
         desk.work_on(target, forget, {"key": self.id}, self.id)
         return False
@@ -62,6 +91,7 @@ class StagedService(Service, Generic[T]):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._tasks = Tasks[T](self.work, self.expiry)
+        self._turn = Turn()
 
     def close(self) -> None:
         """Stop what goes on."""
@@ -76,7 +106,14 @@ class StagedService(Service, Generic[T]):
 
     def _queue(self, task: T, target: Any, question: Callable[[], Question], steps: tuple[Work, Work]) -> Question:
         """Queue a task whose first stage has a ``question``; ``steps`` advance the work and let go of it. Its card."""
-        self._tasks.begin(task, lambda task: task.work(self.desk, target, question(), *steps), self._check_room)
+        services = (service for service in self.desk.services.values() if isinstance(service, StagedService))
+        turn = next(services, self)._turn  # one for all pages
+
+        def work(task: T) -> bool:
+            with turn.take(task, self.tool or self.name.capitalize()):
+                return task.work(self.desk, target, question(), *steps)
+
+        self._tasks.begin(task, work, self._check_room)
         return task.card()
 
     def _check_room(self, going: Sequence[T]) -> None:

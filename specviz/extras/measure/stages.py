@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 class Stage(NamedTuple):
-    """Progress of some work: ``done`` of ``total``, and in ``words`` the stage."""
+    """Progress of some work: ``done`` of ``total``, in ``words`` the stage, and the ``partial`` report."""
 
     done: int
     total: int
     words: str
+    partial: dict[str, Any] | None = None
 
 
 Stages = Generator[Stage, None, Any]

@@ -13,7 +13,7 @@ from specviz.words import decimals, plural
 from .sets import SetCounts, pooled_by_method
 
 FEWEST = 10  # decided positions from which a group's rate is compared
-FEWEST_DRAFTS = 20  # of both methods, from which a reason is given
+FEWEST_DRAFTS = 20  # of both methods, from which a place and a reason are given
 LEVEL = 0.03  # rates and lengths that lie no further apart (of the larger) are no reason
 PLACES = {"segment": "tokens copied from the {}", "class": "tokens of the kind “{}”", "origin": "tokens from “{}”"}
 
@@ -66,8 +66,12 @@ more often (90 % against 60 %).'
     if _per_step(best) - _per_step(rival) <= LEVEL * _per_step(best):
         return f"{_title(best)} and {_title(rival)} accept alike: {numbers}."
     rivals = _title(rival) if len(ranking) == 2 else f"all others, {_title(rival)} next"
-    clauses = f"{numbers}{_place_clause(best, rival)}{_reason_clause(best, rival)}"
-    return f"{_title(best)} accepts more than {rivals}: {clauses}."
+    opening = f"{_title(best)} accepts more than {rivals}: {numbers}"
+    count, title = min((entry["depths"][0]["decided"], _title(entry)) for entry in (best, rival))
+    if count < FEWEST_DRAFTS:
+        reason = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say where and why"
+        return f"{opening}. {reason}."
+    return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
 
 
 def _title(entry: Set) -> str:
@@ -122,9 +126,6 @@ def _place_clause(best: Set, rival: Set) -> str:
 
 
 def _reason_clause(best: Set, rival: Set) -> str:
-    counts = [entry["depths"][0]["decided"] for entry in (best, rival)]
-    if min(counts) < FEWEST_DRAFTS:
-        return f" ({counts[0]} and {counts[1]} drafts: too few to say why)"
     draft_share, other_draft_share = _drafting(best), _drafting(rival)
     if draft_share * _per_draft(rival) > other_draft_share * _per_draft(best):  # the larger factor of the two
         shares = f"{_percent(draft_share)} against {_percent(other_draft_share)}"

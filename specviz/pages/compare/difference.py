@@ -20,10 +20,10 @@ from specviz.words import plural
 from .outcome import lane_title
 
 MOST_OFFERS = 3  # rejected tokens named beside an accepted stretch
-CAUSES = {  # why a run wrote a token itself, in words that follow "where"
-    "nothing": "{} drafted nothing",
-    "refused": "the draft of {} was refused",
-    "ended": "the draft of {} had ended",
+CAUSES = {  # why a run wrote a token itself, in words that follow "its draft"
+    "nothing": "was empty",
+    "refused": "was refused",
+    "ended": "had ended",
 }
 
 
@@ -72,7 +72,7 @@ def difference(a: Trace, b: Trace) -> dict[str, Any]:
 
 
 def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
-    """The run that accepts more, and what the other run did there."""
+    """The run that accepts more, and why the other run wrote these tokens itself."""
     if names[0] == names[1]:
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     counts = [sum(gain.missed for gain in run_gains) for run_gains in gains]
@@ -80,11 +80,12 @@ def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
     name, other_name = names[first], names[1 - first]
     if not counts[first]:
         return f"{names[0]} and {names[1]} accepted the same drafted tokens."
-    other_side = f" ({other_name} {counts[1 - first]} the other way round)" if counts[1 - first] else ""
-    reasons = sum((Counter(gain.causes) for gain in gains[first]), Counter[str]())
-    causes = ", ".join(f"{count} where {CAUSES[cause].format(other_name)}" for cause, count in reasons.most_common())
-    accepted = f"{plural(counts[first], 'token')} that {other_name} wrote without a draft"
-    return f"{name} accepts {accepted}{other_side}: {causes}."
+    reasons = sum((Counter(gain.causes) for gain in gains[first]), Counter[str]()).most_common()
+    causes = [f"{CAUSES[cause]}{f' at {count}' if len(reasons) > 1 else ''}" for cause, count in reasons]
+    causes_text = " and ".join([", ".join(causes[:-1]), causes[-1]] if len(causes) > 1 else causes)
+    accepted = f"{plural(counts[first], 'token')} that {other_name} wrote itself"
+    sentence = f"{name} accepts {accepted}, as its draft {causes_text}."
+    return sentence + (f" The other way round: {plural(counts[1 - first], 'token')}." if counts[1 - first] else "")
 
 
 def _left_drafts(trace: Trace) -> dict[int, list[int]]:

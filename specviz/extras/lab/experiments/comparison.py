@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean, variance
 from typing import Any
+
+from specviz.groups import group
 
 from .experiment import CATEGORY, Row
 from .quantities import COUNT, TOTAL, number_of
@@ -51,6 +54,15 @@ class Claim:
     def numbers(self, results: Results) -> list[float]:
         """Ours, computed from the rows. Raises ValueError for a number that no run has."""
         return [_number(results, selector, self.metric) for selector in self.ours]
+
+    def is_within_spread(self, results: Results) -> bool:
+        """True where a difference that the order of our numbers rests on is at most its standard error: of the two
+        numbers of a prompt where both sides ran it, else of the two means. False where nothing is known of the spread.
+        """
+        sides = [_by_prompt(results, selector, self.metric) for selector in self.ours]
+        numbers = self.numbers(results)
+        pairs = zip(order(numbers, self.level), itertools.pairwise(numbers), itertools.pairwise(sides), strict=True)
+        return any(sign != "=" and _is_noise(a - b, *pair) for sign, (a, b), pair in pairs)
 
     def texts(self, results: Results) -> list[str]:
         """Ours as the sentence shows them."""
@@ -99,19 +111,55 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
     return "".join("=" if abs(a - b) <= level * max(abs(a), abs(b)) else "<" if a < b else ">" for a, b in pairs)
 
 
+def _is_noise(difference: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float) -> bool:
+    """True where two sides, numbers by prompt or one plain number, differ by no more than the standard error of it:
+    by their ``difference`` over all, or by the mean over prompts.
+    """
+    numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
+    if levels := [side for side in (first, second) if isinstance(side, float)]:
+        level = levels[0]
+        samples = [[number - level for number in (numbers or rivals).values()]]
+    elif len(prompts := numbers.keys() & rivals.keys()) > 1:
+        samples = [[numbers[prompt] - rivals[prompt] for prompt in prompts]]
+    else:
+        samples = [[*numbers.values()], [-number for number in rivals.values()]]
+    if min(map(len, samples)) < 2:
+        return False
+    error = sum(variance(sample) / len(sample) for sample in samples) ** 0.5
+    return min(abs(difference), abs(sum(map(fmean, samples)))) <= error * (1 + 1e-9)
+
+
+def _by_prompt(results: Results, selector: str, metric: str) -> dict[str, float] | float:
+    """The numbers behind one of ours, by prompt; a plain number stands for itself."""
+    parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
+    if len(parts) == 1 and is_number(parts[0]):
+        return float(parts[0])
+    rows, number = _select(results, parts, metric)
+    numbers = {prompt: number(of) for prompt, of in group((str(row.get("prompt")), row) for row in rows).items()}
+    return {prompt: value for prompt, value in numbers.items() if value is not None}
+
+
 def _number(results: Results, selector: str, metric: str) -> float:
     """One of our numbers, such as "PLD @ k=8"; a plain number stands for itself."""
     parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
     if len(parts) == 1 and is_number(parts[0]):
         return float(parts[0])
+    rows, number_from = _select(results, parts, metric)
+    number = number_from(rows)
+    if number is None:
+        raise ValueError(f"{results.about['name']}: no run has {metric} for {selector!r}")
+    return number
+
+
+def _select(
+    results: Results, parts: Sequence[str], metric: str
+) -> tuple[list[Row], Callable[[Sequence[Row]], float | None]]:
+    """The rows that the parts of a selector name, and what gives the number of rows."""
     metric = next((part.removeprefix(COLUMN) for part in parts if part.startswith(COLUMN)), metric)
     place = next((part.removeprefix(PLACE) for part in parts if part.startswith(PLACE)), "")
     row_names = {part for part in parts if not part.startswith((COLUMN, PLACE))}
     rows = [row for row in results.rows if row.get("role") != "hidden" and row_names <= _names(row)]
-    number = _at_place(rows, metric, place) if place else number_of(rows, metric)
-    if number is None:
-        raise ValueError(f"{results.about['name']}: no run has {metric} for {selector!r}")
-    return number
+    return rows, lambda of: _at_place(of, metric, place) if place else number_of(of, metric)
 
 
 def _names(row: Row) -> set[str]:

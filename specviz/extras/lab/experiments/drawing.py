@@ -24,6 +24,7 @@ PARTS = {
     "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
 }  # fmt: skip
 HEIGHT, NARROW = 340, 420
+LETTER = 7.0  # pixels of a character below an axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,16 @@ def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *
             axis["paper"], line={"dash": "dot", "width": 1, "color": GREY}, annotation_text="paper's choice",
             annotation_font_size=11, annotation_position="bottom right",
         )  # fmt: skip
+
+
+def name_places(figure: go.Figure) -> None:
+    """Names below the places of an axis of names: in lines where that makes room for them, not aslant."""
+    places = [getattr(trace, "x", ()) for trace in figure.data]
+    names = list(dict.fromkeys(str(place) for trace_places in places for place in trace_places))
+    lines = ["<br>".join(name.split()) for name in names]
+    longest = max((len(word) for name in names for word in name.split()), default=0)
+    if figure.layout.xaxis.type == "category" and longest * LETTER <= NARROW / max(1, len(names)):
+        figure.update_xaxes(tickvals=names, ticktext=lines, tickangle=0)
 
 
 def ticks(values: Sequence[float]) -> list[str] | None:

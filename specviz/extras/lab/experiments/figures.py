@@ -14,6 +14,7 @@ from specviz.words import plural
 from .answers import CASES
 from .drawing import (
     MARKERS,
+    NARROW,
     Chart,
     all_numbers,
     amount,
@@ -23,6 +24,7 @@ from .drawing import (
     hover,
     hover_texts,
     make_room,
+    name_places,
     new_figure,
     paper_line,
     paper_note,
@@ -44,6 +46,7 @@ MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
 MAX_LABELS = 9  # a paper's bars have numbers if so few
+BARS, DIGIT = 0.7 * NARROW, 7.0  # pixels of all bars, and of a character of their numbers
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 
@@ -247,6 +250,8 @@ def _bars(
     about = results.about
     names = list(dict.fromkeys(point["series"] for point in points))
     tallest = max((value for point in points if (value := value_of(point, quantity.key)) is not None), default=0.0)
+    texts = [amount(value_of(point, quantity.key), quantity.unit) for point in points]
+    is_numbered = DIGIT * max(map(len, texts), default=0) <= BARS / max(1, len(points))  # all bars or none
     for name in names:
         line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
@@ -258,7 +263,7 @@ def _bars(
                 x=[visible_text(p["x"]) for _, p in line_points], y=values,
                 name=plain(name), marker={"color": colors},
                 error_y=whiskers(errors, GREY),
-                text=[amount(value, quantity.unit) for value in values] if len(points) <= 16 else None,
+                text=[amount(value, quantity.unit) for value in values] if is_numbered else None,
                 textposition=["outside" if (value or 0) < SHORTEST * tallest else "inside" for value in values],
                 insidetextanchor="start", textangle=0, textfont={"size": 11}, cliponaxis=False,
                 **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
@@ -267,6 +272,7 @@ def _bars(
         )  # fmt: skip
     figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})  # none that only a lens could read
     draw_axes(figure, about, quantity)
+    name_places(figure)
 
 
 def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:

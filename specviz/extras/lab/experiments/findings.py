@@ -29,7 +29,7 @@ SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
 class Finding:
     """One claim. ``text``: our numbers as a sentence; ``subject``: what is compared; ``values``: ours;
     ``paper_values``: the paper's (of a drawing, their order in words), ``source``: their place in it; ``alike``: both
-    stand in one order.
+    stand in one order; ``within_spread``: our order rests on a difference that is no larger than its standard error.
     """
 
     text: str
@@ -38,6 +38,7 @@ class Finding:
     paper_values: str
     source: str
     alike: bool
+    within_spread: bool = False
 
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
@@ -57,17 +58,34 @@ def _claims_with_findings(results: Results, comparison: PaperComparison | None) 
 
 
 def summary(results: Results, comparison: PaperComparison | None) -> dict[str, Any]:
-    """Results in short: the sentence of their first claim, and how many of the ``claims`` are ``alike``."""
+    """Results in short: the sentence of their first claim, how many of the ``claims`` are ``alike``, and how many stay
+    ``open``, within the spread.
+    """
     entries = findings(results, comparison)
     text = entries[0].text if entries else _extremes(results)
-    return {"text": text, "claims": len(entries), "alike": sum(finding.alike for finding in entries)}
+    alike, open_count = _counts(entries)
+    return {"text": text, "claims": len(entries), "alike": alike, "open": open_count}
+
+
+def _counts(entries: Sequence[Finding]) -> tuple[int, int]:
+    """Counts of claims that come out alike, and of those within the spread, which come out neither way."""
+    open_count = sum(finding.within_spread for finding in entries)
+    return sum(finding.alike and not finding.within_spread for finding in entries), open_count
 
 
 def verdict(entries: Sequence[Finding]) -> str:
     """As in "1 of 4 comparisons comes out as in the paper"; nothing where there is none."""
-    alike, count = sum(finding.alike for finding in entries), len(entries)
+    (alike, open_count), count = _counts(entries), len(entries)
     if not count:
         return ""
+    if open_count == count:
+        subjects = {1: "The difference is", 2: "Both differences are"}.get(count, f"All {count} differences are")
+        return f"{subjects} no larger than the spread: it shows nothing either way"
+    if open_count:
+        unlike = count - alike - open_count
+        parts = [f"{alike} as in the paper"] * (alike > 0)
+        parts += [f"{unlike} unlike {'it' if alike else 'the paper'}"] * (unlike > 0)
+        return f"Of {count} comparisons {', '.join(parts)}, {open_count} within the spread"
     if alike in (0, count):
         subjects = {1: "Comes", 2: "Both comparisons come"}.get(count, f"All {count} comparisons come")
         return f"{subjects} out {'as in' if alike else 'unlike'} the paper"
@@ -111,7 +129,8 @@ def _finding(results: Results, claim: Claim) -> Finding:
         [_preposition(results, parts[0]) if parts else "" for parts in rest], is_level,
     )  # fmt: skip
     text = capital(", ".join([*context, sentence])) + "."
-    return Finding(text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs)
+    within_spread = claim.is_within_spread(results)
+    return Finding(text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread)
 
 
 def _sentence(

@@ -44,6 +44,11 @@ def recipe_card(experiment: Experiment, info: Mapping[str, Any], available: set[
     }
 
 
+def gallery_card(experiment: Experiment) -> dict[str, str]:
+    """A recipe as the gallery shows it, whatever the model is."""
+    return {name: getattr(experiment, name) for name in ("name", "title", "paper", "figure", "question")}
+
+
 def metrics_shown() -> list[dict[str, Any]]:
     """The quantities that can be measured."""
     return [

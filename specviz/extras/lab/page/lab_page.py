@@ -50,6 +50,7 @@ from ..experiments.units import Opening
 from .display import (
     draw,
     end_state,
+    gallery_card,
     latest_rows,
     listed_card,
     metrics_shown,
@@ -115,15 +116,25 @@ class Lab(Service):
 
     # --- what there is ---
 
+    @get("gallery")
+    def gallery(self) -> dict[str, Any]:
+        """Everything that comes along, small, and the tools: no model, method or user's result is asked for it."""
+        return {
+            "papers": {name: asdict(paper) for name, paper in papers().items()},
+            "recipes": [gallery_card(experiment) for experiment in recipes().values()],
+            "pictures": pictures(self.shipped),
+            "tools": [{"name": page.name, "title": page.tool, "about": page.about}
+                      for page in self.desk.services.values() if page.tool],
+        }  # fmt: skip
+
     @get()
     def catalog(self, owner: Owner = "") -> dict[str, Any]:
-        """Recipes, methods with their parameters, prompt sets, metrics and earlier results, as JSON."""
+        """Recipes and methods with their parameters, prompt sets, metrics and earlier results, as JSON."""
         target = self.desk.loader.target
         info = target.info if target is not None else {}
         methods = self.desk.catalog()
         available = {m["name"] for m in methods["methods"] if not m["missing"]}
         return {
-            "papers": {name: asdict(paper) for name, paper in papers().items()},
             "recipes": [recipe_card(experiment, info, available) for experiment in recipes().values()],
             "batch": {"name": NAME, "prompts": "examples", "count": 12, "max_new_tokens": 96, "repeats": 3},
             "methods": methods["methods"], "verifiers": methods["verifiers"],
@@ -132,11 +143,9 @@ class Lab(Service):
             "sets": SETS, "samples": list(SAMPLES),
             "tasks": {name: NAMES.get(name, name) for name in TASKS},
             "results": self.listing(owner),
-            "recorded": recorded_cards(self.shipped), "pictures": pictures(self.shipped),
+            "recorded": recorded_cards(self.shipped),
             "plotly": plotly(),
             "workers": worker_kinds(self.desk.rules),
-            "tools": [{"name": page.name, "title": page.tool, "about": page.about}
-                      for page in self.desk.services.values() if page.tool],
         }  # fmt: skip
 
     def listing(self, owner: str) -> list[dict[str, Any]]:

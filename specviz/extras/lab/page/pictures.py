@@ -1,8 +1,13 @@
-"""Cards of recorded experiments: a small picture, and what was found in one sentence."""
+"""Cards of recorded experiments: a small picture, and what was found in one sentence.
+
+``assets/lab/pictures.json`` holds those of what comes along, so that the gallery waits for nothing: ``python -m
+specviz.extras.lab.page.pictures`` writes it anew.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -13,15 +18,23 @@ from decoders.errors import UserError
 from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
 from ..experiments.findings import first_claim, summary
 from ..experiments.results import Results, columns_of, points
+from ..experiments.shipped import SHIPPED
 
 MAX_LINES, MAX_VALUES = 6, 24  # a picture of more says nothing
+FILE = "pictures.json"
 
 
 @cache
 def pictures(folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The picture of each recorded experiment that comes along, by its recipe."""
-    found = {path.stem: picture(path) for path in sorted(folder.glob("*.zip"))}
-    return {name: drawn for name, drawn in found.items() if drawn is not None}
+    """The picture of each recorded experiment that comes along, by its recipe: as its file says, or drawn anew."""
+    path = folder / FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else draw_pictures(folder)
+
+
+def draw_pictures(folder: Path) -> dict[str, dict[str, Any]]:
+    """The pictures of a folder's results."""
+    drawings = {path.stem: picture(path) for path in sorted(folder.glob("*.zip"))}
+    return {name: drawn for name, drawn in drawings.items() if drawn is not None}
 
 
 def picture(path: Path) -> dict[str, Any] | None:
@@ -81,3 +94,9 @@ def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tupl
             return []
         found += at
     return found
+
+
+if __name__ == "__main__":
+    drawn = draw_pictures(SHIPPED).items()
+    lines = [f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False)}" for name, entry in drawn]
+    (SHIPPED / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

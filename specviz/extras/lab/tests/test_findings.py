@@ -23,7 +23,8 @@ def test_methods_are_named_from_the_highest_on() -> None:
     assert found[0].text == "AdaPLD has the most tokens per step: 4.62, against 4.10 with PLD+ and 3.84 with PLD."
     assert (found[0].values, found[0].paper_values) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
     assert found[0].alike and not found[1].alike and found[1].values == "5.17 > 4.62"
-    assert verdict(found) == "1 of 4 comparisons comes out as in the paper"
+    assert [finding.within_spread for finding in found].count(True) == 3  # four prompts
+    assert verdict(found) == "Of 4 comparisons 1 unlike the paper, 3 within the spread"
 
 
 def test_a_sentence_is_of_the_rows() -> None:
@@ -61,6 +62,7 @@ def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told()
         "text": "Tokens per step are highest with branches K = 32 (3.2) and lowest with branches K = 2 (2.71).",
         "claims": 0,
         "alike": 0,
+        "open": 0,
     }
 
 
@@ -68,11 +70,24 @@ def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told()
     ("alike", "words"),
     [("y", "Comes out as in the paper"), ("n", "Comes out unlike the paper"),
      ("nn", "Both comparisons come out unlike"), ("yyy", "All 3 comparisons come out as in"),
-     ("yyn", "2 of 3 comparisons come out as in")],
+     ("yyn", "2 of 3 comparisons come out as in"), ("o", "The difference is no larger than the spread"),
+     ("yno", "Of 3 comparisons 1 as in the paper, 1 unlike it, 1 within the spread"),
+     ("noo", "Of 3 comparisons 1 unlike the paper, 2 within the spread")],
 )  # fmt: skip
 def test_the_verdict_counts(alike: str, words: str) -> None:
     found = findings(example(SHIPPED / "adapld-fig2.zip"), comparisons(SHIPPED)["adapld-fig2"])
-    assert verdict([replace(found[0], alike=letter == "y") for letter in alike]).startswith(words)
+    entries = [replace(found[0], alike=letter == "y", within_spread=letter == "o") for letter in alike]
+    assert verdict(entries).startswith(words)
+
+
+def test_what_its_spread_could_have_made_comes_out_neither_way() -> None:
+    """2.2 ± 2.2 against 0, of four prompts: one line break of six."""
+    name = "pldplus-fig2"
+    results, comparison = example(SHIPPED / f"{name}.zip"), comparisons(SHIPPED)[name]
+    assert verdict(findings(results, comparison)).startswith("The difference is no larger than the spread")
+    assert summary(results, comparison) | {"text": ""} == {"text": "", "claims": 1, "alike": 0, "open": 1}
+    doubled = [{**row, "accepted_there": 3.0 if "PLD+" in row["series"] else 0.0} for row in results.rows]
+    assert verdict(findings(Results(results.about, doubled), comparison)) == "Comes out as in the paper"
 
 
 @pytest.mark.parametrize("name", comparisons(SHIPPED))
@@ -81,6 +96,9 @@ def test_every_example_result_says_what_was_found(name: str) -> None:
     comparison = comparisons(SHIPPED)[name]
     told = summary(example(SHIPPED / f"{name}.zip"), comparison)
     assert told["claims"] == len(comparison.claims)
-    assert told["alike"] == sum(not claim.unlike for claim in comparison.claims.values())
+    found = findings(example(SHIPPED / f"{name}.zip"), comparison)
+    assert [not finding.alike for finding in found] == [claim.unlike for claim in comparison.claims.values()]
+    assert told["alike"] == sum(finding.alike and not finding.within_spread for finding in found)
+    assert told["open"] == sum(finding.within_spread for finding in found)
     assert re.search(r"\d", told["text"]) and told["text"].endswith(".") and "@ " not in told["text"]
     assert not re.search(r"_\w+=|\bof \w+:|None|nan", told["text"])

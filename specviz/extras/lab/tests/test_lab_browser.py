@@ -57,13 +57,15 @@ def sweep(page: Any, values: str = "2, 4", count: str = "2") -> None:
 def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     """A picture per experiment; it opens what was recorded, with its settings behind one button."""
     page = visit("?tab=lab")
-    recipes = page.evaluate("specviz.app.pages.lab.catalog.recipes.map((one) => one.name)")
+    recipes = page.evaluate("specviz.app.pages.lab.gallery.recipes.map((one) => one.name)")
     assert page.locator(".svl-card:has(svg)").count() == len(recipes) > 80
     shapes = ".svl-card svg:has(polyline, rect, .svl-level)"
     expect(page.locator(shapes)).to_have_count(len(recipes))
     expect(page.locator(".svl-strip:visible")).to_have_count(page.locator(".svl-paper").count())  # all are folded
-    said = page.locator(".svl-gallery .svp-question").inner_text()
-    assert sum(map(int, re.findall(r"(?<=[✓◐✗;] )\d+", said))) == len(recipes)
+    said = page.locator(".svl-gallery .svl-outcome").inner_text()
+    assert sum(map(int, re.findall(r"(?<=[✓◐≈✗–] )\d+", said))) == len(recipes)
+    figures = page.evaluate("specviz.app.pages.lab.gallery.recipes.map((one) => one.figure)")
+    assert sorted(page.locator(".svl-strip small > :first-child").all_text_contents()) == sorted(figures)
     page.locator(".svl-paper summary").first.click()
     page.locator(".svl-card[data-name=pldplus-fig4]").press("Enter")
     expect(page.locator(".svl-results[data-state=complete] .svp-chart").first).to_be_visible()
@@ -81,6 +83,33 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     expect(page.locator(".svl-runs li").first).to_contain_text("= ")  # a run's parameters
     page.locator(".svl-runs .svp-link").first.click()
     page.wait_for_function("() => specviz.app.shown")
+
+
+def test_the_gallery_waits_for_no_model_and_no_result(page: Any, port: int) -> None:
+    """What comes along is shown at once; one's own results join, and a card that was clicked opens then."""
+    held: list[Any] = []
+    released = threading.Event()
+
+    def hold(route: Any) -> None:
+        if released.is_set():
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route(re.compile("/api/(lab|runs|methods)$"), hold)
+    page.goto(f"http://127.0.0.1:{port}/?tab=lab")
+    page.wait_for_selector(".svl-paper")
+    expect(page.locator(".svl-card[data-result]")).to_have_count(0)
+    page.locator(".svl-paper summary").first.click()
+    page.click(".svl-card[data-name=pldplus-fig4]")
+    expect(page.locator(".svl-gallery")).to_have_attribute("aria-busy", "true")
+    released.set()
+    for route in held:
+        route.continue_()
+    expect(page.locator(".svl-results[data-state=complete] .svp-chart").first).to_be_visible()
+    page.go_back()
+    expect(page.locator(".svl-card[data-result=draft-length]")).to_be_visible()
+    nothing_wrong(page, port)
 
 
 def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from specviz.extras.lab.experiments.recipe_files import recipes
 from specviz.extras.lab.experiments.shipped import SHIPPED
-from specviz.extras.lab.page.pictures import picture, pictures
+from specviz.extras.lab.page.pictures import draw_pictures, picture, pictures
 
 
 def test_every_recorded_experiment_has_a_picture() -> None:
     drawn = pictures(SHIPPED)
+    assert json.loads(json.dumps(draw_pictures(SHIPPED))) == drawn, "python -m specviz.extras.lab.page.pictures"
     assert drawn.keys() == {path.stem for path in SHIPPED.glob("*.zip")} <= recipes().keys()
     for name, entry in drawn.items():
         values = [value for line in entry["lines"] for value in line if value is not None]
         assert values and min(values) >= 0 and max(values) == 1, name
         assert entry["kind"] in ("bar", "line", "heat") and all(len(line) <= 24 for line in entry["lines"])
     # what a sentence compares is marked; what stays level is drawn from zero, so that little does not look like much
-    assert drawn["pldplus-table7"]["marks"] == [(0, 0), (0, 3)] and drawn["pldplus-table7"]["lines"][0][3] == 1
-    assert drawn["pldplus-table8"]["marks"] == [(0, 0), (0, 5)] and min(drawn["pldplus-table8"]["lines"][0]) > 0.9
+    assert drawn["pldplus-table7"]["marks"] == [[0, 0], [0, 3]] and drawn["pldplus-table7"]["lines"][0][3] == 1
+    assert drawn["pldplus-table8"]["marks"] == [[0, 0], [0, 5]] and min(drawn["pldplus-table8"]["lines"][0]) > 0.9
     assert drawn["pldplus-fig4"]["kind"] == "line" and drawn["pldplus-table3"]["kind"] == "bar"
 
 

@@ -43,19 +43,25 @@ def forget(holder: Holder, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def skip_layers(target: Target, trace: Trace) -> Generator[Stage, None, dict[str, Any]]:
     """Per layer the share of the output's places whose first choice stays without it (``kept``), of ``places``, and the
-    positions where each changes (``changed``), in stages. Raises UserError for a run of another model.
+    positions where each changes (``changed``), in stages, each with what is known by then; ``ms`` so far, for forwards
+    of ``tokens``. Raises UserError for a run of another model.
     """
     from decoders.study.look.run_settings import check_model
 
     check_model(target, trace.run)
     ids, count, start_time = trace.tables["tokens"]["id"], len(trace.output_ids), time.perf_counter()
     whole, kept, changed = first_choices(target, ids, count), list[float](), list[list[int]]()
+
+    def report() -> dict[str, Any]:
+        ms = round((time.perf_counter() - start_time) * 1e3)
+        return {"kept": [*kept], "changed": [*changed], "places": count, "tokens": len(ids) - 1, "ms": ms}
+
     for layer in range(len(target.layers)):
-        yield Stage(layer, len(target.layers), f"without layer {layer + 1}")
+        yield Stage(layer, len(target.layers), f"without layer {layer + 1}", report())
         stays = first_choices(target, ids, count, layer) == whole
         kept.append(float(stays.float().mean()))
         changed.append((torch.nonzero(~stays).flatten() + len(ids) - count).tolist())
-    return {"kept": kept, "changed": changed, "places": count, "ms": round((time.perf_counter() - start_time) * 1e3)}
+    return report()
 
 
 @torch.inference_mode()

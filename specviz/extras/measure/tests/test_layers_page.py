@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.stubs import client_of, gallery_desk
 from tests.waiting import until
 
 from ..layers import skipping
+from ..stage_tasks import StagedTask, Turn
 
 NEW = 20
 
@@ -63,6 +65,37 @@ def test_a_layer_left_out_is_a_model_without_it(target: Any, trace: Any) -> None
     assert not any(layer._forward_hooks for layer in target.layers)
 
 
+def test_layers_are_shown_as_they_come(target: Any, trace: Any) -> None:
+    holder, known = Holder(target, {}), list[dict[str, Any]]()
+    stage = skipping.advance(holder, {"key": "a", "trace": to_text(trace)})
+    while "report" not in stage:
+        known.append(stage["partial"])
+        stage = skipping.advance(holder, {"key": "a"})
+    assert [len(report["kept"]) for report in known] == [*range(target.shape.layers)]
+    assert all(stage["report"]["kept"][: len(report["kept"])] == report["kept"] for report in known)
+    assert known[0]["ms"] >= 0 and known[0]["tokens"] == len(trace.tables["tokens"]["id"]) - 1
+
+
+def test_work_of_another_page_is_waited_for_and_named() -> None:
+    turn, first, second, third = Turn(), *(StagedTask(id=name, owner="") for name in "abc")
+    begun = list[str]()
+
+    def work(task: StagedTask) -> None:
+        with turn.take(task, "Places"):
+            begun.append(task.id)
+
+    with turn.take(first, "Layers"):
+        threads = [threading.Thread(target=work, args=(task,)) for task in (second, third)]
+        for thread in threads:
+            thread.start()
+        until(lambda: (second.card()["waits"], third.card()["waits"]) == ("Layers", "Layers"), "both wait")
+        third.cancel.set()
+        until(lambda: begun == ["c"], "what is stopped waits no more")
+    until(lambda: begun == ["c", "b"] and not second.card()["waits"], "its turn has come")
+    for thread in threads:
+        thread.join()
+
+
 def test_a_run_of_another_model_is_refused(target: Any, trace: Any) -> None:
     with pytest.raises(UserError):
         report_of(tiny_target("qwen3"), trace)
@@ -71,10 +104,12 @@ def test_a_run_of_another_model_is_refused(target: Any, trace: Any) -> None:
 
 
 def test_the_page_reads_in_the_background(client: TestClient) -> None:
-    assert client.get("/api/layers/run/run").json() == {"reason": "", "task": None}
+    first = client.get("/api/layers/run/run").json()
+    assert first["reason"] == "" and first["task"] is None and " forwards of " in first["cost"]
     card = client.post("/api/layers/run/run", json={}).json()
     ask = lambda: client.get(f"/api/layers/of/{card['id']}").json()  # noqa: E731
     until(lambda: ask()["state"] not in ("queued", "running"), "the layers were left out")
     assert ask()["state"] == "done" and len(ask()["report"]["kept"]) == ask()["total"]
-    assert client.get("/api/layers/run/run").json()["task"]["id"] == card["id"]
+    later = client.get("/api/layers/run/run").json()
+    assert later["task"]["id"] == card["id"] and ", about " in later["cost"]  # measured by now
     assert client.get("/api/layers/run/none").status_code == 404

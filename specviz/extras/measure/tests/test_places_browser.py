@@ -27,11 +27,13 @@ def test_places_are_replayed_on_demand(page: Any, port: int) -> None:
     page.goto(f"http://127.0.0.1:{port}/?trace=merged")
     tab = page.locator(".sv-lower").get_by_role("tab", name="Places", exact=True)
     tab.click()
-    expect(page.locator(".svps-form summary")).to_contain_text("pld, recycling")
+    expect(page.locator(".svps-form summary")).to_contain_text("Drafters: PLD, Token Recycling")
     page.click("text=Replay")
     strip = page.locator(".svps-strip")
     expect(strip).to_be_visible()
-    expect(page.locator(".svps")).to_contain_text("recycling: Token Recycling learns from verdicts")
+    expect(page.locator(".svps")).to_contain_text("Token Recycling learns from verdicts")
+    expect(page.locator(".svps")).not_to_contain_text("Token Recycling: Token Recycling")
+    expect(page.locator(".svps-regret")).to_have_text("No step could be saved")  # merged, fewer
     expect(page.locator(".svps-frontier g")).to_have_count(4)  # pld+h and suffix are tried unasked, and all are merged
     assert "regret" in strip.get_attribute("aria-label")
     cell = page.evaluate("(async () => (await import('specviz/places/strip.js')).layoutOf(30, "

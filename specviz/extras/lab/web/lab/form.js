@@ -8,8 +8,8 @@ import { sentence } from "specviz/base/json.js";
 import * as batch from "specviz/lab/batch.js";
 import { show } from "specviz/lab/results.js";
 import {
-  BATCH, OWN, allowed, catalog, closing, dialog, field, lab, note, parameters, parts, post, recipe, refresh,
-  shortPaper, state, suggested, typed,
+  BATCH, OWN, allowed, catalog, closing, dialog, field, gallery, lab, note, parameters, parts, post, recipe,
+  refresh, shortPaper, state, suggested, typed,
 } from "specviz/lab/state.js";
 import { app } from "specviz/shell/state.js";
 import { joined, parted, rulesOf } from "specviz/shell/verifiers.js";
@@ -247,7 +247,7 @@ function head(r) {
     ["Its numbers", papers],
     ["Note", r.note],
   ];
-  const cite = h("p.ui-soft", { title: catalog().papers[r.paper]?.title }, `${shortPaper(r.paper)}, ${r.figure}`);
+  const cite = h("p.ui-soft", { title: gallery().papers[r.paper]?.title }, `${shortPaper(r.paper)}, ${r.figure}`);
   const list = h("dl.svl-facts", facts.map(([name, value]) => value && [h("dt", name), h("dd", value)]));
   const found = r.finding && h("p.svl-found", h("b", "The paper found: "), r.finding);
   const answer = h("div.svl-answer.ui-row", found, parts.verdict);

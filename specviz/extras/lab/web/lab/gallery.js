@@ -3,13 +3,16 @@
 import { h, s } from "specviz/base/dom.js";
 import { plural, when } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { BATCH, OWN, catalog, lab, parts, shortPaper, tools } from "specviz/lab/state.js";
+import { BATCH, OWN, gallery, lab, onDark, parts, shortPaper, tools } from "specviz/lab/state.js";
 
 const [WIDE, HIGH, EDGE] = [132, 66, 6];
 const FEW = 4; // experiments of a paper that has half a line
 
 /** @type {(share: number) => number} */
 const up = (share) => HIGH - EDGE - share * (HIGH - 2 * EDGE);
+
+/** The colour of the ``n``-th line. @param {number} n */
+const tone = (n) => `color: light-dark(${COLORS[n % COLORS.length]}, ${onDark(COLORS[n % COLORS.length])})`;
 
 /** The place of a line's ``k``-th value. @type {(values: unknown[], k: number) => number} */
 const along = (values, k) => EDGE + k * ((WIDE - 2 * EDGE) / Math.max(1, values.length - 1));
@@ -20,23 +23,23 @@ const DRAW = {
     const points = values.flatMap((value, k) => (value === null ? [] : [`${along(values, k)},${up(value)}`]));
     if (points.length === 1) { // a level: one number for all places
       const y = points[0].split(",")[1];
-      return s("path", { class: "svl-level", d: `M${EDGE} ${y}H${WIDE - EDGE}`, stroke: COLORS[n % COLORS.length] });
+      return s("path", { class: "svl-level", d: `M${EDGE} ${y}H${WIDE - EDGE}`, style: tone(n) });
     }
-    return s("polyline", { points: points.join(" "), stroke: COLORS[n % COLORS.length] });
+    return s("polyline", { points: points.join(" "), style: tone(n) });
   }),
   bar: (lines) => {
     const bars = lines.flatMap((values, n) => values.map((value) => ({ value: value ?? 0, n })));
     const step = (WIDE - 2 * EDGE) / bars.length;
     return bars.map(({ value, n }, k) => s("rect", {
       x: EDGE + k * step, y: up(value), width: Math.max(1, Math.min(18, step - 2)), height: HIGH - EDGE - up(value),
-      fill: COLORS[n % COLORS.length],
+      style: tone(n),
     }));
   },
   heat: (lines) => {
     const high = (HIGH - 2 * EDGE) / lines.length;
     return lines.flatMap((values, row) => values.map((value, k) => s("rect", {
       x: EDGE + (k * (WIDE - 2 * EDGE)) / values.length, y: EDGE + row * high, height: high - 1,
-      width: (WIDE - 2 * EDGE) / values.length - 1, fill: COLORS[0], "fill-opacity": value ?? 0,
+      width: (WIDE - 2 * EDGE) / values.length - 1, style: tone(0), "fill-opacity": value ?? 0,
     })));
   },
 };
@@ -48,7 +51,7 @@ function drawn(picture) {
   const frame = { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "svl-picture", "aria-hidden": "true" };
   const axis = s("path", { class: "svl-axis", d: `M${EDGE} ${EDGE}V${HIGH - EDGE}H${WIDE - EDGE}` });
   const circles = kind !== "line" ? [] : marks.map(([n, k]) => s("circle", { // the values that its sentence compares
-    cx: along(lines[n], k), cy: up(lines[n][k] ?? 0), r: 4, fill: COLORS[n % COLORS.length],
+    cx: along(lines[n], k), cy: up(lines[n][k] ?? 0), r: 4, style: tone(n),
   }));
   return s("svg", frame, axis, DRAW[kind](lines), circles);
 }
@@ -59,16 +62,19 @@ const tool = (name, title, about, open) =>
   h("button.svp-bare.svl-card", { "data-name": name, onclick: open }, h("b", title), h("span.svl-say", about));
 
 /** How a paper's claims come out here, by the mark of it. */
-const MARKS = { "✓": "as in the paper", "◐": "in part", "✗": "otherwise" };
+const MARKS = { "✓": "as in the paper", "◐": "in part", "≈": "within the spread", "✗": "otherwise" };
 /** @typedef {keyof typeof MARKS} Mark */
 
 /** @type {(finding: LabSummary | undefined) => Mark | null} */
-const markOf = (finding) =>
-  !finding?.claims ? null : finding.alike === finding.claims ? "✓" : finding.alike ? "◐" : "✗";
+function markOf(finding) {
+  if (!finding?.claims) return null;
+  const { claims, alike, open } = finding;
+  return alike === claims ? "✓" : open === claims ? "≈" : alike ? "◐" : "✗";
+}
 
-/** How many experiments have which mark. @param {LabRecipe[]} recipes */
+/** How many experiments have which mark. @param {LabShort[]} recipes */
 function tally(recipes) {
-  const marks = recipes.map(({ name }) => markOf(catalog().pictures[name]?.finding));
+  const marks = recipes.map(({ name }) => markOf(gallery().pictures[name]?.finding));
   /** @type {(mark: Mark) => [Mark, number]} */
   const counted = (mark) => [mark, marks.filter((one) => one === mark).length];
   return /** @type {Mark[]} */ (Object.keys(MARKS)).map(counted).filter(([, count]) => count > 0);
@@ -76,15 +82,16 @@ function tally(recipes) {
 
 /** How many of the paper's claims come out alike. @param {LabSummary} finding */
 function agreed(finding) {
+  const { claims, alike, open } = finding;
   const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
-  return finding.claims > 0 &&
-    h("span.svl-agreed.ui-soft", mark, ` ${finding.alike} of ${finding.claims} as in the paper`);
+  return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${alike} of ${claims} as in the paper`,
+    open > 0 && `, ${open} within the spread`);
 }
 
 /** A recipe: its picture, and what was found. */
-/** @type {(recipe: LabRecipe, choose: (name: string) => void) => HTMLElement} */
+/** @type {(recipe: LabShort, choose: (name: string) => void) => HTMLElement} */
 function recipeCard({ name, title, figure, question }, choose) {
-  const picture = catalog().pictures[name];
+  const picture = gallery().pictures[name];
   return h(
     "button.svp-bare.svl-card.svl-recipe",
     { "data-name": name, title: question, onclick: () => choose(name) },
@@ -95,21 +102,28 @@ function recipeCard({ name, title, figure, question }, choose) {
   );
 }
 
+/** A recipe's picture with its name and its mark below it. @param {LabShort} recipe */
+function named({ name, title, figure }) {
+  const picture = gallery().pictures[name];
+  const mark = h("span", markOf(picture?.finding));
+  return h("span", { title: `${figure}: ${title}` }, drawn(picture), h("small", h("span", figure), mark));
+}
+
 /** A paper: its experiments as cards; folded, their pictures in a row. */
 /** @type {(paper: string, choose: (name: string) => void) => HTMLElement | null} */
 function section(paper, choose) {
-  const { papers, recipes } = catalog();
+  const { papers, recipes } = gallery();
   const own = recipes.filter((recipe) => recipe.paper === paper);
   if (!own.length) return null;
   const marks = tally(own);
   const outcome = marks.map(([mark, count]) => `${count} ${MARKS[mark]}`).join(", ");
   const key = `paper ${paper}`;
-  const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map(({ name }) => drawn(catalog().pictures[name])));
+  const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map(named));
   const rest = h("span.svl-rest", { "aria-hidden": "true" });
   new ResizeObserver(() => { // what does not fit has wrapped into a line that is out of sight
     const top = strip.getBoundingClientRect().bottom;
     const hidden = [...strip.children].filter((one) => one.getBoundingClientRect().top >= top).length;
-    rest.textContent = hidden ? `+${hidden}` : "";
+    rest.textContent = hidden ? `+ ${hidden} more` : "";
   }).observe(strip);
   const details = h("details.svl-paper", { open: !!lab.unfolded.get(key), class: own.length <= FEW && "svl-few" },
     h("summary",
@@ -125,22 +139,25 @@ function section(paper, choose) {
 
 /** What the Lab is, and how the experiments came out; the marks are explained here. */
 function head() {
-  const { papers, recipes } = catalog();
+  const { papers, recipes } = gallery();
   const marks = tally(recipes);
   const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
-  const words = { "✓": "come out as in their paper", "◐": "in part", "✗": "otherwise" };
-  const outcome = marks.map(([mark, count], k) => [k ? ", " : "", h("b", `${mark} ${count}`), ` ${words[mark]}`]);
+  const words = { ...MARKS, "✓": "come out as in their paper" };
+  const outcome = marks.map(([mark, count]) => h("li", h("b", `${mark} ${count}`), words[mark]));
   const count = Object.keys(papers).filter(Boolean).length;
   return h("header.svp-asked", h("h2", "The papers' experiments, run again"),
     h("p.svp-question",
-      `${recipes.length} figures and tables of ${count} papers were measured again with a small model: `, outcome,
-      rest ? `; ${plural(rest, "has", "have")} no printed number to compare. ` : ". ",
-      "Open one to see its figure and what was found, or to run it with your model and prompts."));
+      `${recipes.length} figures and tables of ${count} papers, measured again with a small model. `,
+      "Open one to see its figure and what was found, or to run it with your model and prompts."),
+    h("ul.svl-outcome", outcome, rest > 0 && h("li", h("b", `– ${rest}`), "without a printed number")));
 }
 
-/** Fills the gallery. @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
-export function drawGallery(choose, reopen) {
-  const { papers, recipes, results, recorded } = catalog();
+/** What one measures oneself, and what was: results join once they are known. */
+const mineSection = h("section");
+
+/** @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
+export function drawMine(choose, reopen) {
+  const { recipes, results, recorded } = lab.catalog ?? { recipes: [], results: [], recorded: [] };
   const others = recorded.filter(({ name }) => !recipes.some((recipe) => recipe.name === name));
   const mine = [...results, ...others].map((about) => {
     const said = [when(about.created, "short"), about.state === "complete" ? "" : about.state].filter(Boolean);
@@ -154,10 +171,14 @@ export function drawGallery(choose, reopen) {
     ...tools(),
   ];
   const cards = own.map(({ name, title, about }) => tool(name, title, about, () => choose(name)));
+  const heading = h("h3", "Measure something of your own");
+  mineSection.replaceChildren(heading, h("div.svl-cards.svl-tools", cards, mine));
+}
+
+/** Fills the gallery. @type {(choose: (name: string) => void, reopen: (about: LabListed) => void) => void} */
+export function drawGallery(choose, reopen) {
+  const { papers } = gallery();
   const shown = Object.keys(papers).filter(Boolean).map((paper) => section(paper, choose));
-  parts.gallery.replaceChildren(
-    head(),
-    ...shown.filter((one) => one !== null),
-    h("section", h("h3", "Measure something of your own"), h("div.svl-cards.svl-tools", cards, mine)),
-  );
+  drawMine(choose, reopen);
+  parts.gallery.replaceChildren(head(), ...shown.filter((one) => one !== null), mineSection);
 }

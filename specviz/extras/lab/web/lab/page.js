@@ -7,10 +7,10 @@ import { when } from "specviz/base/numbers.js";
 import * as batch from "specviz/lab/batch.js";
 import { onTheme } from "specviz/base/plotly.js";
 import { drawMain } from "specviz/lab/form.js";
-import { drawGallery } from "specviz/lab/gallery.js";
+import { drawGallery, drawMine } from "specviz/lab/gallery.js";
 import { drawResults, show } from "specviz/lab/results.js";
 import {
-  BATCH, OWN, SPEEDUP, address, catalog, isTool, lab, parts, recipe, refresh, restore, shortPaper, tools,
+  BATCH, OWN, SPEEDUP, address, catalog, gallery, isTool, lab, parts, recipe, refresh, restore, shortPaper, tools,
 } from "specviz/lab/state.js";
 import { speedupView } from "specviz/lab/speedup.js";
 import { app } from "specviz/shell/state.js";
@@ -23,7 +23,8 @@ const side = h("details.svl-side", parts.chosen, parts.list);
 
 /** The list: experiments and results. */
 function items() {
-  const { papers, recipes, results, recorded } = catalog();
+  const { papers } = gallery();
+  const { recipes, results, recorded } = catalog();
   /** @type {(name: string, tag: string, title: string, more: string) => HTMLElement} */
   const item = (name, tag, title, more) =>
     h(
@@ -164,7 +165,7 @@ function home() {
   lab.choice = "";
   clearTimeout(lab.check);
   show("");
-  drawGallery(choose, reopen);
+  drawGallery(whenKnown(choose), whenKnown(reopen));
   draw();
   scrollTo({ top: 0 });
 }
@@ -191,6 +192,18 @@ function draw() {
   address();
 }
 
+/** What there is to run, while it is asked for. */
+let known = Promise.resolve();
+
+/** Work on what there is to run: it waits until that is known. */
+/** @type {<T>(work: (given: T) => void) => (given: T) => Promise<void>} */
+const whenKnown = (work) => async (given) => {
+  parts.gallery.ariaBusy = lab.catalog ? null : "true";
+  await known;
+  parts.gallery.ariaBusy = null;
+  if (lab.catalog) work(given);
+};
+
 /** What the address names: an experiment or results. @param {URLSearchParams} asked */
 async function begin(asked) {
   const name = asked.get("recipe") || asked.get("lab") || "";
@@ -209,14 +222,26 @@ export async function mount({ element }) {
   app.pages.lab = lab;
   const box = place(element, "lab");
   box.replaceChildren(h("p.svp-empty", "Looking for experiments …"));
-  await app.entries();
-  await within(box, refresh);
-  if (!lab.catalog) return;
+  lab.gallery = (await within(box, () => getJson("api/lab/gallery"))) ?? null;
+  if (!lab.gallery) return;
+  const asked = new URLSearchParams(location.search);
   side.open = innerWidth >= 900;
   lab.box = box;
   parts.main.replaceChildren(parts.setup, parts.results, parts.tool);
   box.replaceChildren(parts.gallery, side, parts.main, parts.dialog);
-  await begin(new URLSearchParams(location.search));
+  side.hidden = parts.main.hidden = true;
+  const notes = h("div");
+  parts.gallery.after(notes);
+  known = within(notes, async () => {
+    await app.entries();
+    await refresh();
+  });
+  if (!asked.get("recipe") && !asked.get("lab")) home();
+  await known;
+  if (!lab.catalog) return;
+  notes.remove();
+  if (asked.get("recipe") || asked.get("lab")) await begin(asked);
+  else drawMine(choose, reopen);
   on("address", (asked) => {
     if (asked.get("tab") === "lab" && (asked.get("lab") ?? "") !== (lab.id || lab.choice)) begin(asked);
   });

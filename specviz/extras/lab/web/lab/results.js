@@ -9,7 +9,7 @@ import * as batch from "specviz/lab/batch.js";
 import { otherJudges } from "specviz/lab/judges.js";
 import { sheetTables } from "specviz/lab/sheets.js";
 import {
-  address, catalog, file, formulaList, lab, link, list, note, parts, post, recipe, refresh, tabled,
+  address, catalog, file, formulaList, lab, link, list, note, onDark, parts, post, recipe, refresh, tabled,
 } from "specviz/lab/state.js";
 import { verdictOf } from "specviz/lab/verdict.js";
 
@@ -138,11 +138,17 @@ function frame() {
   parts.results.replaceChildren(bar, progress, grid, sheets, paperCharts, caption, under, drafts);
 }
 
+/** A figure's text with its colours for the page. @param {string} figure */
+const toned = (figure) => document.body.classList.contains("dark")
+  ? figure.replace(/#[0-9a-f]{6}\b/gi, onDark) : figure;
+
 /** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
 function dressed(figures) {
   const { ink, soft, hoverlabel } = theme();
   return figures.map(({ title, paper, figure }) => {
-    const { data, layout } = JSON.parse(figure);
+    const { data, layout } = JSON.parse(toned(figure));
+    for (const { type, error_y: whisker } of data)
+      if (type === "bar" && whisker) Object.assign(whisker, { color: ink, thickness: 1.5 }); // they lie on the bars
     return {
       label: `${title}; the same numbers stand under “${EVERY}”`,
       kind: paper ? "svl-paper" : "",
@@ -152,7 +158,9 @@ function dressed(figures) {
         font: { ...layout.font, color: paper ? soft : ink },
         hoverlabel: { ...layout.hoverlabel, ...hoverlabel },
       },
-      config: { displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] },
+      config: {
+        displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+      },
     };
   });
 }

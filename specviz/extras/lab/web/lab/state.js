@@ -14,18 +14,20 @@ export const BATCH = "batch";
 export const SPEEDUP = "speedup";
 /** What is looked at and not run, in place of an experiment: other pages' views, and the calculator. */
 export const tools = () => [
-  ...catalog().tools,
+  ...gallery().tools,
   { name: SPEEDUP, title: "Speedup of a draft length", about: "What a draft of K tokens is expected to gain" },
 ];
 /** @param {string} name */
 export const isTool = (name) => tools().some((tool) => tool.name === name);
 
 /** A paper's short name. @param {string} paper */
-export const shortPaper = (paper) => catalog().papers[paper]?.short ?? "";
+export const shortPaper = (paper) => gallery().papers[paper]?.short ?? "";
 
 export const lab = {
   /** @type {HTMLElement} */
   box: h("div"),
+  /** @type {LabGallery | null} */
+  gallery: null,
   /** @type {LabCatalog | null} */
   catalog: null,
   choice: "",
@@ -67,6 +69,9 @@ export const parts = {
 
 /** @type {(what: string, body: object) => Promise<any>} */
 export const post = (what, body) => postJson(`api/lab/${what}`, body);
+
+/** What comes along, small. */
+export const gallery = () => must(lab.gallery, "gallery yet");
 
 /** What there is to run, once it is known. */
 export const catalog = () => must(lab.catalog, "catalog yet");
@@ -157,6 +162,15 @@ export function allowed({ kind, choices, low, high, optional }) {
 /** @type {(label: string, input: Child, help?: string) => HTMLElement} */
 export const field = (label, input, help) =>
   h("label.svl-field.ui-above", h("span", label), input, help ? h("small", help) : null);
+
+/** The charts' colours on a dark page, as lanes have them. @type {Record<string, string>} */
+const DARK = {
+  "#0072b2": "#56b4e9", "#d55e00": "#f08537", "#009e73": "#4fcaa3", "#cc79a7": "#e09bc4", "#e69f00": "#dcb65a",
+  "#b8860b": "#dcb65a", "#56b4e9": "#a5d8f6", "#7a6fb0": "#b3a9e6", "#7a4fbf": "#b3a0ea",
+};
+
+/** A chart's colour where the page is dark. @param {string} color */
+export const onDark = (color) => DARK[color.toLowerCase()] ?? color;
 
 /** A button that looks like a link. @param {string} text @param {() => void} onclick */
 export const link = (text, onclick) => h("button.svp-link", { onclick }, text);

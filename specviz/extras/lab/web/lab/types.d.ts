@@ -38,18 +38,24 @@ type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "
 
 /** What was recorded of an experiment, small: per line its values as shares of the largest. */
 interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks: [number, number][]; finding: LabSummary }
-/** The sentence of its first claim, and how many of its ``claims`` come out as in the paper. */
-interface LabSummary { text: string; claims: number; alike: number }
+/** The sentence of its first claim, how many of its ``claims`` come out as in the paper, how many within the spread. */
+interface LabSummary { text: string; claims: number; alike: number; open: number }
+/** What comes along, small: ``api/lab/gallery``. */
+interface LabGallery {
+  papers: Record<string, { title: string; short: string; order: number }>; recipes: LabShort[];
+  pictures: Record<string, LabPicture>;
+  /** Views of other pages that stand in the list. */
+  tools: { name: string; title: string; about: string }[];
+}
+type LabShort = Pick<LabRecipe, "name" | "title" | "paper" | "figure" | "question">;
 interface LabCatalog {
-  papers: Record<string, { title: string; short: string; order: number }>; recipes: LabRecipe[]; methods: MethodCard[]; verifiers: VerifierCard[];
+  recipes: LabRecipe[]; methods: MethodCard[]; verifiers: VerifierCard[];
   reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
   sets: Record<string, string>; samples: string[]; tasks: Record<string, string>; results: LabListed[];
-  pictures: Record<string, LabPicture>; recorded: LabListed[]; plotly: string;
+  recorded: LabListed[]; plotly: string;
   /** Kinds of workers that can be chosen, in words; none on a shared server. */
   workers: Record<string, string>;
-  /** Views of other pages that stand in the list. */
-  tools: { name: string; title: string; about: string }[];
 }
 
 /** A run to open; ``word`` says more than its task. */
@@ -68,7 +74,7 @@ interface LabPoint {
   count: number; failed: number;
 }
 /** A claim of the paper in these results: ``experiments/findings.py``. */
-interface LabFinding { text: string; subject: string; values: string; paper_values: string; source: string; alike: boolean }
+interface LabFinding { text: string; subject: string; values: string; paper_values: string; source: string; alike: boolean; within_spread: boolean }
 
 /** A table of lines × tasks, ours or a paper's: ``experiments/sheets.py``. ``point`` of a cell is one of the points. */
 interface LabSheet { about: string; columns: string[]; rows: LabSheetRow[] }

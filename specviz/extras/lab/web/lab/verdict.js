@@ -6,26 +6,33 @@ import { tabled } from "specviz/lab/state.js";
 
 const SAME = "✓ same order";
 const OTHER = "✗ other order";
+const OPEN = "≈ within the spread";
+
+/** @param {LabFinding} finding */
+const mark = ({ alike, within_spread: open }) => (open ? OPEN : alike ? SAME : OTHER)[0];
 
 /** A comparison: our numbers, the paper's, and whether both stand in one order. @param {LabFinding} finding */
-const line = ({ subject, values, paper_values, source, alike }) =>
+const line = ({ subject, values, paper_values, source, alike, within_spread: open }) =>
   h(
     "tr",
     h("th", { scope: "row" }, subject),
     h("td", values),
     h("td", paper_values, h("small", ` ${source}`)),
-    h(alike ? "td.svl-alike" : "td.svl-unlike", alike ? SAME : OTHER),
+    h(`td.${open ? "svl-open" : alike ? "svl-alike" : "svl-unlike"}`, open ? OPEN : alike ? SAME : OTHER),
   );
 
 /** What stands first: the paper's claims in these results, and the sentence that was written of an example result. */
 /** @type {(results: LabResults, open: { value: boolean }) => Child[]} */
 export function verdictOf({ verdict, findings, about }, open) {
   if (!verdict && !about.compared) return [];
-  const answer = h("p.svl-found.svl-compared", h("b", "Here: "), verdict && h("b", `${verdict}. `), about.compared);
+  const said = h("p", h("b", "Here: "), verdict ? h("b", `${verdict}. `) : about.compared);
+  const points = findings.map((one) => h("li", h("span", { "aria-hidden": "true" }, mark(one)), h("span", one.text)));
+  const answer = h("div.svl-found.svl-compared", said, points.length > 0 && h("ul.svl-points", points));
   if (!findings.length) return [answer];
   const table = tabled({ class: "svl-claims" }, heads(["Compared", "Here", "The paper", ""]), findings.map(line));
   const details = h("details.ui-fold.svl-claim", { open: open.value },
-    h("summary", plural(findings.length, "comparison").replace(/^1 /, "The ")), table);
+    h("summary", plural(findings.length, "comparison").replace(/^1 /, "The "), " with the paper's numbers"),
+    table, about.compared && h("p.svl-found", about.compared));
   details.addEventListener("toggle", () => (open.value = details.open));
   return [answer, details];
 }

@@ -17,13 +17,14 @@ export function extremes(kept, most) {
   return { least: numbers(order.slice(0, count)), most: numbers(order.slice(kept.length - count)) };
 }
 
-/** @param {{ kept: number[], chosen: number, choose: (layer: number) => void }} props */
-export function Bars({ kept, chosen, choose }) {
-  const wide = Math.max(LEAST, kept.length * BAR);
-  const each = wide / kept.length;
+/** ``of``: how many layers there are. */
+/** @param {{ kept: number[], of: number, chosen: number, choose: (layer: number) => void }} props */
+export function Bars({ kept, of, chosen, choose }) {
+  const wide = Math.max(LEAST, of * BAR);
+  const each = wide / of;
   /** @param {number} share */
   const y = (share) => TOP + (1 - share) * HEIGHT;
-  const by = kept.length > 16 ? 5 : 1;
+  const by = of > 16 ? 5 : 1;
   return html`<svg class="svly-bars" viewBox="0 0 ${LEFT + wide + RIGHT} ${HIGH}" width=${LEFT + wide + RIGHT}
       height=${HIGH} role="group" aria-label="First choices that stay without each layer">
     ${STEPS.map((share) => html`<line x1=${LEFT} x2=${LEFT + wide} y1=${y(share)} y2=${y(share)} />

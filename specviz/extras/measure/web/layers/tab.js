@@ -1,6 +1,7 @@
 /* The tab "Layers": which layers the text of the run shown did not need, read by the server on demand. */
 
 import { h } from "specviz/base/dom.js";
+import { goesOn } from "specviz/base/json.js";
 import { percentage, plural } from "specviz/base/numbers.js";
 import { Bars, extremes } from "specviz/layers/chart.js";
 import { Standing, StagedTab, StartStop } from "specviz/staged/tab.js";
@@ -32,21 +33,27 @@ export class LayersTab extends StagedTab {
 
 /** @param {{ tab: LayersTab }} props */
 function Layers({ tab }) {
-  const report = tab.task.value?.report;
+  const task = tab.task.value;
+  const report = task?.report;
+  const going = !!task && goesOn(task.state);
+  const cost = tab.answer.value?.cost;
+  const left = going && report ? (report.ms / (report.kept.length + 1)) * (task.total - report.kept.length) / 1000 : 0;
   return html`<div class="ui-stack">
-    ${!report && !tab.answer.value?.reason && html`<div class="svly-form ui-stack">
+    ${task?.state !== "done" && !tab.answer.value?.reason && html`<div class="svly-form ui-stack">
       <h3>Which layers did this text not need?</h3>
       <p>The model reads the text again with one layer left out, then the next: a bar per layer says how often its
-        choice stays. That is a forward for each layer.</p>
+        choice stays. ${cost && `That is ${cost}.`}</p>
       <div><${StartStop} tab=${tab} label="Leave out each layer" /></div>
     </div>`}
-    <${Standing} tab=${tab} label="Layers left out" />
-    ${report && html`<${Result} tab=${tab} report=${report} />`}
+    <${Standing} tab=${tab} label="Layers left out" left=${left} />
+    ${report && report.kept.length > 0 && html`<${Result} tab=${tab} report=${report}
+      of=${task.total} />`}
   </div>`;
 }
 
-/** @param {{ tab: LayersTab, report: LayersReport }} props */
-function Result({ tab, report }) {
+/** ``of``: all layers, where some are still to come. */
+/** @param {{ tab: LayersTab, report: LayersReport, of: number }} props */
+function Result({ tab, report, of }) {
   const { kept, changed, places } = report;
   const { least, most } = extremes(kept, NAMED);
   const layer = tab.layer.value;
@@ -54,9 +61,10 @@ function Result({ tab, report }) {
   const named = (numbers) => numbers.map((one) => `${one} (${percentage(kept[one - 1])})`).join(", ");
   const { model } = tab.inspector;
   return html`
-    <p>Of ${plural(places, "place")}, the first choice stays most often without layer ${" "}
+    <p>Of ${plural(places, "place")}${of > kept.length && `, by the first ${plural(kept.length, "layer")}`}, the first
+      choice stays most often without layer ${" "}
       <b>${named(least)}</b>, least often without <b>${named(most)}</b>.</p>
-    <div class="svly-chart"><${Bars} kept=${kept} chosen=${layer} choose=${(/** @type {number} */ one) => {
+    <div class="svly-chart"><${Bars} kept=${kept} of=${of} chosen=${layer} choose=${(/** @type {number} */ one) => {
       tab.layer.value = one === layer ? -1 : one;
     }} /></div>
     ${layer >= 0 && html`<p class="svly-changed">

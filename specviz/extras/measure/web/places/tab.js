@@ -1,7 +1,7 @@
 /* The tab "Places": drafters put at every place of the run shown, by the server, on demand. */
 
 import { h } from "specviz/base/dom.js";
-import { plural } from "specviz/base/numbers.js";
+import { plural, short } from "specviz/base/numbers.js";
 import { Frontier } from "specviz/places/frontier.js";
 import { MOST, StripView } from "specviz/places/strip.js";
 import { Standing, StagedTab, StartStop } from "specviz/staged/tab.js";
@@ -48,7 +48,7 @@ function Places({ tab }) {
   const replay = tab.task.value;
   const able = answer && !answer.reason;
   return html`<div class="ui-stack">
-    ${!replay && able && html`<h3>Could another draft have saved steps here?</h3>
+    ${!replay?.report && able && html`<h3>Could another draft have saved steps here?</h3>
       <p>Each drafter is put at every place of this text: how far would its draft have stood, and how few steps do they
         allow together? A copier takes seconds; a draft head drafts anew at every place.</p>`}
     ${able && html`<${Form} tab=${tab} answer=${answer} />`}
@@ -57,13 +57,18 @@ function Places({ tab }) {
   </div>`;
 }
 
+/** Methods by their titles. @type {(answer: PlacesAnswer | null, names: string[]) => string} */
+const named = (answer, names) =>
+  names.map((name) => short(answer?.methods.find((one) => one.name === name)?.title ?? name)).join(", ");
+
 /** @param {{ tab: PlacesTab, answer: PlacesAnswer }} props */
 function Form({ tab, answer }) {
   const chosen = tab.chosen.value;
   return html`<div class="svps-form ui-row">
-    <details class="ui-fold"><summary>Drafters: ${chosen.join(", ") || "none"}</summary>
+    <details class="ui-fold"><summary>Drafters: ${named(answer, chosen) || "none"}</summary>
       <div class="svps-methods">${answer.methods.map(({ name, title }) => html`<label class="ui-check" title=${title}>
-        <input type="checkbox" checked=${chosen.includes(name)} onChange=${() => tab.toggle(name)} /> ${name}</label>`)}
+        <input type="checkbox" checked=${chosen.includes(name)} onChange=${() => tab.toggle(name)} />
+        ${short(title)}</label>`)}
       </div></details>
     <${StartStop} tab=${tab} label="Replay" disabled=${!chosen.length} />
   </div>`;
@@ -72,8 +77,9 @@ function Form({ tab, answer }) {
 /** @param {{ tab: PlacesTab, report: PlacesReport }} props */
 function Result({ tab, report }) {
   useLayoutEffect(() => tab.strip.show(report));
-  const alone = Object.entries(report.alone).map(([name, steps]) => `${name} ${steps}`).join(", ");
-  const saved = report.regret ? plural(report.regret, "step") : "No step";
+  const alone = Object.entries(report.alone)
+    .map(([name, steps]) => `${named(tab.answer.value, [name])} ${steps}`).join(", ");
+  const saved = report.regret > 0 ? plural(report.regret, "step") : "No step"; // merged drafts may do with fewer
   return html`
     <p><b class="svps-regret">${saved} could be saved</b>
       This run took ${plural(report.steps.length, "step")}; with the best draft at every place it takes ${" "}
@@ -85,7 +91,8 @@ function Result({ tab, report }) {
       <li>tokens accepted</li><li><i class="svps-taken" />taken by the best path</li>
       <li><i class="svps-lost" />a draft would have reached further</li>
     </ul>
-    ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>${name}: ${why}.</p>`)}
+    ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>
+      ${why.startsWith(named(tab.answer.value, [name])) ? "" : `${named(tab.answer.value, [name])}: `}${why}.</p>`)}
     <${Frontier} rows=${report.frontier.rows} lines=${report.frontier.lines} />
     <p class="ui-soft">${NOTE}</p>`;
 }

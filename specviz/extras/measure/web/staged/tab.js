@@ -94,15 +94,26 @@ export class StagedTab {
   }
 }
 
-/** Why there is no work, or how far it is. @type {(props: { tab: StagedTab<any, any>, label: string }) => unknown} */
-export function Standing({ tab, label }) {
+/** Why there is no work, or how far it is; ``left``: seconds, where known. */
+/** @type {(props: { tab: StagedTab<any, any>, label: string, left?: number }) => unknown} */
+export function Standing({ tab, label, left = 0 }) {
   const task = tab.task.value;
   const wrong = tab.wrong.value || tab.answer.value?.reason;
   return html`${wrong && html`<p class="ui-soft" role="status">${wrong}</p>`}
     ${task && goesOn(task.state) && html`<p class="ui-row" role="status">
       <progress aria-label=${label} max=${task.total || 1} value=${task.done} />
-      ${task.state === "queued" ? "Waiting …" : `${task.words}: ${task.done} of ${task.total || "…"}`}</p>`}`;
+      ${stands(task)} ${left > 0 && `· about ${duration(left)} left`}</p>`}`;
 }
+
+/** How far work is. @param {StagedCard} task */
+function stands({ state, waits, words, done, total }) {
+  if (waits) return `Waiting for ${waits}: it goes on first`;
+  return state === "queued" || !total ? "Waiting …" : `${words}: ${done} of ${total}`;
+}
+
+/** About so long. @param {number} seconds */
+const duration = (seconds) =>
+  seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.round(seconds / 60)} min`;
 
 /** The button that starts the work, or stops it. */
 /** @type {(props: { tab: StagedTab<any, any>, label: string, disabled?: boolean }) => unknown} */
