@@ -236,7 +236,7 @@ def test_draft_and_target_stand_side_by_side(open_trace: Open) -> None:
     listed = rows.all_inner_texts()
     rank = int(expansion["term:draft_rank"])
     assert "chain" in listed[0] and "rejected" in listed[0]
-    assert f"E{rank + 1}" in listed[rank] and "accepted" in listed[rank]
+    assert f"{rank + 1}{('st', 'nd', 'rd', 'th')[min(rank, 3)]}" in listed[rank] and "accepted" in listed[rank]
     nodes = node_rows(trace, step)
     chain = nodes[2]
     page.locator(".sv-beta").hover()
@@ -686,8 +686,17 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
     for node in page.locator(".sv-node-root, .sv-node-accepted, .sv-node-bonus").all():
         box = node.bounding_box()
         assert box["y"] >= frame["y"] and box["y"] + box["height"] <= frame["y"] + frame["height"]
+    # one branch is opened: all that was shown is shown still, and no line runs off the panel
+    shown = "specviz.inspector.tree.placed.filter(({ kind }) => kind === 'node').map(({ node }) => node.index)"
+    before = page.evaluate(shown)
+    largest = "specviz.inspector.tree.placed.reduce((a, b) => ((b.hidden ?? 0) > (a.hidden ?? 0) ? b : a)).node.index"
+    click = "dispatchEvent(new MouseEvent('click', { bubbles: true }))"
+    page.evaluate(f"specviz.inspector.tree.boxOf({largest}).group.{click}")
+    until(page, f"{shown}.length > {len(before)}")
+    assert set(before) < set(page.evaluate(shown))
     page.evaluate(UNFOLD)
     expect(page.locator(nodes)).to_have_count(size)
+    assert page.evaluate("(({ width, room }) => width <= room)(specviz.inspector.tree.window)")
 
 
 def test_statuses_never_rest_on_colour_alone(open_trace: Open) -> None:

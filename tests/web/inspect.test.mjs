@@ -171,7 +171,7 @@ test("a chain runs down one column, the target's own token at its end", () => {
 });
 
 test("rows are as high as the panel allows: a long path fits, a short one is not lost", () => {
-  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [50, 30, 20, 17]);
+  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [50, 30, 20, 20]);
 });
 
 const node = (index, parent, depth, status = "rejected", origin = "main") =>
@@ -222,6 +222,37 @@ test("what was drafted below a lost token is folded into it, and opens", () => {
   assert.deepEqual(shown(new Set()), [["node", 0, undefined], ["bonus", undefined, undefined], ["node", 1, 2]]);
   assert.deepEqual(shown(new Set([under(nodes[1])])).slice(2), [["node", 1, undefined], ["node", 2, 1]]);
   assert.equal(arrange(items({ ...view, bonus: OPEN }, new Set())).placed.length, 4, "a question folds nothing");
+});
+
+test("opening what hangs beside a path leaves what was shown where it is; every line ends within the room", () => {
+  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1, "accepted"), ...[2, 3, 4, 5].map((k) => node(k, 0, 1))];
+  nodes.push(...Array.from({ length: 9 }, (_, k) => node(k + 6, 2, 2, "unreached")), node(15, 6, 3, "unreached"));
+  const view = { nodes, drafted: 15, last: 1, bonus: 1 };
+  const [high, room] = [400, 330];
+  /** @type {(opened: Set<string>, closed?: Laid) => Laid} */
+  const laid = (opened, closed) => {
+    const { placed, columns } = arrange(items(view, opened));
+    for (const item of placed) item.width = 90;
+    return position(placed, columns, false, high, room, closed);
+  };
+  const places = ({ placed }) => new Map(placed.flatMap((one) => (one.node ? [[one.node.index, [one.x, one.y]]] : [])));
+  const closed = laid(new Set());
+  const opened = laid(new Set([under(nodes[2]), under(nodes[6])]), closed);
+  const [before, after] = [places(closed), places(opened)];
+  assert.deepEqual([before.size, after.size], [6, 16]);
+  for (const index of [0, 1, 2]) assert.deepEqual(after.get(index), before.get(index));
+  for (const index of before.keys()) assert.ok(after.has(index), `${index} is still shown`);
+  assert.ok(opened.row === closed.row && opened.width <= room && closed.width <= room);
+  for (const index of [3, 4, 5]) assert.ok(after.get(index)[1] > after.get(14)[1], "the next stand below all of it");
+  assert.equal(new Set(opened.placed.map(({ x, y }) => `${x} ${y}`)).size, opened.placed.length);
+});
+
+test("a phone's rows are as tall as a finger needs", () => {
+  const nodes = Array.from({ length: 12 }, (_, k) => node(k, k - 1, k, k ? "accepted" : "root"));
+  const { placed, columns } = arrange(items({ nodes, drafted: 11, last: 11, bonus: 1 }, new Set()));
+  assert.deepEqual([360, 600].map((room) => position(placed, columns, false, 200, room).row), [24, 20]);
+  const { row } = position(placed, columns, false, 200, 600);
+  assert.ok(placed[0].high < row - 2, "an edge is seen between two rows");
 });
 
 test("items never share a place", () => {

@@ -85,10 +85,8 @@ interface MapMark { from: Position; to: Position; color: string; wide?: boolean;
 
 /** Something in a draft tree's drawing, with its place. */
 interface Placed {
-  /** ``level``: lines below the first of its row. */
-  depth: number; column: number; level: number; children: TreeItem[];
-  /** The column of the sibling before it, where its trunk begins. */
-  after: number;
+  /** ``row``: of the path, beside which it stands; ``level``: lines below the first of its row. */
+  depth: number; column: number; row: number; level: number; children: TreeItem[];
   x: number; y: number; width: number; high: number;
   text: string; line: string; tag: string;
   prob: number | null;
