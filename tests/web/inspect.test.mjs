@@ -8,10 +8,10 @@ import { firstDifference } from "specviz/compare/lane.js";
 import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
 import { stretches } from "specviz/inspect/assistant.js";
-import { chainOf, lanes } from "specviz/inspect/drafting.js";
+import { chainOf } from "specviz/inspect/drafting.js";
 import { massOf } from "specviz/inspect/mass.js";
 import { csv } from "specviz/inspect/downloads.js";
-import { overlaid } from "specviz/inspect/ghosts.js";
+import { draftDifference, overlaid } from "specviz/inspect/ghosts.js";
 import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
 import { branchWords, mapOf } from "specviz/inspect/by_place.js";
@@ -263,12 +263,6 @@ test("items never share a place", () => {
   }
 });
 
-test("expansions stand beside a main chain", () => {
-  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1), node(2, 0, 1, "rejected", "expansion")];
-  assert.deepEqual(lanes({ nodes, drafted: 2 }), [1, 1]);
-  assert.equal(lanes({ nodes: nodes.slice(0, 2), drafted: 1 }), null);
-});
-
 test("the chain of a tree of heads is its first guesses", () => {
   const tree = [[0, -1, 0], [1, 0, 1], [2, 1, 2], [3, 1, 2], [4, 0, 1], [5, 4, 2]];
   const nodes = tree.map(([index, parent, depth]) => node(index, parent, depth, "rejected", "head"));
@@ -333,6 +327,28 @@ test("another draft is laid over the recorded one: what both have is one node", 
   assert.deepEqual([added.draft, added.parent, added.token, added.row], ["other", path[0], 3, -1]);
   assert.equal(drafted, view.drafted); // the other's are not the run's
   assert.deepEqual(overlaid(view, view).nodes.map((one) => one.draft), view.nodes.map(() => "both"));
+  // said, and never folded away
+  assert.equal(draftDifference(view, other), "It drafts 1 other token, and leaves out 2.");
+  assert.equal(draftDifference(view, view), "");
+  assert.equal(draftDifference(view, { ...view, nodes: [view.nodes[0]], drafted: 0 }), "Nothing was drafted this way.");
+  const less = { ...view, nodes: view.nodes.slice(0, 2), drafted: 1 };
+  assert.match(draftDifference(view, less), /^It leaves out \d drafted tokens?\.$/);
+  const judged = { ...view, nodes: view.nodes.map((one) => ({ ...one, status: "accepted" })) };
+  assert.equal(draftDifference(view, judged), "It drafts the same tokens; they are judged by another rule.");
+});
+
+test("where two drafts part is not folded, be it below a lost token or behind many siblings", () => {
+  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1), node(2, 1, 2, "unreached"), node(3, 2, 3, "unreached")];
+  nodes.push(...Array.from({ length: 12 }, (_, k) => node(k + 4, 0, 1)));
+  for (const one of nodes) one.draft = "both";
+  const shown = () => arrange(items({ nodes, drafted: 15, last: 0, bonus: 1 }, new Set())).placed
+    .flatMap(({ node }) => (node ? [node.index] : []));
+  assert.ok(!shown().includes(2) && !shown().includes(15));
+  nodes[3].draft = "recorded";
+  nodes[15].draft = "other";
+  assert.ok(shown().includes(3) && shown().includes(15));
+  for (const one of nodes.slice(1, 4)) one.draft = "recorded";
+  assert.ok(!shown().includes(2), "all of it is the recorded draft's, as its first token says");
 });
 
 test("the timeline brings out misses, or the steps that lost by their ranking", () => {

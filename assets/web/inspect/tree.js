@@ -148,7 +148,7 @@ export class TreeView extends Panel {
     this.placed = placed;
     this.mark();
     if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
-    const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
+    const deep = view.depth === view.drafted || this.other ? "" : `, ${view.depth} deep`;
     const stood = view.bonus === OPEN ? "not checked yet" : `${view.accepted} accepted`;
     const some = unknown(this.owner.model, "steps.drafted");
     const none = some ? "what was drafted is not recorded" : "no draft this step";
@@ -249,8 +249,9 @@ export class TreeView extends Panel {
   caption(item, view) {
     const { pieces } = this.owner.model;
     const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" ? item.node : null;
+    const more = view.nodes[0].draft ? "… " : "+"; // beside another draft + says whose a token is
     if (item.kind === "chip") {
-      item.text = `+${item.count}`;
+      item.text = `${more}${item.count}`;
     } else if (item.kind === "stretch") {
       item.text = pieces.phrase(item.nodes.map((node) => node.token), PHRASE);
       item.line = `×${item.nodes.length}`;
@@ -274,7 +275,7 @@ export class TreeView extends Panel {
     }
     if (first?.draft === "other") item.text = `+ ${item.text}`;
     else if (first?.draft === "recorded") item.text = `− ${item.text}`;
-    const hidden = item.kind === "node" && item.hidden ? ` +${item.hidden}` : "";
+    const hidden = item.kind === "node" && item.hidden ? ` ${more}${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
     item.tag = first ? tagOf(this, first, view) : "";

@@ -81,10 +81,15 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
     const count = nodes.reduce((sum, node) => sum + size(node), 0);
     return { ...unplaced(depth), kind: "chip", count, key, what };
   };
+  /** Below a node is what tells another draft from the recorded one. */
+  const told = view.nodes.map(() => false);
+  for (const { parent, draft, index } of view.nodes.toReversed())
+    if (parent >= 0 && (told[index] || draft === "other" || (draft === "recorded" && view.nodes[parent].draft === "both")))
+      told[parent] = true;
   /** Whether what was drafted below a lost token is folded. @type {(node: TreeNode) => boolean} */
   const deep = (node) =>
     (node.status === "rejected" || node.status === "unreached") && most !== null && view.bonus !== OPEN &&
-    !opened.has(under(node));
+    !told[node.index] && !opened.has(under(node));
   /** @type {(node: TreeNode) => number} */
   const rowsBelow = (node) => (deep(node) ? 0 : below[node.index]);
   for (const node of view.nodes.toReversed()) {
@@ -113,7 +118,10 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
     const branch = (child) => build(child, next);
     const mine = children[node.index];
     const taken = mine.filter((child) => child.status === "accepted");
-    const rest = mine.filter((child) => child.status !== "accepted");
+    const lost = mine.filter((child) => child.status !== "accepted");
+    const rest = lost.some(({ draft }) => draft === "other") // what the other draft alone has is not folded
+      ? lost.toSorted((a, b) => Number(b.draft === "other") - Number(a.draft === "other"))
+      : lost;
     if (node.index === view.last && view.bonus !== OPEN)
       item.children.push({ ...unplaced(next), kind: "bonus", rank: -1 });
     item.children.push(...taken.map(branch));
