@@ -166,11 +166,17 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
 @pytest.mark.slow("test_compare.py stops runs on the page, test_server.py and test_runner.py count their steps")
 def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
     page = visit()
+    top = "document.querySelector('.svp-host').getBoundingClientRect().top + scrollY"
+    before = page.evaluate(top)
     desk.gate.clear()
     run(page)
     page.wait_for_selector(".svp-banner:has-text('tokens in 4 steps')")
-    page.click(".svp-banner button:has-text('Stop')")
+    assert page.evaluate(top) == before, "what is said of a run moves nothing"
+    stops = page.locator("button:visible", has_text=re.compile("^Stop$"))
+    expect(stops).to_have_count(1)
+    stops.click()
     page.wait_for_selector(".svp-banner:has-text('Stopped by you after')")
+    assert page.evaluate(top) == before
     desk.gate.set()
     kept = desk.store.get(text_of_page(page))
     assert kept.run["stop"] == "cancelled" and kept.rows("steps") == 4
