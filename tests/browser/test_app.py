@@ -538,13 +538,18 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.wait_for_selector(MOUNTED)
     expect(page.locator("#sv-panel")).to_be_hidden()  # the views come first
     bar = page.locator("#sv-bar")
-    becomes(page, lambda: bar.bounding_box()["height"] < 2 * 32, True)  # one row of buttons
+    becomes(page, lambda: bar.bounding_box()["height"] < 3 * 32, True)  # the run's name, and one row of buttons
+    assert bar.locator("select").first.bounding_box()["width"] > 300, "its name has the room of a row"
     page.get_by_role("button", name="Share").click()
     box = page.locator(".ui-menu").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 400
     page.keyboard.press("Escape")
+    tabs = page.locator(".sv-lower .ui-tabs").first
+    expect(tabs).to_have_attribute("data-more", "end")  # a sign that there are more
     page.get_by_role("tab", name="Details").click()
     expect(page.locator(".sv-details")).to_be_in_viewport()
+    expect(tabs).to_have_attribute("data-more", "start")
+    expect(page.get_by_role("tab", name="Details")).to_be_in_viewport(ratio=0.99)
     edit(page)
     page.set_viewport_size({"width": 400, "height": 380})  # above the keyboard
     page.locator("#sv-instruction textarea").scroll_into_view_if_needed()

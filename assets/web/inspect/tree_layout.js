@@ -41,7 +41,7 @@ export const along = (node) => `along ${node.index}`;
 /** The fold of what was drafted below a lost token. @param {TreeNode} node */
 export const under = (node) => `under ${node.index}`;
 
-/** The tokens in a row from ``node`` on that stand or fall together: one child each, the same status and origin. */
+/** The tokens in a row from ``node`` on that stand or fall together: one child each, the same status, origin and draft. */
 /** @type {(node: TreeNode, children: TreeNode[][]) => TreeNode[]} */
 function straight(node, children) {
   const row = [node];
@@ -49,7 +49,7 @@ function straight(node, children) {
     const last = row[row.length - 1];
     const [next, ...more] = children[last.index];
     if (!next || more.length || next.status !== last.status || next.origin !== last.origin) return row;
-    if (next.who !== last.who || next.forbidden !== last.forbidden) return row;
+    if (next.who !== last.who || next.forbidden !== last.forbidden || next.draft !== last.draft) return row;
     row.push(next);
   }
 }

@@ -227,6 +227,9 @@ export class TreeWindow {
     const { larger, map } = this;
     if (map.hidden === larger) map.hidden = !larger;
     if (!larger) return;
+    this.drawCount();
+    this.canvas.hidden = this.panel < LEAST_MAPPED || this.width * this.scale <= this.room + 2; // one bar says as much
+    if (this.canvas.hidden) return;
     const { colors } = this.tree.owner;
     const k = Math.min(MAP_WIDE / this.width, MAP_HIGH / this.height);
     const [wide, high] = [Math.ceil(this.width * k), Math.ceil(this.height * k)];
@@ -243,6 +246,7 @@ export class TreeWindow {
     pen.strokeRect(this.left * shown + 0.75, this.top * shown + 0.75, across, Math.min(high, this.high * shown) - 1.5);
   }
 
+  /** How much of it is out of sight. */
   drawCount() {
     const count = this.unseen();
     const said = count ? `${count} out of sight` : "";
