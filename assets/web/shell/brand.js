@@ -77,7 +77,7 @@ export function mount({ element, props, watch, trigger }) {
     const coming = there(model) && model.coming;
     const more = coming
       ? h("span", ` → ${coming.text}`)
-      : rest.length > 0 && h("span.svp-more", ` · ${rest.join(" · ")}`);
+      : rest.length > 0 && h("span.svp-more", ` · ${rest[0]}`); // its title has the rest
     name.replaceChildren(short, ...(more ? [more] : []));
     mark.textContent = coming ? MARKS.loading : MARKS[model.state];
     pill.title = model.text || "";
