@@ -186,7 +186,7 @@ export function choiceOf(model, node) {
   return rank !== null && Number.isInteger(rank) ? nth(rank + 1) : "";
 }
 
-/** The rank of a guess; else a letter, and the rank that was recorded, where a part begins that is not the main copy. */
+/** The rank of a guess; else a letter, and its recorded rank, where a part begins that is not the main copy. */
 /** @type {(tree: TreeView, node: TreeNode, view: StepView) => string} */
 export function tagOf({ owner: { model } }, node, view) {
   const guess = choiceOf(model, node);

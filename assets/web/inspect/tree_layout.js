@@ -41,7 +41,7 @@ export const along = (node) => `along ${node.index}`;
 /** The fold of what was drafted below a lost token. @param {TreeNode} node */
 export const under = (node) => `under ${node.index}`;
 
-/** The tokens in a row from ``node`` on that stand or fall together: one child each, the same status, origin and draft. */
+/** The tokens in a row from ``node`` on that are alike: one child each, the same status, origin and draft. */
 /** @type {(node: TreeNode, children: TreeNode[][]) => TreeNode[]} */
 function straight(node, children) {
   const row = [node];
@@ -83,9 +83,10 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
   };
   /** Below a node is what tells another draft from the recorded one. */
   const told = view.nodes.map(() => false);
-  for (const { parent, draft, index } of view.nodes.toReversed())
-    if (parent >= 0 && (told[index] || draft === "other" || (draft === "recorded" && view.nodes[parent].draft === "both")))
-      told[parent] = true;
+  for (const { parent, draft, index } of view.nodes.toReversed()) {
+    const parts = draft === "other" || (draft === "recorded" && view.nodes[parent]?.draft === "both");
+    if (parent >= 0 && (told[index] || parts)) told[parent] = true;
+  }
   /** Whether what was drafted below a lost token is folded. @type {(node: TreeNode) => boolean} */
   const deep = (node) =>
     (node.status === "rejected" || node.status === "unreached") && most !== null && view.bonus !== OPEN &&

@@ -22,6 +22,7 @@ import { Hint } from "specviz/ui/tooltip.js";
 
 const CONTEXT = "The text to work on. Put --- on a line of its own between passages.";
 const TEXT = "Continued as it stands, without the model's chat template.";
+const MESSAGES = "The chat's messages are kept: choose Chat to have them back.";
 const TEMPLATE = "CASD's prompt for a dataset, put into Instruction: {context} and {question} say where they go.";
 const EMPTY = "The prompt is empty: type something, or choose an example.";
 /** @type {Record<ChatMessage["role"], string>} */
@@ -94,9 +95,9 @@ function Chat({ prefix }) {
       disabled=${!!pending.value} spellcheck=${false} value=${one.content}
       onInput=${(/** @type {Typing} */ event) => change(k, { content: event.currentTarget.value })} />
   </li>`;
-  const words = before > 0 && inLine(all[0].content).slice(0, 50);
-  return html`${words !== false && html`<button type="button" class="ui-link sve-before" aria-expanded="false"
-      onClick=${() => (unfolded.value = source)}>▸ Show the ${plural(before, "message")} before it: “${words} …”</button>`}
+  const words = `▸ Show the ${plural(before, "message")} before it: “${inLine(all[0].content).slice(0, 50)} …”`;
+  return html`${before > 0 && html`<button type="button" class="ui-link sve-before" aria-expanded="false"
+      onClick=${() => (unfolded.value = source)}>${words}</button>`}
     <ol id="${prefix}-text" class="sve-chat">${all.map(message)}</ol>
     <button type="button" class="ui-button sve-add" onClick=${add}>+ Add a message</button>`;
 }
@@ -111,7 +112,7 @@ function Texts({ prefix }) {
   if (prompt.mode === "chat") return html`<${Chat} prefix=${prefix} />`;
   if (prompt.mode === "text")
     return html`<${Area} ...${area("text")} label="Text" rows="14" code
-      help=${`${TEXT}${prompt.messages.length ? " The chat's messages are kept: choose Chat to have them back." : ""}`} />`;
+      help=${prompt.messages.length ? `${TEXT} ${MESSAGES}` : TEXT} />`;
   return html`
     <${Area} ...${area("instruction")} label="Instruction" rows="2" />
     <${Area} ...${area("context")} label="Context" rows="9" placeholder=${CONTEXT} code />

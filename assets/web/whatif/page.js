@@ -57,7 +57,7 @@ export class WhatIf {
     this.note = note;
     element.classList.add("svw");
     note.setAttribute("role", "status");
-    const again = h("button.sv-button.sv-quiet.svw-again", { onclick: () => this.ask() }, "Draft again");
+    const again = h("button.sv-button.sv-quiet", { onclick: () => this.ask() }, "Draft again");
     this.goOn = h("button.sv-button.sv-quiet", { onclick: () => this.continue() }, "Continue from here");
     tip.add(this.goOn, () => [
       this.picked
@@ -382,6 +382,7 @@ export class WhatIf {
 
   /** What it took. @param {Redraft} result */
   time({ ms, read_ms: read }) {
-    return `drafted in ${format(ms)} ms${read ? `, after ${format(read / 1000, 2)} s in which the model read the run` : ""}`;
+    const before = read ? `, after ${format(read / 1000, 2)} s in which the model read the run` : "";
+    return `drafted in ${format(ms)} ms${before}`;
   }
 }
