@@ -170,11 +170,12 @@ function originMarks(owner, where) {
   const beside = Object.fromEntries(
     widened ? names.map((n) => [n, n === main[0] ? "first choices" : "choices beside them"]) : [],
   );
+  const ranked = model.nodeTerms.some(({ key }) => key.endsWith("_rank"));
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);
     const counts = [": ", h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")} accepted`];
     const text = h("span", beside[name] ?? origin.label, model.report && counts);
-    return owner.tip.add(h("li", originSample(origin), text), () => [
+    return owner.tip.add(h("li", originSample(origin, ranked), text), () => [
       `${origin.sentence} Accepted of drafted; shown by the node's outline and letter. ${where}`,
     ]);
   });

@@ -155,7 +155,7 @@ export class TreeView extends Panel {
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
     const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))];
     const origins = names.map((name) => this.owner.model.origin(name));
-    const ranked = view.nodes.map((node) => choiceOf(this.owner.model, node)).some(Boolean);
+    const ranked = view.nodes.some((node) => choiceOf(this.owner.model, node));
     const letters = origins.flatMap(({ letter, label }) => (letter && !ranked ? [`${letter} ${label}`] : []));
     if (ranked) letters.push("2nd: the draft's 2nd choice"); // nodes bear them
     const counts = view.drafted ? [all, stood, ...letters].join(" · ") : none;

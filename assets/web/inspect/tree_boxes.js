@@ -222,13 +222,17 @@ function drawTag(box, x) {
   write(name, text);
 }
 
-/** A small node as it looks in the tree, for the legend. @param {ReturnType<Model["origin"]>} origin */
-export function originSample(origin) {
-  const size = { class: "sv-mini", width: 24, height: 16, viewBox: "-1 -1 26 18", "aria-hidden": "true" };
-  const text = s("text.sv-mini-text", { x: 13, y: 11.5 }, origin.letter);
+/** A small node as it looks in the tree, for the legend; ``ranked``: its guesses bear their ranks. */
+/** @type {(origin: ReturnType<Model["origin"]>, ranked: boolean) => SVGElement} */
+export function originSample(origin, ranked) {
+  const word = ranked && origin.letter && GUESSED.has(origin.name) ? "2nd" : (origin.letter ?? "");
+  const wide = word.length > 1 ? 36 : 24;
+  const view = `-1 -1 ${wide + 2} 18`;
+  const size = { class: "sv-mini", width: wide, height: 16, viewBox: view, "aria-hidden": "true" };
+  const text = s("text.sv-mini-text", { x: wide / 2 + 1, y: 11.5 }, word);
   return s(
     "svg",
     size,
-    s("g", { class: classOf(origin) }, s("path.sv-mini-box", { d: outline(origin, 24, 16) }), text),
+    s("g", { class: classOf(origin) }, s("path.sv-mini-box", { d: outline(origin, wide, 16) }), text),
   );
 }
