@@ -56,7 +56,7 @@ def test_heads_show_their_first_guesses_as_a_chain(page: Any, port: int, desk: S
     expect(panel.locator(".sv-place-of b").first).to_have_text(ending)
     page.locator(".sv-lower").get_by_role("tab", name="Candidates").click()
     panel.locator(".sv-place-of").first.click()
-    expect(panel.locator(".sv-verdict")).to_contain_text(f"Here the {ending} guess was accepted")
+    expect(panel.locator(".sv-verdict")).to_contain_text(f"Accepted here was the {ending} guess")
     nothing_wrong(page, port)
 
 
