@@ -39,12 +39,12 @@ DATASTORE = Origin(
 )
 EXPANSION = Origin(
     "expansion", "E", "expansion",
-    "A further guess of the draft model, smaller, in a lane below the main chain; E3: its third choice.", "cut",
+    "A further guess of the draft model, smaller, in a lane below the main chain; 3rd: its third choice.", "cut",
     beside=True,
 )  # fmt: skip
 PROMPT = Origin(
     "prompt", "P", "prompt",
-    "Guessed by a trained prompt token of the step before; P2: its second guess at that distance.", "ear",
+    "Guessed by a trained prompt token of the step before; 2nd: its second guess at that distance.", "ear",
 )  # fmt: skip
 DRAFTER = Origin("drafter", "", "drafter", "Written by a draft model; the main chain runs straight on.", "round")
 

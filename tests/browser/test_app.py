@@ -166,11 +166,17 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
 @pytest.mark.slow("test_compare.py stops runs on the page, test_server.py and test_runner.py count their steps")
 def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
     page = visit()
+    top = "document.querySelector('.svp-host').getBoundingClientRect().top + scrollY"
+    before = page.evaluate(top)
     desk.gate.clear()
     run(page)
     page.wait_for_selector(".svp-banner:has-text('tokens in 4 steps')")
-    page.click(".svp-banner button:has-text('Stop')")
+    assert page.evaluate(top) == before, "what is said of a run moves nothing"
+    stops = page.locator("button:visible", has_text=re.compile("^Stop$"))
+    expect(stops).to_have_count(1)
+    stops.click()
     page.wait_for_selector(".svp-banner:has-text('Stopped by you after')")
+    assert page.evaluate(top) == before
     desk.gate.set()
     kept = desk.store.get(text_of_page(page))
     assert kept.run["stop"] == "cancelled" and kept.rows("steps") == 4
@@ -532,13 +538,18 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.wait_for_selector(MOUNTED)
     expect(page.locator("#sv-panel")).to_be_hidden()  # the views come first
     bar = page.locator("#sv-bar")
-    becomes(page, lambda: bar.bounding_box()["height"] < 2 * 32, True)  # one row of buttons
+    becomes(page, lambda: bar.bounding_box()["height"] < 3 * 32, True)  # the run's name, and one row of buttons
+    assert bar.locator("select").first.bounding_box()["width"] > 300, "its name has the room of a row"
     page.get_by_role("button", name="Share").click()
     box = page.locator(".ui-menu").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 400
     page.keyboard.press("Escape")
+    tabs = page.locator(".sv-lower .ui-tabs").first
+    expect(tabs).to_have_attribute("data-more", "end")  # a sign that there are more
     page.get_by_role("tab", name="Details").click()
     expect(page.locator(".sv-details")).to_be_in_viewport()
+    expect(tabs).to_have_attribute("data-more", "start")
+    expect(page.get_by_role("tab", name="Details")).to_be_in_viewport(ratio=0.95)
     edit(page)
     page.set_viewport_size({"width": 400, "height": 380})  # above the keyboard
     page.locator("#sv-instruction textarea").scroll_into_view_if_needed()

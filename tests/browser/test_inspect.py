@@ -288,10 +288,10 @@ def test_a_draft_outlives_a_reload_and_goes_with_another_run(visit: Visit) -> No
 def test_a_prompt_is_typed_and_run_by_the_keyboard_alone(visit: Visit, desk: StubDesk) -> None:
     page = visit("?trace=gallery-0")
     page.locator(".svp-edit").press("Enter")
-    expect(page.locator("#sv-panel textarea").first).to_be_focused()
+    expect(page.locator("#sv-panel textarea:visible").first).to_be_focused()
     page.locator("#sv-mode input:checked").press("ArrowRight")
     expect(page.locator("#sv-text textarea")).to_have_count(1)
-    page.locator("#sv-panel textarea").first.focus()
+    page.locator("#sv-panel textarea:visible").first.focus()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("one two three one two")
     count = len(desk.asked)

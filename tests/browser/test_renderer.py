@@ -235,8 +235,10 @@ def test_draft_and_target_stand_side_by_side(open_trace: Open) -> None:
         assert both == pytest.approx(max(shared, 0.4) if shared >= 0.2 else 0, abs=0.06)
     listed = rows.all_inner_texts()
     rank = int(expansion["term:draft_rank"])
-    assert "chain" in listed[0] and "rejected" in listed[0]
-    assert f"E{rank + 1}" in listed[rank] and "accepted" in listed[rank]
+    assert listed[0].startswith("1") and "rejected" in listed[0]
+    assert listed[rank].startswith(f"{rank + 1}") and "accepted" in listed[rank]
+    row = page.locator(".sv-places").evaluate("e => [e.scrollWidth - e.clientWidth, e.childElementCount]")
+    assert row[0] <= 0 and row[1] > 1, "no card is cut at the side"
     nodes = node_rows(trace, step)
     chain = nodes[2]
     page.locator(".sv-beta").hover()
@@ -686,8 +688,17 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
     for node in page.locator(".sv-node-root, .sv-node-accepted, .sv-node-bonus").all():
         box = node.bounding_box()
         assert box["y"] >= frame["y"] and box["y"] + box["height"] <= frame["y"] + frame["height"]
+    # one branch is opened: all that was shown is shown still, and no line runs off the panel
+    shown = "specviz.inspector.tree.placed.filter(({ kind }) => kind === 'node').map(({ node }) => node.index)"
+    before = page.evaluate(shown)
+    largest = "specviz.inspector.tree.placed.reduce((a, b) => ((b.hidden ?? 0) > (a.hidden ?? 0) ? b : a)).node.index"
+    click = "dispatchEvent(new MouseEvent('click', { bubbles: true }))"
+    page.evaluate(f"specviz.inspector.tree.boxOf({largest}).group.{click}")
+    until(page, f"{shown}.length > {len(before)}")
+    assert set(before) < set(page.evaluate(shown))
     page.evaluate(UNFOLD)
     expect(page.locator(nodes)).to_have_count(size)
+    assert page.evaluate("(({ width, room }) => width <= room)(specviz.inspector.tree.window)")
 
 
 def test_statuses_never_rest_on_colour_alone(open_trace: Open) -> None:
@@ -794,13 +805,15 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     step = steps["origins"].index("branch+successor")
     page = open_trace(trace, step=step)
     chips = page.inner_text(".sv-step-facts")
-    assert "found semantic" in chips and "accepted branch + successor" in chips and "retrieval" in chips
+    assert "found semantic" in chips and "from branch + successor" in chips and "retrieval" in chips
+    assert f"accepted {steps['accepted'][step]} of {steps['drafted'][step]}" in chips and "verified in" in chips
     details(page)
     page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()
     took = f"{steps['term:retrieval_ms'][step]:.3g}".rstrip("0")
     assert took in tip(page) and "retrieval_ms ÷ verify_ms" in tip(page)
     page.evaluate("k => specviz.inspector.setStep(k)", steps["outcome"].index("none"))
-    assert "accepted" not in page.inner_text(".sv-step-facts")
+    chips = page.inner_text(".sv-step-facts")
+    assert "accepted 0 of" in chips and "from" not in chips
 
 
 def test_columns_that_no_view_knows_are_plain_values(open_trace: Open) -> None:
@@ -848,7 +861,8 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "How drafts were found" in text
     page.evaluate("t => specviz.inspector.load(t, {})", payload(recordings.chain()))
-    assert not page.is_visible(".sv-breakdown") and not page.is_visible(".sv-step-facts")
+    assert not page.is_visible(".sv-breakdown")
+    expect(page.locator(".sv-step-facts")).to_be_visible()  # the step's own numbers are there for every method
 
 
 def test_lossy_tokens_are_marked_and_explained(open_trace: Open) -> None:

@@ -82,6 +82,8 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.click(".svw-params summary")
     apart = "[...document.querySelectorAll('.svw-fields > *')].every((row) => row.clientWidth > 250)"
     assert page.evaluate(apart), "a parameter's name and its field have room beside each other"
+    heights = "all => new Set(all.map((one) => [one.offsetHeight, one.getBoundingClientRect().top].join())).size"
+    assert page.locator(".svw-choose > :not(details) select").evaluate_all(heights) == 1, "fields stand on one line"
     cut = "document.querySelector('.svw-rule p').scrollHeight - document.querySelector('.svw-rule p').clientHeight"
     assert page.evaluate(cut) <= 1, "the words about the verifier are whole"
     asked_again(page)
@@ -114,6 +116,8 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     assert f"this way {worst.best}:" in answer(page) and "fewer" not in answer(page)
     accepted = f"{WOULD_NODES}.filter(({{ status }}) => status === 'accepted').length"
     becomes(page, lambda: page.evaluate(accepted), worst.best)
+    differs = "specviz.app.inspector.tree.view.nodes.filter(({ draft }) => draft === 'other').length"
+    assert f"It drafts {plural(page.evaluate(differs), 'token')} more." in answer(page)
     named = page.locator(".sv-tree .sv-draft-other").first
     expect(named).to_have_attribute("aria-description", re.compile("only in this draft"))
     expect(page.locator(".svw-below").get_by_role("button", name="Continue from here")).to_be_visible()

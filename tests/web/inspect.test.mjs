@@ -8,10 +8,10 @@ import { firstDifference } from "specviz/compare/lane.js";
 import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
 import { stretches } from "specviz/inspect/assistant.js";
-import { chainOf, lanes } from "specviz/inspect/drafting.js";
+import { chainOf } from "specviz/inspect/drafting.js";
 import { massOf } from "specviz/inspect/mass.js";
 import { csv } from "specviz/inspect/downloads.js";
-import { overlaid } from "specviz/inspect/ghosts.js";
+import { draftDifference, overlaid } from "specviz/inspect/ghosts.js";
 import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
 import { branchWords, mapOf } from "specviz/inspect/by_place.js";
@@ -171,7 +171,7 @@ test("a chain runs down one column, the target's own token at its end", () => {
 });
 
 test("rows are as high as the panel allows: a long path fits, a short one is not lost", () => {
-  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [50, 30, 20, 17]);
+  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [50, 30, 20, 20]);
 });
 
 const node = (index, parent, depth, status = "rejected", origin = "main") =>
@@ -224,18 +224,43 @@ test("what was drafted below a lost token is folded into it, and opens", () => {
   assert.equal(arrange(items({ ...view, bonus: OPEN }, new Set())).placed.length, 4, "a question folds nothing");
 });
 
+test("opening what hangs beside a path leaves what was shown where it is; every line ends within the room", () => {
+  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1, "accepted"), ...[2, 3, 4, 5].map((k) => node(k, 0, 1))];
+  nodes.push(...Array.from({ length: 9 }, (_, k) => node(k + 6, 2, 2, "unreached")), node(15, 6, 3, "unreached"));
+  const view = { nodes, drafted: 15, last: 1, bonus: 1 };
+  const [high, room] = [400, 330];
+  /** @type {(opened: Set<string>, closed?: Laid) => Laid} */
+  const laid = (opened, closed) => {
+    const { placed, columns } = arrange(items(view, opened));
+    for (const item of placed) item.width = 90;
+    return position(placed, columns, false, high, room, closed);
+  };
+  const places = ({ placed }) => new Map(placed.flatMap((one) => (one.node ? [[one.node.index, [one.x, one.y]]] : [])));
+  const closed = laid(new Set());
+  const opened = laid(new Set([under(nodes[2]), under(nodes[6])]), closed);
+  const [before, after] = [places(closed), places(opened)];
+  assert.deepEqual([before.size, after.size], [6, 16]);
+  for (const index of [0, 1, 2]) assert.deepEqual(after.get(index), before.get(index));
+  for (const index of before.keys()) assert.ok(after.has(index), `${index} is still shown`);
+  assert.ok(opened.row === closed.row && opened.width <= room && closed.width <= room);
+  for (const index of [3, 4, 5]) assert.ok(after.get(index)[1] > after.get(14)[1], "the next stand below all of it");
+  assert.equal(new Set(opened.placed.map(({ x, y }) => `${x} ${y}`)).size, opened.placed.length);
+});
+
+test("a phone's rows are as tall as a finger needs", () => {
+  const nodes = Array.from({ length: 12 }, (_, k) => node(k, k - 1, k, k ? "accepted" : "root"));
+  const { placed, columns } = arrange(items({ nodes, drafted: 11, last: 11, bonus: 1 }, new Set()));
+  assert.deepEqual([360, 600].map((room) => position(placed, columns, false, 200, room).row), [24, 20]);
+  const { row } = position(placed, columns, false, 200, 600);
+  assert.ok(placed[0].high < row - 2, "an edge is seen between two rows");
+});
+
 test("items never share a place", () => {
   const model = new Model(frozen());
   for (let step = 0; step < model.stepCount; step++) {
     const { placed } = arrange(items(model.step(step), new Set()));
     assert.equal(new Set(placed.map((item) => `${item.column} ${item.depth}`)).size, placed.length);
   }
-});
-
-test("expansions stand beside a main chain", () => {
-  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1), node(2, 0, 1, "rejected", "expansion")];
-  assert.deepEqual(lanes({ nodes, drafted: 2 }), [1, 1]);
-  assert.equal(lanes({ nodes: nodes.slice(0, 2), drafted: 1 }), null);
 });
 
 test("the chain of a tree of heads is its first guesses", () => {
@@ -302,6 +327,28 @@ test("another draft is laid over the recorded one: what both have is one node", 
   assert.deepEqual([added.draft, added.parent, added.token, added.row], ["other", path[0], 3, -1]);
   assert.equal(drafted, view.drafted); // the other's are not the run's
   assert.deepEqual(overlaid(view, view).nodes.map((one) => one.draft), view.nodes.map(() => "both"));
+  // said, and never folded away
+  assert.equal(draftDifference(view, other), "It drafts 1 other token, and leaves out 2.");
+  assert.equal(draftDifference(view, view), "");
+  assert.equal(draftDifference(view, { ...view, nodes: [view.nodes[0]], drafted: 0 }), "Nothing was drafted this way.");
+  const less = { ...view, nodes: view.nodes.slice(0, 2), drafted: 1 };
+  assert.match(draftDifference(view, less), /^It leaves out \d drafted tokens?\.$/);
+  const judged = { ...view, nodes: view.nodes.map((one) => ({ ...one, status: "accepted" })) };
+  assert.equal(draftDifference(view, judged), "It drafts the same tokens; they are judged by another rule.");
+});
+
+test("where two drafts part is not folded, be it below a lost token or behind many siblings", () => {
+  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1), node(2, 1, 2, "unreached"), node(3, 2, 3, "unreached")];
+  nodes.push(...Array.from({ length: 12 }, (_, k) => node(k + 4, 0, 1)));
+  for (const one of nodes) one.draft = "both";
+  const shown = () => arrange(items({ nodes, drafted: 15, last: 0, bonus: 1 }, new Set())).placed
+    .flatMap(({ node }) => (node ? [node.index] : []));
+  assert.ok(!shown().includes(2) && !shown().includes(15));
+  nodes[3].draft = "recorded";
+  nodes[15].draft = "other";
+  assert.ok(shown().includes(3) && shown().includes(15));
+  for (const one of nodes.slice(1, 4)) one.draft = "recorded";
+  assert.ok(!shown().includes(2), "all of it is the recorded draft's, as its first token says");
 });
 
 test("the timeline brings out misses, or the steps that lost by their ranking", () => {

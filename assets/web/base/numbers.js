@@ -58,6 +58,12 @@ export function probability(value) {
 /** @type {(value: number | null | undefined) => string} */
 export const thousandths = (value) => value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, "");
 
+/** A mean of counts, such as tokens per step: 8.23, 10.67, 1.00. @param {number} value */
+export const mean = (value) => value.toFixed(2);
+
+/** How many times as fast: 5.39×, 0.82×. @param {number} value */
+export const times = (value) => `${mean(value)}×`;
+
 /** A share of one: 12 %, below a tenth 3.4 %. @param {number} value */
 export const percentage = (value) => `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
 

@@ -1,7 +1,7 @@
 /* Page "Compare", the race: a row per lane, the clock, and everything that moves with it. */
 
 import { closest, h, must } from "specviz/base/dom.js";
-import { clamp, plural } from "specviz/base/numbers.js";
+import { clamp, mean, plural, times } from "specviz/base/numbers.js";
 import { drawn, going, mark, name, page, part, placeOf, seconds, settings, tint } from "specviz/compare/state.js";
 import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
@@ -296,7 +296,7 @@ const longest = (lanes) => {
 function value(one) {
   const { metrics } = page.numbers[one.id] ?? {};
   if (page.by === "step") return one.lane.steps.toLocaleString("en");
-  return typeof metrics?.speedup === "number" ? `${metrics.speedup.toFixed(2)}×` : seconds(one.lane.ms);
+  return typeof metrics?.speedup === "number" ? times(metrics.speedup) : seconds(one.lane.ms);
 }
 
 /** What stands beside that number. @type {(one: DrawnLane, equal: boolean) => string} */
@@ -304,7 +304,7 @@ function cells({ id, lane }, equal) {
   const tokens = equal ? "" : ` · ${plural(lane.length, "token")}`;
   const perStep = page.numbers[id]?.metrics.tokens_per_step;
   if (page.by === "step") {
-    const each = typeof perStep === "number" ? ` · ${perStep.toFixed(2)} tokens each` : "";
+    const each = typeof perStep === "number" ? ` · ${mean(perStep)} tokens each` : "";
     return `${lane.steps === 1 ? "forward" : "forwards"}${each}${tokens}`;
   }
   return `${seconds(lane.ms)} · ${plural(lane.steps, "forward")}${tokens}`;

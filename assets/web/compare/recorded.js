@@ -2,7 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { short, when } from "specviz/base/numbers.js";
+import { mean, short, when } from "specviz/base/numbers.js";
 import { begin } from "specviz/compare/live.js";
 import { page, part } from "specviz/compare/state.js";
 import { app } from "specviz/shell/state.js";
@@ -55,7 +55,7 @@ export function openForm() {
 const titleOf = (runs) => `${runs[0].title} · ${runs.length} runs${runs[0].kind === "gallery" ? " · gallery" : ""}`;
 /** @param {RunRecord} run */
 const about = ({ tokens_per_step: speed, lossless, forced, kind, created }) =>
-  [speed && `${speed.toFixed(2)} tokens/step`, forced ? "given answer" : !lossless && "lossy",
+  [speed && `${mean(speed)} tokens/step`, forced ? "given answer" : !lossless && "lossy",
     kind !== "gallery" && when(created, "short")]
     .filter(Boolean)
     .join(" · ");

@@ -3,7 +3,7 @@
 import { facts, h, must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { precision } from "specviz/base/model.js";
-import { format, percent, percentage, plural, probability } from "specviz/base/numbers.js";
+import { format, percent, percentage, plural, probability, times } from "specviz/base/numbers.js";
 import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
 import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
@@ -183,7 +183,7 @@ function diff(lane, check) {
 function written({ unit }, value) {
   if (value === null || value === undefined) return "–";
   if (unit === "share") return percentage(value);
-  return unit === "×" ? `${value.toFixed(2)}×` : format(value);
+  return unit === "×" ? times(value) : format(value);
 }
 
 /** A number that cannot be right, or is missing, says why. @param {HTMLElement} cell @param {string} why */

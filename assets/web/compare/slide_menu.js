@@ -1,5 +1,6 @@
 /* Page "Compare", the menu of slides: the claim that is shown, to paste or to keep. */
 
+import { times } from "specviz/base/numbers.js";
 import { slideSvg } from "specviz/compare/slide.js";
 import { about, drawn, name, page, seconds } from "specviz/compare/state.js";
 
@@ -19,7 +20,7 @@ function shown() {
     return [{
       name: name(lane), place: place.place, bar: (place.bar ?? 0) / longest,
       low: place.low && place.low / longest, high: place.high && place.high / longest,
-      value: time && typeof speedup === "number" ? `${speedup.toFixed(2)}×` : String(lane.lane.steps),
+      value: time && typeof speedup === "number" ? times(speedup) : String(lane.lane.steps),
       more: time ? seconds(lane.lane.ms) : "forwards",
     }];
   });

@@ -2,12 +2,12 @@
 
 import { closest, framed, h, told, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
-import { clamp, format, plain, plural } from "specviz/base/numbers.js";
+import { clamp, format, nth, plain, plural } from "specviz/base/numbers.js";
 import { capital } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
-export const ROW = 26; // pixels, as in the style sheet
-const SNIPPET = 9; // tokens
+const [ROW, TALL] = [26, 44]; // pixels, as in the style sheet: where all rows have room, each has two lines of text
+const SNIPPET = 24; // tokens
 
 /** @type {Record<string, number>} */
 const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
@@ -20,13 +20,14 @@ const column = (width, label, help) => [width, capital(label), help];
 /** @typedef {Record<"rank" | "text" | "term" | "would" | "pick" | "gap" | "edge", number>} Size */
 /** @type {Size[]} */
 const SIZES = [
-  { rank: 38, text: 150, term: 104, would: 104, pick: 58, gap: 8, edge: 10 },
-  { rank: 30, text: 104, term: 96, would: 92, pick: 58, gap: 8, edge: 10 },
+  { rank: 38, text: 150, term: 84, would: 104, pick: 58, gap: 8, edge: 10 },
+  { rank: 30, text: 104, term: 80, would: 92, pick: 58, gap: 8, edge: 10 },
   { rank: 28, text: 84, term: 44, would: 84, pick: 54, gap: 5, edge: 6 }, // numbers without bars
 ];
 
 const WOULD = "Offered tokens that equal the output that followed. Known when the run is over.";
-const OFFER = "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.";
+const OFFER = "The earlier place and the tokens after it: what it offers. Underlined: those the output then had. " +
+  "L28 2nd: the second such place in line 28.";
 
 /** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
 class Row {
@@ -35,7 +36,7 @@ class Row {
     /** @type {(name: string) => HTMLElement} */
     const cell = (name) => h("span", { class: name, role: "cell" }, "");
     this.k = -1;
-    this.name = this.pipsKey = this.pickKey = "";
+    this.name = this.pipsKey = this.pickKey = this.top = "";
     this.rank = cell("sv-rank");
     this.place = h("span.sv-place", "");
     this.anchor = h("code.sv-anchor-text", "");
@@ -79,6 +80,9 @@ export class CandidateTable extends Panel {
     this.pool = [];
     this.top = this.from = this.to = 0;
     this.height = 300;
+    this.row = ROW;
+    /** Candidates of a line of text that has several → which of them each is: " 2nd". @type {Map<Candidate, string>} */
+    this.nths = new Map();
     /** @type {StepView | null} */
     this.view = null;
     /** The columns that are laid out, the heads that are drawn, and for which run. */
@@ -208,7 +212,8 @@ export class CandidateTable extends Panel {
     if (some) {
       this.columns(view);
       this.table.setAttribute("aria-rowcount", String(list.length + 1));
-      this.rows.style.height = `${list.length * ROW}px`;
+      this.nths = this.twins(list);
+      this.stretch();
       if (this.top) this.body.scrollTop = this.top = 0;
       this.drawRows(true);
     } else {
@@ -221,12 +226,33 @@ export class CandidateTable extends Panel {
     this.drawRemark(view);
   }
 
+  /** Gives every row as much height as all of them have room for. */
+  stretch() {
+    const count = this.view?.candidates.length ?? 0;
+    this.row = count * TALL <= this.height - ROW ? TALL : ROW;
+    this.table.classList.toggle("sv-tall", this.row === TALL);
+    this.rows.style.height = `${count * this.row}px`;
+  }
+
+  /** Places that lie in the same line, in its order. @type {(list: Candidate[]) => Map<Candidate, string>} */
+  twins(list) {
+    /** @type {Map<string, Candidate[]>} */
+    const lines = new Map();
+    for (const one of list) {
+      const name = this.owner.short(this.owner.model.placeOf(one));
+      lines.set(name, [...(lines.get(name) ?? []), one]);
+    }
+    const many = [...lines.values()].filter((one) => one.length > 1);
+    const sorted = many.map((all) => all.toSorted((a, b) => a.position - b.position));
+    return new Map(sorted.flatMap((all) => all.map((one, k) => [one, ` ${nth(k + 1)}`])));
+  }
+
   /** Only the rows in sight exist; they are used again from step to step. */
   drawRows(fresh = false) {
     const list = this.view ? this.view.candidates : [];
     if (!list.length) return;
-    const from = clamp(Math.floor(this.top / ROW) - 2, 0, list.length);
-    const to = clamp(Math.ceil((this.top + this.height) / ROW) + 1, 0, list.length);
+    const from = clamp(Math.floor(this.top / this.row) - 2, 0, list.length);
+    const to = clamp(Math.ceil((this.top + this.height) / this.row) + 1, 0, list.length);
     if (!fresh && from === this.from && to === this.to) return;
     this.from = from;
     this.to = to;
@@ -240,7 +266,11 @@ export class CandidateTable extends Panel {
     const row = new Row(this);
     this.owner.tip.add(row.element, () => {
       const one = this.view?.candidates[row.k];
-      return one && one.excluded ? [`Could not win: ${one.excluded}`] : [];
+      if (!one) return [];
+      const { model } = this.owner;
+      const start = one.position + 1;
+      const text = one.length ? model.pieces.phrase(model.ids(start, start + one.length)) : "";
+      return [one.excluded && h("div", `Could not win: ${one.excluded}`), text && h("code.sv-token", text)];
     });
     return row;
   }
@@ -261,15 +291,16 @@ export class CandidateTable extends Panel {
       row.k = k;
       row.element.dataset.k = String(k);
       row.element.setAttribute("aria-rowindex", String(k + 2));
-      row.element.style.transform = `translateY(${k * ROW}px)`;
     }
+    const top = `translateY(${k * this.row}px)`;
+    if (row.top !== top) row.element.style.transform = row.top = top;
     const most = Math.min(one.length, SNIPPET);
     const taken = clamp(one.would, 0, most);
     const start = one.position + 1;
     /** @type {(a: Position, b: Position) => string} */
     const phrase = (a, b) => (b > a ? model.pieces.phrase(model.ids(a, b)) : "");
     write(row.rank, `${one.chosen ? "▸" : ""}${one.rank >= 0 ? one.rank + 1 : "–"}`);
-    write(row.place, this.owner.short(this.owner.model.placeOf(one)));
+    write(row.place, this.owner.short(this.owner.model.placeOf(one)) + (this.nths.get(one) ?? ""));
     if (row.anchor.hidden !== this.sameAnchor) row.anchor.hidden = this.sameAnchor;
     write(row.anchor, this.sameAnchor ? "" : phrase(one.position, start));
     write(row.taken, phrase(start, start + taken));
@@ -362,8 +393,8 @@ export class CandidateTable extends Panel {
     if (jump && list.length) {
       event.preventDefault();
       this.active = clamp(this.active + jump, 0, list.length - 1);
-      const top = this.active * ROW;
-      const room = this.body.clientHeight - 2 * ROW;
+      const top = this.active * this.row;
+      const room = this.body.clientHeight - 2 * this.row;
       if (top < this.body.scrollTop) this.body.scrollTop = top;
       else if (top > this.body.scrollTop + room) this.body.scrollTop = top - room;
       this.top = this.body.scrollTop;
@@ -376,13 +407,13 @@ export class CandidateTable extends Panel {
 
   resized() {
     this.height = this.body.clientHeight;
+    this.stretch();
     const room = this.body.clientWidth;
     if (room && room !== this.room) {
       this.room = room;
       if (!this.view?.candidates.length || this.headedFor !== this.owner.model) return;
       this.columns(this.view);
-      return this.drawRows(true);
     }
-    this.drawRows();
+    this.drawRows(true);
   }
 }

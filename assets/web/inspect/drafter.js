@@ -5,7 +5,7 @@ import { OPEN } from "specviz/base/model.js";
 import { clamp, format, nth, plural, probability } from "specviz/base/numbers.js";
 import { pairs, residual } from "specviz/inspect/drafter_pairs.js";
 import {
-  STATES, beams, beside, chainOf, choiceOf, guesses, label, lanes, numberOf, present, quoted, same,
+  STATES, beams, beside, chainOf, choiceOf, drafterOf, guesses, label, numberOf, present, quoted, same,
 } from "specviz/inspect/drafting.js";
 import { LookPanel, lookedAt, looks } from "specviz/inspect/looks.js";
 import { assistantPart } from "specviz/inspect/assistant.js";
@@ -109,9 +109,9 @@ export class DrafterView extends LookPanel {
       const rank = numberOf(this.owner, taken, "draft_rank");
       const token = h("code", { class: `sv-state-${node.status}` }, model.pieces.label(node.token, 12));
       const instead = taken && [
-        " ",
+        " → ",
         h("code.sv-state-accepted", model.pieces.label(taken.token, 12)),
-        h("b.sv-mark-e", beside(taken) ? `E${rank === null ? "" : rank + 1}` : rank === null ? "other" : nth(rank + 1)),
+        h("b.sv-mark-rank", rank === null ? "other" : nth(rank + 1)),
       ];
       const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
       const said = taken ? `; ${rank === null ? "another" : `the ${nth(rank + 1)}`} guess was accepted` : "";
@@ -151,7 +151,7 @@ export class DrafterView extends LookPanel {
     if (!view) return;
     this.markStrip();
     if (!shown) {
-      const why = view.reason || "the draft model was not asked";
+      const why = view.reason || `the ${drafterOf(this.owner.model)} was not asked`;
       this.look = [];
       this.note.textContent = "no draft this step";
       this.parts.replaceChildren(h("p.sv-empty", `No draft this step: ${why.replace(/\.$/, "")}.`));
@@ -161,12 +161,14 @@ export class DrafterView extends LookPanel {
     // what holds of a position is recorded with any of its tokens
     const any = node || view.nodes.find((node) => node.index && node.parent === shown.parent);
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
-    this.note.replaceChildren("what follows ", h("code", label(this.owner, after, 14)));
+    const { owner } = this;
+    const sure = numberOf(owner, any, "confidence") !== null && ` · bars: how sure the ${drafterOf(owner.model)} was`;
+    this.note.replaceChildren("Position by position", sure || "", " · now after ", h("code", label(owner, after, 14)));
     const { attention } = this.owner.model.run;
     this.look = attention ? looks(this.owner.model, view.number, shown.parent, this.layer, this.head) : [];
     const list = this.guesses.get(shown.parent) || [];
     const place = { view, shown, beta: numberOf(this.owner, any, "overlap") };
-    const looked = attention ? lookedAt(this, "Where the draft model looked") : null;
+    const looked = attention ? lookedAt(this, `Where the ${drafterOf(this.owner.model)} looked`) : null;
     this.parts.replaceChildren(
       h(
         "div.ui-stack",
@@ -238,21 +240,21 @@ export class DrafterView extends LookPanel {
     const tenths = h("span.sv-tenths", { "aria-hidden": "true" });
     for (let k = 0; k < TENTHS; k++) tenths.append(h("i", { class: k === bin ? "sv-this" : "" }));
     tenths.append(h("b", { style: `width:${(100 * confidence).toFixed(1)}%` }));
-    const tenth = `${nth((bin ?? 0) + 1)} tenth`;
     const count = plural(here.length, "candidate");
-    const granted = view.route === "cape" ? `${tenth}: CAPE grants ${count}` : `${tenth}; ${count} here`;
+    const granted = view.route === "cape" ? `${nth((bin ?? 0) + 1)} tenth: CAPE grants ${count}` : `${count} here`;
     const parts = extra ? ` (${plural(extra, "expansion")})` : "";
-    const help = "The draft model's highest probability here. CAPE puts more candidates where it is lower.";
+    const help = `The ${drafterOf(owner.model)}'s highest probability here.${
+      view.route === "cape" ? " CAPE puts more candidates where it is lower." : ""}`;
     const box = owner.tip.explained(
       "div.sv-sureness",
       () => told("Confidence", formula(`= max q = ${format(confidence)}`), help),
       h("span", "Confidence ", h("b", probability(confidence))),
       tenths,
-      bin === null ? null : h("span.sv-faint", granted + parts),
+      bin === null || (here.length < 2 && view.route !== "cape") ? null : h("span.sv-faint", granted + parts),
     );
     const rank = numberOf(owner, node, "draft_rank");
-    const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
-    const choices = rank === null ? null : h("p", `The drafter's no. ${rank + 1}${theirs}.`);
+    const theirs = node && node.rank >= 0 ? `, the target's ${nth(node.rank + 1)}` : "";
+    const choices = rank === null ? null : h("p", `The ${drafterOf(owner.model)}'s ${nth(rank + 1)} choice${theirs}.`);
     return h("div.sv-drafter-facts.ui-stack.ui-words", box, choices, this.origin(node), this.delay(view, any),
       this.cosine(view));
   }

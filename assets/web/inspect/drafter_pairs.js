@@ -2,32 +2,34 @@
 
 import { facts, formula, h, level, told } from "specviz/base/dom.js";
 import { format, plural, probability } from "specviz/base/numbers.js";
-import { STATES, beside, label, lanes, numberOf } from "specviz/inspect/drafting.js";
+import { STATES, drafterOf, label, numberOf } from "specviz/inspect/drafting.js";
 
 const LEAST = 0.001; // a token below this for both is folded away, unless it was drafted or written
 const UNREAD = { "aria-hidden": "true" }; // the bars: the numbers beside them say as much
 
 /** Both distributions, token by token. @type {(panel: DrafterView, place: Place, list: Guess[]) => HTMLElement} */
 export function pairs(panel, place, list) {
-  if (!list.length) return h("p.sv-empty", "The draft model did not go on from here: there is nothing to compare.");
   const { owner } = panel;
+  const drafter = drafterOf(owner.model);
+  if (!list.length) return h("p.sv-empty", `The ${drafter} did not go on from here: there is nothing to compare.`);
+  const title = `${drafter[0].toUpperCase()}${drafter.slice(1)} against target`;
   const drawn = place.view.route === "drawn";
   /** @type {(name: string, text: string) => HTMLElement} */
   const key = (name, text) => h("li", h("i", { class: `sv-pair-key sv-pair-${name}` }), text);
   const head = h(
     "div.sv-pairs-head.ui-row",
-    h("h4", "Draft model against target"),
-    h("ul.ui-legend", key("q", "drafter q"), key("p", "target p"), key("both", "shared")),
+    h("h4", title),
+    h("ul.ui-legend", key("q", `q: ${drafter}`), key("p", "p: target"), key("both", "both")),
   );
   owner.tip.add(head, () => [
     drawn ? "Probabilities after the run's temperature, top-k and top-p." : "Probabilities at temperature 1.",
   ]);
-  const table = h("div.sv-pairs", { role: "table", "aria-label": "Draft model against target" });
+  const table = h("div.sv-pairs", { role: "table", "aria-label": title });
   table.append(
     h(
       "div.sv-pair-row.sv-pair-top",
       { role: "row" },
-      ["#", "token", "", "q", "p"].map((name) => h("span", name ? { role: "columnheader" } : UNREAD, name)),
+      ["guess", "token", "", "q", "p"].map((name) => h("span", name ? { role: "columnheader" } : UNREAD, name)),
     ),
   );
   const tokens = list.map((one) => stateOf(owner, place, one));
@@ -63,24 +65,23 @@ const rowOf = (rank, here, token, bars, ...numbers) =>
 /** β: how far the two distributions overlap. @type {(owner: Inspector, beta: number) => HTMLElement} */
 function overlap(owner, beta) {
   const bars = barsOf(level(1, "sv-pair-q"), level(1, "sv-pair-p"), level(beta, "sv-pair-both"));
-  const help = "Over the whole vocabulary: how likely a token drawn from the drafter is accepted here.";
+  const help = "Over the whole vocabulary: how much of q and p is the same.";
   const tip = () => told("Overlap β", formula(`= Σ min(p, q) = ${format(beta)}`), help);
-  return owner.tip.explained("div.sv-beta.ui-words", tip, h("span", "overlap β ", h("b", probability(beta))), bars);
+  return owner.tip.explained("div.sv-beta.ui-words", tip, h("span", "overlap β ", h("b", probability(beta))), bars,
+    h("span.sv-faint", `A token drawn from q would be accepted here with a probability of ${probability(beta)}.`));
 }
 
 /** A guess with what became of it. @type {(owner: Inspector, place: Place, one: Guess) => Judged} */
 function stateOf(owner, { view, shown }, one) {
   const node = view.nodes.find((it) => it.index && it.parent === shown.parent && it.token === one.token) || null;
   if (node) {
-    const rank = numberOf(owner, node, "draft_rank");
-    const name = beside(node) ? `E${rank === null ? "" : rank + 1}` : lanes(view) ? "chain" : "drafted";
-    return { ...one, role: node.status, words: STATES[node.status], name };
+    return { ...one, role: node.status, words: STATES[node.status] };
   }
   if (shown.parent === view.last && one.token === view.bonus) {
     const redrawn = one.residual !== null;
-    return { ...one, role: "own", words: redrawn ? "drawn from the residual" : "written by the target", name: "" };
+    return { ...one, role: "own", words: redrawn ? "drawn from the residual" : "written by the target" };
   }
-  return { ...one, role: "", words: "", name: "" };
+  return { ...one, role: "", words: "" };
 }
 
 /** @type {(owner: Inspector, place: Place, one: Judged) => HTMLElement} */
@@ -91,7 +92,6 @@ function pairOf(owner, { shown }, one) {
   const both = Math.min(p, q);
   const token = [
     h("code", { class: one.role ? `sv-state-${one.role}` : "" }, label(owner, one.token, 16)),
-    one.name && h("small", { class: `sv-role-name ${one.name[0] === "E" ? "sv-mark-e" : ""}` }, one.name),
     one.role && h("small", { class: `sv-role sv-role-${one.role}` }, one.words),
   ];
   const shared = both >= 0.002 && bar(both, "sv-pair-both");

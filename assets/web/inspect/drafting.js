@@ -36,11 +36,8 @@ export function present(model) {
   return rows(guesses) + own > 0 || (!!guesses && model.nodeTerms.some(({ key }) => key === "overlap"));
 }
 
-/** Nodes in a tree's main chain and beside it; null where none stands beside one. @type {Lanes} */
-export function lanes(view) {
-  const extra = view.nodes.filter(beside).length;
-  return extra ? [view.drafted - extra, extra] : null;
-}
+/** What wrote the draft, as its part is called. @param {Model} model */
+export const drafterOf = ({ run }) => (/\bheads?\b/i.test(run.part?.title ?? "") ? "draft head" : "draft model");
 
 /**
  * The chain of a draft: the first drafted token after each of its own, those beside it left out. Heads fill a tree

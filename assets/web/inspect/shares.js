@@ -2,6 +2,7 @@
 
 import { formula, h, later, told, write } from "specviz/base/dom.js";
 import { format, plain, plural } from "specviz/base/numbers.js";
+import { unknown } from "specviz/inspect/imported.js";
 
 /** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
@@ -108,9 +109,12 @@ export class StepFacts {
     this.owner = owner;
     /** @type {StepView} */
     this.view = later();
+    this.stood = this.chip("accepted", () => ["Drafted tokens that were accepted in this step."]);
+    this.drafting = this.chip("drafted in", () => ["Time spent on drafting in this step."]);
+    this.verifying = this.chip("verified in", () => ["Time of the target's forward over the draft."]);
     this.route = this.chip("found", () => ["The way the method found its draft in this step."]);
     this.forward = this.chip("forward", () => ["The engine that ran the target's forward, and its bucket."]);
-    this.origins = this.chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
+    this.origins = this.chip("from", () => ["Origins of the accepted tokens, in their order."]);
     /** @type {(ReturnType<StepFacts["chip"]> & { term: RunTerm })[]} */
     this.terms = [];
     /** @type {(ReturnType<StepFacts["chip"]> & { column: PlainColumn })[]} */
@@ -133,10 +137,8 @@ export class StepFacts {
       column,
       ...this.chip(column.label, () => told(column.label, column.help)),
     }));
-    const chips = [this.route, this.origins, this.forward, ...this.terms, ...this.plains];
-    this.element.replaceChildren(...chips.map((one) => one.element));
-    const some = this.terms.length || this.plains.length || routes(model).length || model.steps.engine.some(notStock);
-    this.element.hidden = !some;
+    const first = [this.stood, this.origins, this.route, this.drafting, this.verifying, this.forward];
+    this.element.replaceChildren(...[...first, ...this.terms, ...this.plains].map((one) => one.element));
   }
 
   /** @type {(term: RunTerm) => Child[]} */
@@ -155,13 +157,16 @@ export class StepFacts {
   /** @param {StepView} view */
   draw(view) {
     this.view = view;
-    if (this.element.hidden) return;
     /** @type {(one: ReturnType<StepFacts["chip"]>, text: string, share?: string) => void} */
     const put = (one, text, share = "") => {
       if (one.element.hidden !== !text) one.element.hidden = !text;
       write(one.value, text);
       write(one.share, share);
     };
+    const known = !unknown(this.owner.model, "steps.drafted");
+    put(this.stood, known && view.drafted ? `${view.accepted} of ${view.drafted}` : "");
+    put(this.drafting, view.draft_ms ? `${format(view.draft_ms)} ms` : "");
+    put(this.verifying, view.verify_ms ? `${format(view.verify_ms)} ms` : "");
     put(this.route, view.route);
     put(this.origins, view.accepted ? composed(this.owner.model, view.origins) : "");
     const { engine, engine_rows: rows, engine_keys: keys } = this.owner.model.steps;

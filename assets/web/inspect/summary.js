@@ -2,7 +2,7 @@
 
 import { append, facts, h } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { format, plural, short } from "specviz/base/numbers.js";
+import { format, mean, plural, short } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
 import * as imported from "specviz/inspect/imported.js";
@@ -11,11 +11,14 @@ import { legend as discLegend } from "specviz/inspect/proposers.js";
 import * as shares from "specviz/inspect/shares.js";
 import { originSample } from "specviz/inspect/tree_boxes.js";
 
+const MEANS = new Set(["tokens_per_step", "ranking_regret"]);
+
 /** What is known of a metric. @typedef {Pick<RunMetric, "key" | "label"> & Partial<RunMetric>} Help */
 /** @type {(owner: Inspector, help: Help, value: number | null) => HTMLElement} */
 function metric(owner, help, value) {
   const share = help.unit === "share";
-  const shown = share && value !== null ? format(100 * value) : format(value);
+  const shown = value === null ? "–"
+    : share ? format(100 * value) : help.unit === "×" || MEANS.has(help.key) ? mean(value) : format(value);
   // a unit that the label already names is not said twice
   const named = (help.label || "").toLowerCase().includes((help.unit || "").split("/")[0]);
   const one = help.unit?.replace(/^(step|token)s$/, "$1");
@@ -167,11 +170,12 @@ function originMarks(owner, where) {
   const beside = Object.fromEntries(
     widened ? names.map((n) => [n, n === main[0] ? "first choices" : "choices beside them"]) : [],
   );
+  const ranked = model.nodeTerms.some(({ key }) => key.endsWith("_rank"));
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);
     const counts = [": ", h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")} accepted`];
     const text = h("span", beside[name] ?? origin.label, model.report && counts);
-    return owner.tip.add(h("li", originSample(origin), text), () => [
+    return owner.tip.add(h("li", originSample(origin, ranked), text), () => [
       `${origin.sentence} Accepted of drafted; shown by the node's outline and letter. ${where}`,
     ]);
   });

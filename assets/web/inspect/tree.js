@@ -11,9 +11,9 @@ import { rail } from "specviz/inspect/prompt_marks.js";
 import { LatticeView } from "specviz/inspect/lattice.js";
 import { Panel } from "specviz/inspect/panel.js";
 import { drafters, legend } from "specviz/inspect/proposers.js";
-import { Box, boxOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
+import { Box, boxOf, choiceOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
 import {
-  GAP, MARGIN, SIBLINGS, STEM, along, arrange, items, position, rowsIn, under, unplaced,
+  CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, items, position, rowsIn, under, unplaced,
 } from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
 import { LABEL, explain } from "specviz/inspect/tree_words.js";
@@ -148,14 +148,16 @@ export class TreeView extends Panel {
     this.placed = placed;
     this.mark();
     if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
-    const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
+    const deep = view.depth === view.drafted || this.other ? "" : `, ${view.depth} deep`;
     const stood = view.bonus === OPEN ? "not checked yet" : `${view.accepted} accepted`;
     const some = unknown(this.owner.model, "steps.drafted");
     const none = some ? "what was drafted is not recorded" : "no draft this step";
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
     const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))];
     const origins = names.map((name) => this.owner.model.origin(name));
-    const letters = origins.flatMap(({ letter, label }) => (letter ? [`${letter} ${label}`] : [])); // nodes bear them
+    const ranked = view.nodes.some((node) => choiceOf(this.owner.model, node));
+    const letters = origins.flatMap(({ letter, label }) => (letter && !ranked ? [`${letter} ${label}`] : []));
+    if (ranked) letters.push("2nd: the draft's 2nd choice"); // nodes bear them
     const counts = view.drafted ? [all, stood, ...letters].join(" · ") : none;
     this.note.textContent = this.other ? `as recorded: ${counts}` : counts;
     const merged = drafters(this.owner.model).join();
@@ -179,36 +181,38 @@ export class TreeView extends Panel {
   lay(view, hangs) {
     const { picker, zoom } = this.owner;
     const [room, high] = [this.window.room / zoom, this.window.high / zoom];
-    const rows = (picker.on && !picker.folds) || hangs || !high ? Infinity : rowsIn(high);
+    const rows = (picker.on && !picker.folds) || hangs || !high ? Infinity : rowsIn(high, room);
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
-    /** @type {(rows: number, most: ((node: number) => number) | null) => Laid} */
-    const laid = (rows, most) => {
-      const { placed, columns } = arrange(items(view, this.opened, rows, most));
+    /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
+    const laid = (rows, most, opened = new Set(), closed = undefined) => {
+      const { placed, columns } = arrange(items(view, opened, rows, most));
       for (const item of placed) this.caption(item, view);
-      return position(placed, columns, hangs, high, room || Infinity);
+      return position(placed, columns, hangs, high, room || Infinity, closed);
     };
     const leaves = view.drafted - new Set(view.nodes.map(({ parent }) => parent)).size + 2;
     if (leaves * (46 + GAP) <= room) { // each has a column of its own
       const whole = laid(Infinity, null);
       if (whole.width <= room && whole.height <= high) return whole;
     }
+    const fits = (/** @type {number} */ node) => most.get(node) ?? SIBLINGS;
     for (;;) {
-      const folded = laid(rows, (node) => most.get(node) ?? SIBLINGS);
+      const folded = laid(rows, fits);
       const over = room && folded.width > room ? folded.placed.filter(({ x, width }) => x + width + MARGIN > room) : [];
       const parents = folded.placed.filter((item) => item.children.some((child) => over.includes(child)));
       let fewer = 0;
       for (const { children } of parents) {
         const beside = children.filter(({ kind, column }) => kind === "node" && column);
         const [first] = beside;
-        if (first?.kind !== "node" || this.opened.has(`beside ${first.node.parent}`)) continue;
-        const now = Math.min(beside.length, most.get(first.node.parent) ?? SIBLINGS);
+        if (first?.kind !== "node") continue;
+        const now = Math.min(beside.length, fits(first.node.parent));
         const fit = beside.filter((item) => !over.includes(item)).length;
         const next = Math.max(1, Math.min(fit, now - 1));
         fewer += now - next;
         most.set(first.node.parent, next);
       }
-      if (!fewer) return folded;
+      if (fewer) continue;
+      return this.opened.size ? laid(rows, fits, this.opened, folded) : folded; // what was shown stays shown
     }
   }
 
@@ -245,8 +249,9 @@ export class TreeView extends Panel {
   caption(item, view) {
     const { pieces } = this.owner.model;
     const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" ? item.node : null;
+    const more = view.nodes[0].draft ? "… " : "+"; // beside another draft + says whose a token is
     if (item.kind === "chip") {
-      item.text = `+${item.count}`;
+      item.text = `${more}${item.count}`;
     } else if (item.kind === "stretch") {
       item.text = pieces.phrase(item.nodes.map((node) => node.token), PHRASE);
       item.line = `×${item.nodes.length}`;
@@ -270,7 +275,7 @@ export class TreeView extends Panel {
     }
     if (first?.draft === "other") item.text = `+ ${item.text}`;
     else if (first?.draft === "recorded") item.text = `− ${item.text}`;
-    const hidden = item.kind === "node" && item.hidden ? ` +${item.hidden}` : "";
+    const hidden = item.kind === "node" && item.hidden ? ` ${more}${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
     item.tag = first ? tagOf(this, first, view) : "";
@@ -297,13 +302,14 @@ export class TreeView extends Panel {
   edge(from, to) {
     const [x1, x2] = [from.x + STEM, to.x + STEM];
     const below = from.y + from.high;
-    if (from.column === to.column && to.y - below < 3) return ""; // they touch
-    if (from.column === to.column) return `M${x1} ${below}V${to.y}`;
+    /** @type {(child: TreeItem) => boolean} */
+    const straight = (child) => child.column === from.column && child.x === from.x;
+    if (straight(to)) return to.y - below < CLEAR[0] ? "" : `M${x1} ${below}V${to.y}`; // "": they touch
     // a trunk grows from sibling to sibling, so that dashes never lie on dashes
-    const before = from.children.find((one) => one.column === to.after && one !== to);
+    const before = from.children[from.children.indexOf(to) - 1];
     const turn = to.y - Math.min(7, (to.y - below) / 2);
-    const [first] = from.children.filter(({ column }) => column !== from.column);
-    if (to.level > (before?.level ?? 0)) // around those of the line above
+    const first = must(from.children.find((child) => !straight(child)));
+    if (before && to.level > before.level) // around those of the line above
       return `M${first.x - GAP / 2} ${first.y - Math.min(7, (first.y - below) / 2)}V${turn}H${x2}V${to.y}`;
     return before ? `M${before.x + STEM} ${turn}H${x2}V${to.y}` : `M${x1} ${below}V${turn}H${x2}V${to.y}`;
   }

@@ -174,23 +174,34 @@ function hang(tree, box, item, view) {
 export const pick = ({ group }, chosen, first) =>
   set(group, { tabindex: first ? 0 : -1, role: "button", "aria-pressed": String(chosen) });
 
-/** A letter, and the rank that was recorded, where a part begins that is not the main copy; else "". */
+/** Origins whose tokens are a drafter's guesses, each with its rank among them. */
+const GUESSED = new Set(["prompt", "head", "expansion"]);
+
+/** The rank that was recorded of a token that is one of a drafter's guesses: "2nd"; else "". */
+/** @type {(model: Model, node: TreeNode) => string} */
+export function choiceOf(model, node) {
+  if (!node.index || !GUESSED.has(node.origin)) return "";
+  const ranked = model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
+  const rank = ranked ? model.nodeTerm(node, ranked.key) : null;
+  return rank !== null && Number.isInteger(rank) ? nth(rank + 1) : "";
+}
+
+/** The rank of a guess; else a letter, and its recorded rank, where a part begins that is not the main copy. */
 /** @type {(tree: TreeView, node: TreeNode, view: StepView) => string} */
 export function tagOf({ owner: { model } }, node, view) {
+  const guess = choiceOf(model, node);
+  if (guess) return guess;
   const above = view.nodes[node.parent];
-  const guess = node.origin === "prompt" || node.origin === "head"; // each is a guess of its own
-  const begins = node.index && (guess || !(above && above.index && above.origin === node.origin));
+  const begins = node.index && !(above && above.index && above.origin === node.origin);
   const letter = begins ? model.origin(node.origin).letter : "";
   if (!letter) return "";
   const ranked = model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
   const rank = ranked ? model.nodeTerm(node, ranked.key) : null;
-  if (rank === null || !Number.isInteger(rank)) return letter;
-  // a head's number is the depth: its guess is told by its place among them, which reads as no head's number
-  return node.origin === "head" ? nth(rank + 1) : `${letter}${rank + 1}`;
+  return rank !== null && Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
 }
 
 /** The width of a tag. @param {string} text */
-const tagWidth = (text) => 5 + 7 * text.length;
+const tagWidth = (text) => (text.length > 2 ? 9 : 5) + 7 * text.length;
 
 /** What stands before a node's text takes so much room: who proposed it, that it is forbidden, its letter. */
 /** @type {(tree: TreeView, node: TreeNode | null, tag: string) => number} */
@@ -211,13 +222,17 @@ function drawTag(box, x) {
   write(name, text);
 }
 
-/** A small node as it looks in the tree, for the legend. @param {ReturnType<Model["origin"]>} origin */
-export function originSample(origin) {
-  const size = { class: "sv-mini", width: 24, height: 16, viewBox: "-1 -1 26 18", "aria-hidden": "true" };
-  const text = s("text.sv-mini-text", { x: 13, y: 11.5 }, origin.letter);
+/** A small node as it looks in the tree, for the legend; ``ranked``: its guesses bear their ranks. */
+/** @type {(origin: ReturnType<Model["origin"]>, ranked: boolean) => SVGElement} */
+export function originSample(origin, ranked) {
+  const word = ranked && origin.letter && GUESSED.has(origin.name) ? "2nd" : (origin.letter ?? "");
+  const wide = word.length > 1 ? 36 : 24;
+  const view = `-1 -1 ${wide + 2} 18`;
+  const size = { class: "sv-mini", width: wide, height: 16, viewBox: view, "aria-hidden": "true" };
+  const text = s("text.sv-mini-text", { x: wide / 2 + 1, y: 11.5 }, word);
   return s(
     "svg",
     size,
-    s("g", { class: classOf(origin) }, s("path.sv-mini-box", { d: outline(origin, 24, 16) }), text),
+    s("g", { class: classOf(origin) }, s("path.sv-mini-box", { d: outline(origin, wide, 16) }), text),
   );
 }

@@ -4,12 +4,15 @@ import { OPEN } from "specviz/base/model.js";
 import { clamp } from "specviz/base/numbers.js";
 
 const NODE = 28; // pixels: a node, at most
-const [LOW, TALL] = [17, 50]; // a row: so low that long drafts fit, so tall that short ones are not lost
-const CLEAR = [2, 10]; // between rows, low and tall ones
+const [LOW, TALL] = [20, 50]; // a row: so low that long drafts fit, so tall that short ones are not lost
+const [FINGER, NARROW] = [24, 480]; // a row of a narrow panel, which is a phone's
+export const CLEAR = [3, 10]; // between rows, low and tall ones: an edge is seen there
+const SNUG = 22; // a node of a row that has no room for more
 export const GAP = 8; // between columns
 export const MARGIN = 8;
 export const STEM = 14; // from a node's left side to where its edges leave
 const LINE = 40; // a line more of a row, and the least row that has one
+const INDENT = 22; // of what hangs on a token beside the path
 const HUNG = 24; // below a node with prompt tokens
 const DISTANCES = 84; // beside such a tree: how far ahead a row's tokens were guessed
 const STRETCH = 4; // tokens in a row that one item may stand for
@@ -20,8 +23,8 @@ export const unplaced = (depth) => ({
   depth,
   column: 0,
   level: 0,
+  row: depth,
   children: [],
-  after: 0,
   x: 0,
   y: 0,
   width: 0,
@@ -38,7 +41,7 @@ export const along = (node) => `along ${node.index}`;
 /** The fold of what was drafted below a lost token. @param {TreeNode} node */
 export const under = (node) => `under ${node.index}`;
 
-/** The tokens in a row from ``node`` on that stand or fall together: one child each, the same status and origin. */
+/** The tokens in a row from ``node`` on that are alike: one child each, the same status, origin and draft. */
 /** @type {(node: TreeNode, children: TreeNode[][]) => TreeNode[]} */
 function straight(node, children) {
   const row = [node];
@@ -46,13 +49,16 @@ function straight(node, children) {
     const last = row[row.length - 1];
     const [next, ...more] = children[last.index];
     if (!next || more.length || next.status !== last.status || next.origin !== last.origin) return row;
-    if (next.who !== last.who || next.forbidden !== last.forbidden) return row;
+    if (next.who !== last.who || next.forbidden !== last.forbidden || next.draft !== last.draft) return row;
     row.push(next);
   }
 }
 
-/** The rows that a height has room for. @param {number} high */
-export const rowsIn = (high) => Math.floor((high - 2 * MARGIN + CLEAR[0]) / LOW);
+/** The least height of a row of a tree with so much room. @param {number} room */
+const lowest = (room) => (room < NARROW ? FINGER : LOW);
+
+/** The rows that a panel has room for. @type {(high: number, room: number) => number} */
+export const rowsIn = (high, room) => Math.floor((high - 2 * MARGIN + CLEAR[0]) / lowest(room));
 
 /**
  * The items to draw from the root on: nodes, the target's own token, and what stands for folded nodes: chips, and where
@@ -75,10 +81,16 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
     const count = nodes.reduce((sum, node) => sum + size(node), 0);
     return { ...unplaced(depth), kind: "chip", count, key, what };
   };
+  /** Below a node is what tells another draft from the recorded one. */
+  const told = view.nodes.map(() => false);
+  for (const { parent, draft, index } of view.nodes.toReversed()) {
+    const parts = draft === "other" || (draft === "recorded" && view.nodes[parent]?.draft === "both");
+    if (parent >= 0 && (told[index] || parts)) told[parent] = true;
+  }
   /** Whether what was drafted below a lost token is folded. @type {(node: TreeNode) => boolean} */
   const deep = (node) =>
     (node.status === "rejected" || node.status === "unreached") && most !== null && view.bonus !== OPEN &&
-    !opened.has(under(node));
+    !told[node.index] && !opened.has(under(node));
   /** @type {(node: TreeNode) => number} */
   const rowsBelow = (node) => (deep(node) ? 0 : below[node.index]);
   for (const node of view.nodes.toReversed()) {
@@ -107,7 +119,10 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
     const branch = (child) => build(child, next);
     const mine = children[node.index];
     const taken = mine.filter((child) => child.status === "accepted");
-    const rest = mine.filter((child) => child.status !== "accepted");
+    const lost = mine.filter((child) => child.status !== "accepted");
+    const rest = lost.some(({ draft }) => draft === "other") // what the other draft alone has is not folded
+      ? lost.toSorted((a, b) => Number(b.draft === "other") - Number(a.draft === "other"))
+      : lost;
     if (node.index === view.last && view.bonus !== OPEN)
       item.children.push({ ...unplaced(next), kind: "bonus", rank: -1 });
     item.children.push(...taken.map(branch));
@@ -163,9 +178,8 @@ export function arrange(root) {
     const beside = new Map();
     /** @type {(one: TreeItem, child: TreeItem) => void} */
     const drop = (one, child) => {
-      child.after = beside.get(one) || column;
       const last = chain(child);
-      let next = child.after + 1;
+      let next = (beside.get(one) || column) + 1;
       const blocked = () => !free(next, child.depth, last[last.length - 1].depth) || crosses(next, child.depth);
       while (blocked() && next < 4000) next++;
       place(child, next);
@@ -180,28 +194,35 @@ export function arrange(root) {
   return { placed, columns: columns.length };
 }
 
-/** The height of a row of a tree so deep in so many pixels. @type {(depth: number, high: number) => number} */
-export const rowHeight = (depth, high) => clamp(Math.floor((high - 2 * MARGIN) / (depth + 1)), LOW, TALL);
+/** The height of a row of a tree so deep in so many pixels. */
+/** @type {(depth: number, high: number, low?: number) => number} */
+export const rowHeight = (depth, high, low = LOW) => clamp(Math.floor((high - 2 * MARGIN) / (depth + 1)), low, TALL);
 
 /** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. What has no
- * room beside the path goes on below, as far as the height has it. */
-/** @type {(placed: TreeItem[], columns: number, hangs: boolean, high: number, room?: number) => Laid} */
-export function position(placed, columns, hangs, high, room = Infinity) {
+ * room beside the path goes on below, as far as the height has it; ``closed``, the same tree before anything was
+ * opened: what was opened goes on below whatever the height, and nothing above it moves. */
+/** @type {(placed: TreeItem[], columns: number, hangs: boolean, high: number, room?: number, closed?: Laid) => Laid} */
+export function position(placed, columns, hangs, high, room = Infinity, closed = undefined) {
   /** @type {number[]} */
   const widths = Array(columns).fill(0);
   for (const item of placed) widths[item.column] = Math.max(widths[item.column], item.width);
   const lefts = [MARGIN + (hangs ? DISTANCES : 0)];
   widths.forEach((width, column) => (lefts[column + 1] = lefts[column] + width + GAP));
-  const deepest = placed.reduce((depth, item) => Math.max(depth, item.depth), 0);
   for (const item of placed) item.x = lefts[item.column];
-  const lines = Math.max(0, Math.floor((high - 2 * MARGIN) / LINE) - deepest - 1);
-  const added = pack(placed, lefts[1], hangs ? Infinity : room, lines);
+  const trunk = placed.filter(({ column }) => !column);
+  const deep = trunk.reduce((depth, item) => Math.max(depth, item.depth), 0) + 1;
+  const lines = closed ? Infinity : Math.max(0, Math.floor((high - 2 * MARGIN) / LINE) - deep);
+  const grown = placed.some(({ column, children }) => column && children.length);
+  const apart = hangs || (grown && !closed && lefts[columns] <= room); // each has its column, and depth runs across
+  const added = apart ? [] : flow(trunk, lefts[1], room, lines);
+  const deepest = placed.reduce((most, item) => Math.max(most, item.row), 0);
   const extra = added.reduce((sum, count) => sum + count, 0);
-  const row = hangs ? NODE + HUNG + 8 : rowHeight(deepest, high - extra * LINE);
-  const node = Math.min(NODE, row - (row < 26 ? CLEAR[0] : CLEAR[1]));
+  const fitted = rowHeight(deepest, closed ? high : high - extra * LINE, lowest(room));
+  const row = hangs ? NODE + HUNG + 8 : Math.min(fitted, closed?.row ?? TALL);
+  const node = Math.min(NODE, row - clamp(row - SNUG, CLEAR[0], CLEAR[1]));
   for (const item of placed) {
-    const above = added.slice(0, item.depth).reduce((sum, count) => sum + count, item.level);
-    item.y = MARGIN + item.depth * row + above * LINE;
+    const above = added.slice(0, item.row).reduce((sum, count) => sum + count, item.level);
+    item.y = MARGIN + item.row * row + above * LINE;
     item.high = hangs ? NODE : node;
     if (!item.column) item.width = widths[0];
   }
@@ -210,30 +231,36 @@ export function position(placed, columns, hangs, high, room = Infinity) {
   return { placed, row, width: right + MARGIN, height };
 }
 
-/** Sets the items beside the path close together in the rows in which nothing hangs on them; in at most so many lines
- * more, where a row is longer than the room. Returns how many lines each depth has more. */
-/** @type {(placed: TreeItem[], left: number, room: number, lines: number) => number[]} */
-function pack(placed, left, room, lines) {
-  const added = Array(1 + placed.reduce((most, { depth }) => Math.max(most, depth), 0)).fill(0);
-  /** @type {Map<number, TreeItem[]>} */
-  const beside = new Map();
-  for (const item of placed)
-    if (item.column) beside.set(item.depth, [...(beside.get(item.depth) ?? []), item]);
-  const trunks = placed.filter(({ column, children }) => column && children.length); // what hangs on them is below
-  const bound = new Set(trunks.flatMap(({ depth }) => [depth, depth + 1]));
-  for (const [depth, row] of [...beside].sort(([a], [b]) => a - b)) {
-    if (bound.has(depth)) continue;
-    let x = left;
-    for (const item of row.sort((a, b) => a.column - b.column)) {
-      if (x > left && x + item.width + MARGIN > room && lines) {
-        x = left;
+/** Sets what stands beside a path as text runs: where a line is longer than the room it goes on in the next, in at most
+ * so many more. What hangs on an item lies in lines of its own right below it. Returns how many lines each row of
+ * the path has more. */
+/** @type {(trunk: TreeItem[], left: number, room: number, lines: number) => number[]} */
+function flow(trunk, left, room, lines) {
+  /** @type {number[]} */
+  const added = [];
+  /** Lays items from a line on. Returns the last line. */
+  /** @type {(items: TreeItem[], row: number, from: number, level: number) => number} */
+  const lay = (items, row, from, level) => {
+    let x = from;
+    let taken = false; // the line, by what hangs on another
+    for (const item of items) {
+      if (taken || (x > from && x + item.width + MARGIN > room && lines)) {
+        x = from;
+        taken = false;
+        level++;
         lines--;
-        added[depth]++;
       }
-      item.x = x;
-      item.level = added[depth];
+      Object.assign(item, { x, row, level });
       x += item.width + GAP;
+      if (!item.children.length) continue;
+      level = lay(item.children, row, from + INDENT, level + 1);
+      taken = true;
     }
+    return level;
+  };
+  for (const one of trunk.toSorted((a, b) => a.depth - b.depth)) {
+    const beside = one.children.filter(({ column }) => column);
+    added[one.depth + 1] = beside.length ? lay(beside, one.depth + 1, left, 0) : 0;
   }
-  return added;
+  return Array.from(added, (count) => count ?? 0);
 }

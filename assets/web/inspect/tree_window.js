@@ -12,6 +12,7 @@ const STEP = 1.25;
 const PAN = 80; // pixels
 const [SIDE, ABOVE] = [12, 4]; // pixels: the panel's padding, as in the style sheet
 const [MAP_WIDE, MAP_HIGH] = [150, 64]; // pixels, at most
+const LEAST_MAPPED = 360; // a lower panel needs its height for the tree
 
 /** @type {Record<string, [across: number, down: number]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -32,6 +33,7 @@ export class TreeWindow {
     this.scale = 1;
     this.room = 800; // of the panel's body, in pixels
     this.high = 300;
+    this.panel = 300; // with the map, where it is drawn
     this.width = this.height = 0; // of the tree at full scale
     this.left = this.top = 0; // where it is scrolled to
     this.wanted = 0; // where it is to be scrolled to
@@ -103,6 +105,7 @@ export class TreeWindow {
     if (!clientWidth || (room === this.room && high === this.high)) return false;
     this.room = room;
     this.high = high;
+    this.panel = high + (this.map.hidden || this.canvas.hidden ? 0 : MAP_HIGH);
     return true;
   }
 
@@ -224,6 +227,9 @@ export class TreeWindow {
     const { larger, map } = this;
     if (map.hidden === larger) map.hidden = !larger;
     if (!larger) return;
+    this.drawCount();
+    this.canvas.hidden = this.panel < LEAST_MAPPED || this.width * this.scale <= this.room + 2; // one bar says as much
+    if (this.canvas.hidden) return;
     const { colors } = this.tree.owner;
     const k = Math.min(MAP_WIDE / this.width, MAP_HIGH / this.height);
     const [wide, high] = [Math.ceil(this.width * k), Math.ceil(this.height * k)];
@@ -238,6 +244,10 @@ export class TreeWindow {
     pen.lineWidth = 1.5;
     const across = Math.min(wide, this.room * shown) - 1.5;
     pen.strokeRect(this.left * shown + 0.75, this.top * shown + 0.75, across, Math.min(high, this.high * shown) - 1.5);
+  }
+
+  /** How much of it is out of sight. */
+  drawCount() {
     const count = this.unseen();
     const said = count ? `${count} out of sight` : "";
     if (this.hidden.textContent !== said) this.hidden.textContent = said;

@@ -68,7 +68,6 @@ type KeyedButton = (label: string, key: string, act: () => void, ...inside: Chil
 type GoTo = (owner: Inspector, position: Position, ...inside: Child[]) => HTMLButtonElement;
 type MakeCsv = (model: Model, table: "nodes" | "candidates" | "guesses") => string;
 type NumberOf = (owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null;
-type Lanes = (view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null;
 
 type PaneSide = "text" | "pool";
 /** A mark on the token at a position: a class, and data that the style sheet writes beside it. */
@@ -85,10 +84,8 @@ interface MapMark { from: Position; to: Position; color: string; wide?: boolean;
 
 /** Something in a draft tree's drawing, with its place. */
 interface Placed {
-  /** ``level``: lines below the first of its row. */
-  depth: number; column: number; level: number; children: TreeItem[];
-  /** The column of the sibling before it, where its trunk begins. */
-  after: number;
+  /** ``row``: of the path, beside which it stands; ``level``: lines below the first of its row. */
+  depth: number; column: number; row: number; level: number; children: TreeItem[];
   x: number; y: number; width: number; high: number;
   text: string; line: string; tag: string;
   prob: number | null;
@@ -155,7 +152,7 @@ interface PromptOutcome {
 /** The position where draft model and target are compared: ``beta`` the overlap of both distributions. */
 interface Place { view: StepView; shown: NodeChoice; beta: number | null }
 /** A guess with what became of it in its step. */
-interface Judged extends Guess { role: string; words: string; name: string }
+interface Judged extends Guess { role: string; words: string }
 /** A panel's look at the text. */
 interface Looked { owner: Inspector; shading: boolean; look: Look[] }
 /** A part of a bar: its name, its size, what is written for it, its tooltip, its shade. */

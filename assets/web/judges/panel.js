@@ -14,7 +14,7 @@ const ERROR =
   "Greedy: accepted tokens that are not the target's first choice.";
 const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
 const MEANT = "Length: tokens that this step writes, on average. " +
-  "Error: how far the rule's tokens are from the target's own distribution. ";
+  "Error: how far from the target's own distribution, at most 1 for each token (0: lossless). ";
 const SHOWN = 3; // tokens of a path: those before them are counted
 
 /** A reason, where it says more than that the token is not the target's. @param {string} why */
@@ -179,7 +179,7 @@ export class JudgesPanel {
           h("small", lossy ? "≈ lossy" : "= lossless"),
         ),
         parted && h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
-          h("small", [saidBeside(why), rule.open && "the record leaves this open"].filter(Boolean).join("; "))),
+          this.ending(view, rule, why)),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
         h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
         h("td.svp-num", lossy ? range(rule.other) : "0"),
@@ -194,7 +194,20 @@ export class JudgesPanel {
     const label = "This step under every verifier";
     const grid = table({ class: `svj-table ui-dense${parted ? "" : " svj-alike"}` }, head, [own, ...body]);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
-      h("p.ui-soft.svj-visited", this.meant(view), MEANT, this.open(step), visited), this.again());
+      h("p.ui-soft.svj-visited", this.meant(view), MEANT),
+      h("details.ui-fold.svj-limits", h("summary", "How far these numbers hold"),
+        h("p.ui-soft", this.open(step), visited)),
+      this.again());
+  }
+
+  /** Why the tokens of a rule end where they do: of the token that fell first, by its name. */
+  /** @type {(view: StepView, rule: JudgedStepRule, why: string) => Child} */
+  ending({ nodes }, { nodes: judged, open }, why) {
+    const fell = judged.find(([, stands]) => !stands);
+    const reason = saidBeside(why);
+    const name = fell && reason && h("code", label(this.owner, nodes[fell[0]].token, 14));
+    return h("small", name && ["refused ", name, ": "], [reason, open && "the record leaves this open"]
+      .filter(Boolean).join("; "));
   }
 
   /** Whose chance it is: a token of a branch stands in no line above. @param {StepView} view */
@@ -208,7 +221,7 @@ export class JudgesPanel {
     const { replay } = this;
     if (!replay) return null;
     const rules = this.run.cards.map(({ name, title }) => h("option", { value: name }, title));
-    const select = h("select.sv-select", { "aria-label": "Rule to run all of it with" }, rules);
+    const select = h("select.svp-select", { "aria-label": "Rule to run all of it with" }, rules);
     const run = h("button.sv-button.svj-replay", { onclick: () => replay(select.value) }, "Run all of it with");
     return h("div.ui-row", run, select);
   }

@@ -4,7 +4,6 @@ import { button, closest, copyLink, framed, h, icon, replace } from "specviz/bas
 import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
 import { sentence } from "specviz/base/json.js";
-import { ROW } from "specviz/inspect/candidates.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { headline } from "specviz/inspect/summary.js";
 import { before } from "specviz/lesson/asked.js";
@@ -349,8 +348,8 @@ export class Lesson {
         if (changed) body.scrollTop += changed.getBoundingClientRect().top - pane.top - pane.height / 2;
       }
       if (one.kind === "candidate") {
-        const { body } = inspector.candidates;
-        const top = one.row * ROW;
+        const { body, row } = inspector.candidates;
+        const top = one.row * row;
         if (top > body.scrollTop + body.clientHeight - 70) body.scrollTop = top - body.clientHeight / 2;
       }
     }

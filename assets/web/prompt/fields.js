@@ -4,6 +4,8 @@
 import { on } from "specviz/base/bus.js";
 import { rested } from "specviz/base/dom.js";
 import { postJson, sentText, sentence } from "specviz/base/json.js";
+import { plural } from "specviz/base/numbers.js";
+import { inLine } from "specviz/base/text.js";
 import {
   call, chooseExample, chooseTemplate, draft, example, fault, name, offer, pending, pool, ready, recorded, redoable,
   restore, senders, sent, step, texts, turn, type, typeReference, undoable,
@@ -20,6 +22,7 @@ import { Hint } from "specviz/ui/tooltip.js";
 
 const CONTEXT = "The text to work on. Put --- on a line of its own between passages.";
 const TEXT = "Continued as it stands, without the model's chat template.";
+const MESSAGES = "The chat's messages are kept: choose Chat to have them back.";
 const TEMPLATE = "CASD's prompt for a dataset, put into Instruction: {context} and {question} say where they go.";
 const EMPTY = "The prompt is empty: type something, or choose an example.";
 /** @type {Record<ChatMessage["role"], string>} */
@@ -59,9 +62,14 @@ function Area({ id, label, value, change, rows, placeholder, help, code, wrong, 
   </div>`;
 }
 
-/** A chat: its messages, each with the role of who says it. @param {{ prefix: string }} props */
+/** The prompt whose messages are all shown. */
+const unfolded = signal(/** @type {PromptSource | null} */ (null));
+
+/** A chat: its messages, each with the role of who says it; of a chat that was opened the last one, which asks. */
+/** @param {{ prefix: string }} props */
 function Chat({ prefix }) {
-  const { messages } = draft.value.prompt;
+  const { prompt: { messages }, source } = draft.value;
+  const before = unfolded.value === source ? 0 : Math.min(source.prompt.messages.length, messages.length) - 1;
   const all = messages.length ? messages : [{ role: /** @type {const} */ ("user"), content: "" }];
   /** @type {(k: number, change: Partial<ChatMessage>) => unknown} */
   const change = (k, part) => type({ messages: all.map((one, n) => (n === k ? { ...one, ...part } : one)) });
@@ -73,7 +81,7 @@ function Chat({ prefix }) {
     });
   };
   /** @type {(one: ChatMessage, k: number) => import("preact").Drawn} */
-  const message = (one, k) => html`<li class="sve-message" data-role=${one.role}>
+  const message = (one, k) => html`<li class="sve-message" data-role=${one.role} hidden=${k < before}>
     <div class="ui-line">
       <select class="ui-input" aria-label="Role of message ${k + 1}" disabled=${!!pending.value}
         onChange=${(/** @type {FieldEvent<HTMLSelectElement>} */ { currentTarget }) =>
@@ -87,7 +95,10 @@ function Chat({ prefix }) {
       disabled=${!!pending.value} spellcheck=${false} value=${one.content}
       onInput=${(/** @type {Typing} */ event) => change(k, { content: event.currentTarget.value })} />
   </li>`;
-  return html`<ol id="${prefix}-text" class="sve-chat">${all.map(message)}</ol>
+  const words = `▸ Show the ${plural(before, "message")} before it: “${inLine(all[0].content).slice(0, 50)} …”`;
+  return html`${before > 0 && html`<button type="button" class="ui-link sve-before" aria-expanded="false"
+      onClick=${() => (unfolded.value = source)}>${words}</button>`}
+    <ol id="${prefix}-text" class="sve-chat">${all.map(message)}</ol>
     <button type="button" class="ui-button sve-add" onClick=${add}>+ Add a message</button>`;
 }
 
@@ -100,7 +111,8 @@ function Texts({ prefix }) {
   });
   if (prompt.mode === "chat") return html`<${Chat} prefix=${prefix} />`;
   if (prompt.mode === "text")
-    return html`<${Area} ...${area("text")} label="Text" rows="14" placeholder=${TEXT} code />`;
+    return html`<${Area} ...${area("text")} label="Text" rows="14" code
+      help=${prompt.messages.length ? `${TEXT} ${MESSAGES}` : TEXT} />`;
   return html`
     <${Area} ...${area("instruction")} label="Instruction" rows="2" />
     <${Area} ...${area("context")} label="Context" rows="9" placeholder=${CONTEXT} code />
@@ -159,7 +171,8 @@ function AnswerFields({ prefix }) {
     value ? change({ kind: /** @type {AnswerForm["kind"]} */ (value) }) : type({ grammar: null });
   const example = now.kind === "regex" ? "[0-9]{4}-[0-9]{2}" : '{"type": "object", "properties": …}';
   return html`<details id="${prefix}-answer" class="ui-fold" open=${!!grammar || !!wrong}>
-    <summary>Form of the answer${grammar?.text.trim() ? `: ${GRAMMARS.find(([kind]) => kind === now.kind)?.[1]}` : ""}
+    <summary>Form of the answer <span class="ui-soft">${grammar?.text.trim()
+      ? GRAMMARS.find(([kind]) => kind === now.kind)?.[1] : "any text, or only JSON, or what a pattern allows"}</span>
     </summary>
     <${Field} label="Form">
       ${(/** @type {object} */ tied) => html`<select class="ui-input" onChange=${choose} ...${tied}>
@@ -184,7 +197,7 @@ function More({ prefix }) {
     currentTarget.value = "";
   };
   return html`<details id="${prefix}-more" class="ui-fold">
-    <summary>Template and reference</summary>
+    <summary>Template and reference <span class="ui-soft">a dataset's wording; the answer you hope for</span></summary>
     <${Field} label="Prompt template" help=${TEMPLATE}>
       ${(/** @type {object} */ tied) => html`<select class="ui-input" onChange=${template} ...${tied}>
         <option value="">Choose …</option>

@@ -80,7 +80,8 @@ export function mount(element, { opener = () => null } = {}) {
     document.body.classList.toggle("sv-editing", on);
     panel.hidden = !on; // with all that is in it
     if (on && !panel.firstChild) render(html`<${Panel} form=${form} offer=${offer} close=${close} />`, panel);
-    if (on) requestAnimationFrame(() => panel.querySelector("textarea")?.focus({ preventScroll: true }));
+    const first = () => [...panel.querySelectorAll("textarea")].find((area) => !area.closest("[hidden]"));
+    if (on) requestAnimationFrame(() => first()?.focus({ preventScroll: true }));
   });
   on("started", () => close(false));
   const look = (/** @type {string} */ id) => !app.mine.has(id) && offerModel(offer, id);

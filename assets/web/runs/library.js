@@ -3,7 +3,7 @@
 import { on } from "specviz/base/bus.js";
 import { h, replace, table } from "specviz/base/dom.js";
 import { postJson, sentence } from "specviz/base/json.js";
-import { plural, short, when } from "specviz/base/numbers.js";
+import { mean, plural, short, times, when } from "specviz/base/numbers.js";
 import { ENDS } from "specviz/base/terms.js";
 import { safe } from "specviz/base/text.js";
 import { FIRST } from "specviz/shell/early.js";
@@ -53,8 +53,8 @@ const COLUMNS = [
   words("model", "Model", (run) => run.model || ""),
   numbers("tokens", "Tokens", (run) => run.tokens, whole),
   numbers("steps", "Steps", (run) => run.steps, whole),
-  numbers("per", "Tokens/step", (run) => run.tokens_per_step, (value) => value.toFixed(2)),
-  numbers("speedup", "Speedup", (run) => run.speedup, (value) => `${value.toFixed(2)}×`),
+  numbers("per", "Tokens/step", (run) => run.tokens_per_step, mean),
+  numbers("speedup", "Speedup", (run) => run.speedup, times),
   words("ended", "Ended", ended),
   numbers("size", "Size", (run) => run.bytes, size),
   { ...words("when", "When", (run) => when(run.created, "short")), by: (run) => +new Date(run.created) || 0 },

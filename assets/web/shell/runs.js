@@ -3,7 +3,7 @@
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
-import { percentage } from "specviz/base/numbers.js";
+import { mean, percentage } from "specviz/base/numbers.js";
 import { inLine } from "specviz/base/text.js";
 import { app } from "specviz/shell/state.js";
 
@@ -98,7 +98,7 @@ export function variant({ forced, lossless, other_share: share, divergence }) {
 /** @param {RunRecord} run */
 export function brief(run) {
   const { title, method, tokens_per_step: speed } = run;
-  const perStep = typeof speed === "number" && `${speed.toFixed(2)} tokens/step`;
+  const perStep = typeof speed === "number" && `${mean(speed)} tokens/step`;
   return [title && inLine(title), method + variant(run), perStep].filter(Boolean).join(" · ");
 }
 

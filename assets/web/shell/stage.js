@@ -12,24 +12,23 @@ import { keepTry, strip } from "specviz/shell/tries.js";
 const banner = h("div.svp-banner", { role: "status", hidden: true });
 export const host = h("div.svp-host");
 export const stage = h("div.svp-stage", banner, host);
-let bannerHad = "";
 
-/** A sentence above the run. @param {string} text @param {"info" | "busy" | "error"} kind */
+/** A sentence about the run: over its lower corner, so that nothing moves; above an empty page. */
+/** @param {string} text @param {"info" | "busy" | "error"} kind */
 export function say(text, kind = "info") {
   banner.hidden = !text;
+  banner.classList.toggle("svp-floating", !!app.shown);
+  const was = banner.dataset.kind;
   banner.dataset.kind = kind;
   banner.setAttribute("role", kind === "error" ? "alert" : "status");
-  const mine = kind === "busy" && app.mine.has(app.current);
   const words = banner.querySelector(".svp-words");
-  if (words && kind === "busy" && bannerHad === `${kind} ${mine}`) {
-    words.textContent = text; // in place: the button next to it may be under a finger
+  if (words && kind === "busy" && was === kind) {
+    words.textContent = text; // in place: its sign goes on turning
     return;
   }
-  bannerHad = `${kind} ${mine}`;
   const parts = [];
   if (kind === "busy") parts.push(h("span.svp-spin", { "aria-hidden": "true" }));
   if (text) parts.push(h("span.svp-words", text));
-  if (mine) parts.push(h("button.svp-button.svp-stop", { onclick: stop }, "Stop"));
   if (text && kind !== "busy")
     parts.push(h("button.svp-x", { "aria-label": "Dismiss", onclick: () => say("") }, "×"));
   banner.replaceChildren(...parts);

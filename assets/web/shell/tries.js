@@ -2,7 +2,7 @@
 
 import { emit } from "specviz/base/bus.js";
 import { h, heads, tabled } from "specviz/base/dom.js";
-import { setting } from "specviz/base/numbers.js";
+import { format, mean, setting, times } from "specviz/base/numbers.js";
 import { app } from "specviz/shell/state.js";
 
 export const strip = h("div.svp-tries", { hidden: true });
@@ -10,15 +10,14 @@ export const strip = h("div.svp-tries", { hidden: true });
 const tries = [];
 
 const percent = (/** @type {number} */ share) => `${(100 * share).toFixed(1)}%`;
-const two = (/** @type {number} */ value) => value.toFixed(2);
 /** @type {[metric: string, name: string, shown: (value: number) => string][]} */
 const COLUMNS = [
   ["quality_f1", "F1", percent],
   ["quality_rouge_l", "ROUGE-L", percent],
   ["quality_edit", "edit similarity", percent],
-  ["tokens_per_step", "tokens/step", two],
-  ["tokens_per_s", "tokens/s", two],
-  ["speedup", "speedup", (value) => `${two(value)}×`],
+  ["tokens_per_step", "tokens/step", mean],
+  ["tokens_per_s", "tokens/s", format],
+  ["speedup", "speedup", times],
 ];
 
 /** Remembers a finished run of this page, and draws the rows of its prompt. @param {Trace} trace */

@@ -155,6 +155,7 @@ export class LensView {
     if (known) return this.show(known);
     this.result = null;
     this.element.classList.add("svo-stale");
+    if (!this.words.childNodes.length) this.note.textContent = "computing each layer's first choices …";
     if (this.asking) return;
     this.asking = true;
     this.element.setAttribute("aria-busy", "true");

@@ -7,6 +7,7 @@ import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
+import { draftDifference } from "specviz/inspect/ghosts.js";
 import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
@@ -17,7 +18,9 @@ import { app } from "specviz/shell/state.js";
 import { cardOf, joined, parted, ruleField } from "specviz/shell/verifiers.js";
 
 /** How the tree tells both drafts apart. @type {[look: string, sign: string, said: string][]} */
-const LEGEND = [["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"]];
+const LEGEND = [
+  ["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"], ["fold", "… 4", "four folded"],
+];
 const REST_MS = 250; // after the last change, before the server is asked
 /** The tab: another draft of the step shown, drawn over the recorded one. */
 export class WhatIf {
@@ -71,7 +74,7 @@ export class WhatIf {
     this.small = h("p.ui-soft.svw-visited");
     this.judged = h("details.svw-judged.ui-fold", { hidden: true });
     this.notes = h("ul.svw-notes");
-    const choose = h("div.svw-choose.ui-row", h("label.ui-check", "Method ", this.select), this.rule, this.parameters,
+    const choose = h("div.svw-choose.ui-row", h("label.svw-method", "Method ", this.select), this.rule, this.parameters,
       again, this.goOn);
     this.made = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // where another model made the run
     const keys = LEGEND.map(([look, sign, said]) => h("li", h(`code.svw-key-${look}`, sign), said));
@@ -329,25 +332,18 @@ export class WhatIf {
     const { recorded, accepted, more, same, step, trace } = result;
     this.result = result;
     this.element.classList.remove("svw-stale");
-    this.note.textContent = `step ${step + 1}`;
+    this.note.textContent = `step ${step + 1}: ${this.time(result)}`;
     const tokens = (/** @type {number} */ n) => plural(n, "token");
-    const verdict = same
-      ? "the same draft."
-      : more > 0
-        ? `${more} more.`
-        : more < 0
-          ? `${-more} fewer.`
-          : "as many, of another draft.";
+    const verdict = more > 0 ? `${more} more.` : more < 0 ? `${-more} fewer.` : "as many.";
     const other = new Model(trace).step(0);
     this.words.replaceChildren(
       "As recorded ",
       h("b", tokens(recorded)),
       " accepted, this way ",
       h("b", String(accepted)),
-      `: ${verdict}${other.drafted ? "" : " Nothing was drafted this way."}`,
+      `: ${same ? "the same draft." : `${verdict} ${draftDifference(inspector.model.step(step), other)}`}`,
     );
-    const further = same ? "" : ` ${visited} “Continue from here” starts such a run.`;
-    this.small.textContent = this.time(result) + further;
+    this.small.textContent = same ? "" : `${visited} “Continue from here” starts such a run.`;
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
     inspector.tree.overlay(other);
@@ -381,10 +377,9 @@ export class WhatIf {
     ]);
   }
 
-  /** @param {Redraft} result */
-  time({ ms, read_ms: read, trace }) {
-    const count = trace.run.prompt_length.toLocaleString("en");
-    const again = `Drafted in ${format(ms)} ms; the ${count} tokens before were not run again.`;
-    return read ? `${again} The model read the run once, which took ${format(read)} ms.` : again;
+  /** What it took. @param {Redraft} result */
+  time({ ms, read_ms: read }) {
+    const before = read ? `, after ${format(read / 1000, 2)} s in which the model read the run` : "";
+    return `drafted in ${format(ms)} ms${before}`;
   }
 }
