@@ -388,7 +388,11 @@ export function drawLibrary(box, { look, show }) {
       const places = words.length ? app.runSearch?.places(run.id, (at) => show(run.id, at)) : null;
       if (places) rows.push(h("tr.svr-places", h("td"), h("td", { colspan: COLUMNS.length + 1 }, places)));
     }
-    body.replaceChildren(...rows);
+    const same = rows.length === body.rows.length && rows.every((one, k) => one.isEqualNode(body.rows[k]));
+    if (!same) body.replaceChildren(...rows);
+    else for (const one of body.rows) for (const box of one.getElementsByTagName("input")) {
+      box.checked = chosen.has(one.dataset.id ?? ""); // and what is being pressed stays
+    }
     const used = [...new Set(app.runs.flatMap((run) => run.tags || []))].sort();
     const typed = search.value.split(/\s+/);
     const chips = used.slice(0, 30).map((tag) => {
