@@ -23,7 +23,7 @@ READY_S = 300.0
 
 def inspect(page: Any, address: str) -> None:
     """The run that the app opens on."""
-    page.set_viewport_size({"width": 1440, "height": 1220})
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(address)
     page.wait_for_selector("#sv-run:not([disabled]), .svp-pill[data-state='none']", state="attached")
     page.wait_for_timeout(1500)
@@ -31,7 +31,7 @@ def inspect(page: Any, address: str) -> None:
 
 def compare(page: Any, address: str) -> None:
     """Five methods on one prompt, at the end of the race."""
-    page.set_viewport_size({"width": 1440, "height": 1080})
+    page.set_viewport_size({"width": 1280, "height": 800})
     runs = {path.stem.split("-", 3)[-1]: path.stem for path in GALLERY.glob("*-class-docstring-*")}
     page.goto(f"{address}?tab=compare&lanes={','.join(runs[name] for name in LANES)}")
     page.wait_for_selector(".svc-results canvas, .svc-results svg", state="attached")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import tarfile
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
@@ -28,6 +29,9 @@ from specviz.places import GALLERY
 
 HOSTILE = Path(__file__).parent / "frozen" / "hostile.spectrace"
 UNPACKED = tempfile.TemporaryDirectory(prefix="specviz-frozen-")
+FROZEN_GALLERY = Path(UNPACKED.name) / "frozen" / "gallery"  # as the first version wrote it
+with tarfile.open(HOSTILE.with_name("gallery.tar.xz")) as packed:
+    packed.extractall(FROZEN_GALLERY, filter="data")
 NASTY = (
     "plain <b>bold</b> <img src=x onerror=window.__pwned=1> </script><script>window.__pwned=2</script>\r\n"
     "${window.__pwned=3} {{7*7}} tab\there  two  spaces\r\nemoji 👩‍👩‍👧 🇩🇪 👍🏽 naïve e\u0301 "

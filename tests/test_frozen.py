@@ -28,14 +28,14 @@ from . import recordings
 from .recordings import save_trace
 
 FOLDER = Path(__file__).parent / "frozen"
-GALLERY = sorted((FOLDER / "gallery").glob("*.spectrace"))
+GALLERY = sorted(recordings.FROZEN_GALLERY.glob("*.spectrace"))
 FROZEN = [*(f"gallery/{path.name}" for path in GALLERY), "run.json", "run.journal"]
 EXPECTED = FOLDER / "expected.json.gz"
 MEASURED_BY_PACKAGES = ("quality_f1", "quality_rouge_l", "quality_edit")  # what they give is theirs to change
 
 
 def open_file(name: str) -> Trace:
-    path = FOLDER / name if name.startswith("gallery/") else recordings.frozen_file(name)
+    path = recordings.FROZEN_GALLERY.parent / name if name.startswith("gallery/") else recordings.frozen_file(name)
     if path.suffix == ".json":
         return Trace.from_json(json.loads(path.read_text("utf-8")))
     return recover(path) if path.suffix == ".journal" else load(path)

@@ -11,7 +11,9 @@ from decoders.trace.report import ENGINE_COLUMNS, payload, plain_columns, report
 from decoders.trace.tables import REQUIRED, TABLES
 from decoders.trace.trace import Trace
 
-FILES = sorted((Path(__file__).parent / "frozen" / "gallery").glob("*.spectrace"))
+from .recordings import FROZEN_GALLERY
+
+FILES = sorted(FROZEN_GALLERY.glob("*.spectrace"))
 
 # the columns that the first version did not have
 LATER = {(table, column.name) for table, row in TABLES.items() for column in row if column.default is not REQUIRED}

@@ -31,12 +31,11 @@ from decoders.trace.tables import OPTIONAL_TABLES, REQUIRED, RUN, TABLES, TraceE
 from decoders.trace.trace import Trace
 
 from .models import prompt_ids, tiny_target
-from .recordings import descend, frozen_file, frozen_journal
-from .test_frozen import FOLDER
+from .recordings import FROZEN_GALLERY, descend, frozen_file, frozen_journal
 from .test_readme import snippet
 
 GALLERY = sorted((schema.DOCS.parent / "assets" / "gallery").glob("*.spectrace"))
-FILES = [*sorted((FOLDER / "gallery").glob("*.spectrace")), *GALLERY]
+FILES = [*sorted(FROZEN_GALLERY.glob("*.spectrace")), *GALLERY]
 READER = schema.DOCS / "spectrace_reader.py"
 VALIDATOR = Draft202012Validator(schema.json_schema())
 

@@ -137,7 +137,7 @@ class Proposal(NamedTuple):
     places: Sequence[int]
 
 
-class Joined(NamedTuple):
+class Merge(NamedTuple):
     """A step's drafts as one tree, the estimate of its nodes, each drafter's own probabilities, and the highest."""
 
     tree: MergedTree
@@ -145,7 +145,7 @@ class Joined(NamedTuple):
     own_q: Sequence[Sequence[float]]
     q: Sequence[float]
 
-    def with_empty(self, draft: Draft) -> Joined:
+    def with_empty(self, draft: Draft) -> Merge:
         """The same with another drafter, who drafted nothing."""
         return self._replace(tree=self.tree.with_empty(draft), own_q=(*self.own_q, own_probabilities(draft)))
 
@@ -185,7 +185,7 @@ class CompositeDrafter(StagedDrafter):
         return self._merge(drafts, marks, context, self.rows or MOST_ROWS)
 
     def draft_stages(self, context: Context, budget: int) -> Generator[Sequence[float], int, Draft]:
-        drafts, marks, survival, joined = list[Draft](), [mark(context.device)], [1.0], None
+        drafts, marks, survival, merge = list[Draft](), [mark(context.device)], [1.0], None
         self.is_active, self.expectations = [], []
         for place, part in enumerate(self.parts):
             depth = yield survival
@@ -193,16 +193,16 @@ class CompositeDrafter(StagedDrafter):
             self.is_active.append(depth > 0)
             if depth > 0:
                 drafts.append(part.drafter.propose(part.view(context), min(budget, depth)))
-                joined = None
+                merge = None
             else:
                 reason = f"not asked: {self.expectations[-1]:.2f} tokens are expected without it"
                 drafts.append(Draft.empty(context.root, reason))
-                joined = joined and joined.with_empty(drafts[-1])
+                merge = merge and merge.with_empty(drafts[-1])
             marks.append(mark(context.device))
             if place + 1 < len(self.parts):
-                joined = joined or self._join(drafts, context)
-                survival = joined.estimate.survival
-        return self._merge(drafts, marks, context, MOST_ROWS, joined)
+                merge = merge or self._join(drafts, context)
+                survival = merge.estimate.survival
+        return self._merge(drafts, marks, context, MOST_ROWS, merge)
 
     def later_stages(self) -> Iterable[tuple[int, int, Sequence[float]]]:
         assert self.proposal is not None
@@ -217,13 +217,13 @@ class CompositeDrafter(StagedDrafter):
                 yield place, max(draft.tree.depths), worth
 
     def _merge(
-        self, drafts: Sequence[Draft], marks: Sequence[Any], context: Context, rows: int, joined: Joined | None = None
+        self, drafts: Sequence[Draft], marks: Sequence[Any], context: Context, rows: int, merge: Merge | None = None
     ) -> Draft:
-        """The drafts as one, of so many rows at most; ``joined`` where they are that already."""
+        """The drafts as one, of so many rows at most; ``merge`` where they are that already."""
         flags, expectations = tuple(self.is_active), tuple(self.expectations)
         spans = {f"ms{i}": Span(pair) for i, pair in enumerate(pairwise(marks), 1)}
         notes = Later(lambda: {**self._notes(drafts, flags, expectations), **spans})
-        draft = self._cut(joined or self._join(drafts, context), notes, rows)
+        draft = self._cut(merge or self._join(drafts, context), notes, rows)
         if not draft.tree.drafted:
             reasons = (f"{part.name}: {draft.reason}" for part, draft in zip(self.parts, drafts, strict=True))
             draft = replace(draft, route="none", reason="; ".join(reasons))
@@ -231,7 +231,7 @@ class CompositeDrafter(StagedDrafter):
         self.proposal = self.proposal._replace(draft=draft)
         return draft
 
-    def _join(self, drafts: Sequence[Draft], context: Context) -> Joined:
+    def _join(self, drafts: Sequence[Draft], context: Context) -> Merge:
         union = merge_trees(drafts)
         own_q = [own_probabilities(draft) for draft in union.drafts]
         matches = [copied_matches(draft, context.tokens) for draft in union.drafts]
@@ -244,11 +244,11 @@ class CompositeDrafter(StagedDrafter):
             mask = sum(1 << place for place, flag in enumerate(self.is_active) if flag)
             classes = tuple(f"{name}, asked {mask}" for name in classes)
         joint_draft = Draft(union.tree, classes, terms=numbers)
-        return Joined(union, self.survival.estimate(joint_draft, context.tokens, self.state), own_q, q)
+        return Merge(union, self.survival.estimate(joint_draft, context.tokens, self.state), own_q, q)
 
-    def _cut(self, joined: Joined, notes: Mapping[str, SupportsFloat], rows: int) -> Draft:
+    def _cut(self, merge: Merge, notes: Mapping[str, SupportsFloat], rows: int) -> Draft:
         """The draft of the nodes that are likeliest to stand, and the record of those that were left out."""
-        union, estimate, own_q, q = joined
+        union, estimate, own_q, q = merge
         tree, order = union.depth_first(estimate.survival)
         survival = [estimate.survival[node] for node in order]
         self.estimate, self.staged_survival = estimate.of_nodes(order, tree.tree.parents), estimate.survival

@@ -78,7 +78,7 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
         if is_line and min(numbers) < high and not says_level:  # its shape, not its height
             low = min(numbers) - 0.15 * (high - min(numbers))
         span = high - low
-        shares = [[None if value is None else round((abs(value) - low) / span, 3) for value in row] for row in rows]
+        shares = [[None if value is None else round((abs(value) - low) / span, 2) for value in row] for row in rows]
         marks = _marks(claim, names) if claim and claim.metric == metric else []
         return {"kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares, "marks": marks}
     return None
@@ -98,5 +98,6 @@ def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tupl
 
 if __name__ == "__main__":
     drawn = draw_pictures(SHIPPED).items()
-    lines = [f"{json.dumps(name)}: {json.dumps(entry, ensure_ascii=False)}" for name, entry in drawn]
+    compact: Any = {"ensure_ascii": False, "separators": (",", ":")}
+    lines = [f"{json.dumps(name)}: {json.dumps(entry, **compact)}" for name, entry in drawn]
     (SHIPPED / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -19,10 +19,9 @@ from decoders.trace.trace import Trace
 from specviz.cli import main
 from specviz.places import GALLERY
 from tests.command import refusal
+from tests.recordings import FROZEN_GALLERY as FROZEN
 
 from .. import dataset, dataset_places
-
-FROZEN = Path(__file__).parents[4] / "tests" / "frozen" / "gallery"
 
 
 def everything(row) -> bool:

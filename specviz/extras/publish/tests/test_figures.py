@@ -32,7 +32,7 @@ from ..figures.step import tree_rows
 from ..figures.svg import MARGIN, svg
 
 ROOT = Path(__file__).parents[4]
-GALLERY = ROOT / "tests" / "frozen" / "gallery"
+GALLERY = recordings.FROZEN_GALLERY
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MADE = {"chain": recordings.chain, "tree": recordings.tree, "nasty": recordings.nasty}
