@@ -102,6 +102,7 @@ def python(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow("a process of its own")
 def test_an_installed_package_brings_what_an_annex_may(plugin: Path):
     said = python(
         "from specviz.cli import main, commands_by_group; main(['hello']); print(commands_by_group())\n"

@@ -102,7 +102,6 @@ def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -
     expect(inside.locator(".sv-diff")).to_be_in_viewport()
 
 
-@pytest.mark.slow("every stop of every lesson")
 def test_a_lattice_that_is_told_of_is_whole(visit: Visit, page: Any) -> None:
     """With the row of what was written and is no candidate."""
     page.set_viewport_size({"width": 1280, "height": 800})
@@ -112,6 +111,7 @@ def test_a_lattice_that_is_told_of_is_whole(visit: Visit, page: Any) -> None:
     expect(boxes.nth(bottoms.index(max(bottoms)))).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.slow("every stop of every lesson")
 def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
     visit("?tab=lessons")
     cards = page.locator(".svn-card")

@@ -23,6 +23,7 @@ def desk(module_home: Path) -> StubDesk:
     return StubDesk(gallery=RUNS)
 
 
+@pytest.mark.slow("seven runs on the page")
 def test_every_step_is_worded_as_on_the_page(page: Any, port: int, desk: StubDesk) -> None:
     for number, trace in enumerate(RUNS):
         page.goto(f"http://127.0.0.1:{port}/?trace=gallery-{number}")
