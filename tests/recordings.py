@@ -70,7 +70,7 @@ def gallery_run(name: str) -> Trace:
 
 def earlier_run(name: str) -> Trace:
     """A run of an earlier gallery, as its file was then."""
-    return load(HOSTILE.parent / "gallery" / f"{name}.spectrace")
+    return load(FROZEN_GALLERY / f"{name}.spectrace")
 
 
 def chain() -> Trace:

@@ -39,9 +39,10 @@ function entries(inspector) {
     else others.push({ label: key, href });
   }
   others.push(...downloads.made(inspector));
-  const more = { label: "More files …", items: others, about: "Tables (CSV) and drawings." };
   const cite = async () => (await copyLink(citation)) && inspector.say("The BibTeX entry of specviz is copied.");
-  return [...items, ...named, more, { label: "Cite specviz", act: cite, about: "Copies its BibTeX entry." }];
+  others.push({ label: "Cite specviz", act: cite, about: "Copies its BibTeX entry." });
+  const more = { label: "More files …", items: others, about: "Tables (CSV), drawings, BibTeX." };
+  return [...items, ...named, more];
 }
 
 /** Share, presenter mode; nothing where the page offers none of it. @param {{ inspector: Inspector }} props */

@@ -56,7 +56,7 @@ export class Details {
     const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed = 0 } = run.sampling || {};
     /** @type {Fact[]} */
     const rows = [
-      ...Object.entries(run.model || {}).map(([name, value]) => /** @type {Fact} */ ([spaced(name), format(value)])),
+      ...Object.entries(run.model || {}).map(modelFact),
       ["sampling", temperature > 0 ? "" : "none: the likeliest token"],
       ["temperature", temperature > 0 && String(temperature)],
       ["top-k", temperature > 0 && topK ? String(topK) : ""],
@@ -93,8 +93,15 @@ function metricGroups(owner) {
   return [groups[2], groups[3], groups[1], groups[0]].flat();
 }
 
-/** @type {(name: string) => string} */
-const spaced = (name) => name.replace(/_/g, " ");
+/** Names of what is recorded of a model, where they are not read as they are. @type {Record<string, string>} */
+const MODEL = { kv_heads: "key-value heads", context_length: "longest context", packed: "weights packed for few rows",
+  fused_norms: "norms computed in one call", dequantised: "weights read from" };
+
+/** @type {(entry: [string, unknown]) => Fact} */
+function modelFact([name, value]) {
+  const { file } = /** @type {{ file?: string }} */ (value ?? {});
+  return [MODEL[name] ?? name.replace(/_/g, " "), typeof value === "boolean" ? shown(value) : file ?? format(value)];
+}
 
 /** @type {(value: unknown) => string} */
 const shown = (value) => (value === true ? "yes" : value === false ? "no" : String(value));
