@@ -33,7 +33,7 @@ def app_to_look_at() -> Iterator[int]:
     target = load_target(model_place(BUNDLED))
     prompt = Prompt.from_text(target.tokenizer, CODE)
     runs = {f"own-{name[:3]}": record(target, prompt, name, max_new_tokens=32) for name in ("pld+h", "plain")}
-    files = sorted(GALLERY.glob("*.spectrace")) + sorted((ASSETS / "lessons").glob("toy-docstring-*.spectrace"))
+    files = sorted(GALLERY.glob("*.spectrace")) + sorted((ASSETS / "lessons").glob("toy-[bd]*.spectrace"))
     files.append(ASSETS / "lessons" / f"{MERGED}.spectrace")
     runs |= {path.stem: tracefile.load(path) for path in files}
     desk = gallery_desk(target, {OPENED: runs.pop(OPENED), **runs})
@@ -163,9 +163,8 @@ def load_model(page: Any) -> None:
 
 
 def refuse_prompt(page: Any) -> None:
-    click_through(inspect, ".svp-edit", "#sv-instruction textarea, #sv-text textarea")(page)
-    for field in page.locator("#sv-panel textarea >> visible=true").all():
-        field.fill("")
+    click_through(inspect, ".svp-edit", "#sv-mode label:has-text('Plain text')", "#sv-panel textarea")(page)
+    page.locator("#sv-panel textarea >> visible=true").fill("")
     wait_drawn(page, "#sv-prompt-note.svp-error")
 
 
@@ -200,7 +199,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "inspect, share": click_through(inspect, ".sv-actions [aria-haspopup=menu]", ".ui-menu"),
     "inspect, prompt": click_through(inspect, ".svp-edit", "#sv-text textarea, #sv-instruction textarea"),
     "inspect, chat": click_through(
-        inspect, ".svp-edit", "#sv-mode label:has-text('Chat')", ".sve-add", ".sve-message:nth-child(2) textarea"
+        inspect, ".svp-edit", "#sv-mode label:has-text('Chat')", ".sve-add", ".sve-message:last-child textarea"
     ),
     "inspect, more of the prompt": click_through(inspect, ".svp-edit", "#sv-more summary", "#sv-reference textarea"),
     "inspect, form of the answer": click_through(inspect, ".svp-edit", "#sv-answer summary", "#sv-answer select"),
