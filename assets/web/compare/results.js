@@ -3,7 +3,7 @@
 import { facts, h, must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { precision } from "specviz/base/model.js";
-import { format, percent, percentage, plural, probability, times } from "specviz/base/numbers.js";
+import { format, mean, percent, percentage, plural, probability, times } from "specviz/base/numbers.js";
 import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
 import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
@@ -186,6 +186,7 @@ function diff(lane, check) {
 function written({ unit }, value) {
   if (value === null || value === undefined) return "–";
   if (unit === "share") return percentage(value);
+  if (unit === "tokens/step") return mean(value);
   return unit === "×" ? times(value) : format(value);
 }
 
