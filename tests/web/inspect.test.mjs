@@ -440,7 +440,7 @@ test("the oracle says what it ranks, and nothing where there is none", () => {
   /** @param {object | null} oracle */
   const words = (oracle) => oracleWords(/** @type {any} */ ({ report: oracle && { oracle } }));
   const oracle = { ends: [2], needs: "12", words: "ranking costs 1 of 13 steps" };
-  assert.equal(words(oracle), "the best ranking of the same candidates: 12 steps · ranking costs 1 of 13 steps");
+  assert.equal(words(oracle), "the same candidates ranked best: 12 steps · ranking costs 1 of 13 steps");
   assert.deepEqual([words({ why: "unranked" }), words(null)], ["", ""]);
 });
 

@@ -58,5 +58,5 @@ export function describe(element, model) {
 /** What the oracle is, its steps and what the ranking cost; "" where there is none. @param {Model} model */
 export function oracleWords(model) {
   const oracle = oracleOf(model);
-  return oracle ? `the best ranking of the same candidates: ${oracle.needs} steps · ${oracle.words}` : "";
+  return oracle ? `the same candidates ranked best: ${oracle.needs} steps · ${oracle.words}` : "";
 }
