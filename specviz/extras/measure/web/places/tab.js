@@ -86,7 +86,7 @@ function Result({ tab, report }) {
     <p><b class="svps-regret">${saved} could be saved by other drafters</b>
       This run took ${plural(report.steps.length, "step")}; with the best drafter at every place it takes ${" "}
       ${report.oracle.length}. One drafter alone: ${alone}.
-      ${(oracleOf(model)?.cost ?? 0) > 0 && html`<span class="svps-ranking">${" "}Another ranking could save some.
+      ${(oracleOf(model)?.cost ?? 0) > 0 && html`<span>${" "}Another ranking could save some.
         The oracle, ${oracleWords(model)}; here every drafter keeps its own ranking.</span>`}</p>
     <${Held} class="svps-canvas" of=${tab.strip.canvas} />
     <ul class="svps-legend ui-legend">
