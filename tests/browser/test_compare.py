@@ -356,6 +356,10 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     jobs = [desk.runner.job(key) for key in page.evaluate(f"{STATE}.lanes.map((one) => one.id)")]
     assert all(job is not None and job.session for job in jobs)  # closing the tab stops them
     expect(page.locator(".svc-turns")).to_contain_text("one after another")
+    expect(page.locator(".svc-controls")).to_be_hidden()  # no race of lanes that are not there
+    cut = "[...document.querySelectorAll('.svc-lane')].filter((lane) => lane.scrollHeight > lane.clientHeight).length"
+    assert page.evaluate(cut) == 0
+    expect(page.locator(".svc-key li:visible")).to_have_count(2)  # plain decoding: nothing accepted, no oracle
     desk.gate.set()
     page.wait_for_function(f"() => {STATE}.playing")  # the race, now that all are there; it ends by itself
     page.click(".svc-play")
@@ -365,6 +369,7 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     assert states == ["done", "done", "failed"]
     expect(page.locator(".svc-lane:nth-child(3) .svc-error")).to_contain_text("the stub broke")
     expect(page.locator(".svc-lens-row").nth(1)).to_contain_text("identical")
+    expect(page.locator(".svc-lens-rows")).not_to_contain_text("near tie:")
     desk.gate.clear()
     page.click(".svc-setup > summary")
     page.click(".svc-run")

@@ -5,7 +5,7 @@ import { agreement, at, parts, pieces, places, ranked } from "specviz/attributio
 import { Model, OPEN } from "specviz/base/model.js";
 import { percent } from "specviz/base/numbers.js";
 import { firstDifference } from "specviz/compare/lane.js";
-import { spans } from "specviz/inspect/oracle.js";
+import { oracleWords, spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
 import { stretches } from "specviz/inspect/assistant.js";
 import { chainOf } from "specviz/inspect/drafting.js";
@@ -434,6 +434,14 @@ test("the oracle's steps lie on the run's: whole ones, parts of one, several", (
     { from: 1.5, to: 2 },
     { from: 2, to: 3 },
   ]);
+});
+
+test("the oracle says what it ranks, and nothing where there is none", () => {
+  /** @param {object | null} oracle */
+  const words = (oracle) => oracleWords(/** @type {any} */ ({ report: oracle && { oracle } }));
+  const oracle = { ends: [2], needs: "12", words: "ranking costs 1 of 13 steps" };
+  assert.equal(words(oracle), "the same candidates ranked best: 12 steps · ranking costs 1 of 13 steps");
+  assert.deepEqual([words({ why: "unranked" }), words(null)], ["", ""]);
 });
 
 /** ``small``, its first step a block of three positions of two candidates: the walk takes 1, 2, 0. */

@@ -3,7 +3,7 @@
 import { drawing, page } from "specviz/acceptance/state.js";
 import { h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
-import { plural, range } from "specviz/base/numbers.js";
+import { percentage, plural, range } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 
 const WORDS =
@@ -60,7 +60,7 @@ export function judgesTable(answer) {
   });
   const steps = answer.rules[0]?.steps ?? 0;
   const rest = answer.rest > 0.01
-    ? `At some position ${(100 * answer.rest).toFixed(0)} % of p or q is not recorded: ranges are what that leaves ` +
+    ? `At some position ${percentage(answer.rest)} of p or q is not recorded: ranges are what that leaves ` +
       "open. Runs of specviz run --first-choices N hold more."
     : "";
   const faults = answer.faults.map((words) => h("p.ui-soft", words));

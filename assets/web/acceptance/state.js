@@ -1,6 +1,7 @@
 /* Acceptance of runs: what is known, and what its views share. */
 
 import { h, must } from "specviz/base/dom.js";
+import { mean, percentage } from "specviz/base/numbers.js";
 import { charts, layout as common } from "specviz/base/plotly.js";
 
 export const page = {
@@ -38,7 +39,7 @@ export const data = () => must(page.data, "answer yet");
 
 /** A value of a definition as people read it. @param {number | null | undefined} value @param {string} unit */
 export const shown = (value, unit) =>
-  value === null || value === undefined ? "–" : unit === "share" ? `${(100 * value).toFixed(1)} %` : value.toFixed(2);
+  value === null || value === undefined ? "–" : unit === "share" ? percentage(value) : mean(value);
 
 /** Draws charts into a grid, unless other runs are counted by then. */
 /** @type {(grid: HTMLElement, make: () => Chart[]) => void} */

@@ -152,6 +152,17 @@ function reference() {
   return lanes.length ? longest(lossless.length ? lossless : lanes) : null;
 }
 
+/** The ruler's legend: the marks that these lanes have. @param {DrawnLane[]} lanes */
+function drawKey(lanes) {
+  const oracle = lanes.map(({ id }) => page.numbers[id]?.oracle);
+  const marks = {
+    acc: lanes.some(({ lane }) => lane.accepted.some((count) => count > 0)),
+    off: lanes.some(({ aligned, lane }) => aligned < lane.length),
+    oracle: oracle.some((one) => one && !("why" in one)),
+  };
+  for (const [mark, shown] of Object.entries(marks)) must(part(`k-${mark}`).parentElement).hidden = !shown;
+}
+
 /** The lanes grew: what is drawn of all of them, once per frame. */
 export function changed() {
   if (!page.framed) return;
@@ -172,7 +183,9 @@ export function changed() {
   figure.hidden = page.live || lanes.length < 2 || !address;
   figure.href = address;
   part("turns").hidden = !going() || page.lanes.length < 2;
+  part("controls").hidden = going() && page.lanes.length > 1; // no race before all are there
   drawRows();
+  drawKey(lanes);
   must(page.ruler).element.hidden = !first; // a canvas without a size of its own would be as high as wide
   if (first) {
     const rows = lanes.map((one) => ({ ...one, name: name(one), oracle: page.numbers[one.id]?.oracle }));

@@ -73,6 +73,7 @@ export function drawRows() {
         ? `waiting: ${plural(lane.ahead, "run")} before it`
         : STATES[lane.state] || "";
     p.state.dataset.state = lane.state;
+    p.settings.hidden = Boolean(p.state.textContent); // one line below a name
     p.name.disabled = !lane.lane;
     p.name.setAttribute("aria-label", `${name(lane)}: open it on Inspect at this step`);
     p.name.title = "Open on Inspect at this step";
@@ -155,6 +156,7 @@ let stop = () => {};
 
 /** Plays or pauses. */
 export function toggle() {
+  if (part("controls").hidden) return;
   if (page.playing) return pause();
   if (page.at >= limit()) page.at = 0;
   page.live = false;

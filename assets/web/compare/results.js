@@ -3,7 +3,7 @@
 import { facts, h, must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { precision } from "specviz/base/model.js";
-import { format, percent, percentage, plural, probability, times } from "specviz/base/numbers.js";
+import { format, mean, percent, percentage, plural, probability, times } from "specviz/base/numbers.js";
 import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
 import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
@@ -23,6 +23,11 @@ const VERDICTS = {
 
 /** Said once of all lanes, not under each. */
 const FINE = ["identical", "waiting", "checking"];
+/** What a verdict means, said where there is one. @type {Record<string, string>} */
+const MEANINGS = {
+  "near tie": "A near tie: neither token, nor any later one, lies more than rounding below the best logit.",
+  bug: "A bug: a lossless method wrote what the target would not have.",
+};
 const ROUNDING = "What rounding may do in this dtype: within it, both tokens are right";
 
 /** Where one needs fewer forwards than all others. */
@@ -108,14 +113,12 @@ export function drawLens() {
     );
     return check?.state === "differs" ? [row, diff(lane, check)] : [row];
   });
+  const verdicts = Object.values(page.lens).map((check) => (check.state === "differs" ? check.verdict : check.state));
+  const meanings = Object.keys(MEANINGS).filter((one) => verdicts.includes(one)).map((one) => MEANINGS[one]);
   part("same").textContent = same();
   part("lens-rows").replaceChildren(
     ...rows.flat(),
-    h(
-      "p.svc-help.ui-soft",
-      "A near tie: neither token, nor any later one, lies more than rounding below the " +
-        "best logit. A bug: a lossless method wrote what the target would not have.",
-    ),
+    h("p.svc-help.ui-soft", { hidden: !meanings.length }, meanings.join(" ")),
   );
 }
 
@@ -183,6 +186,7 @@ function diff(lane, check) {
 function written({ unit }, value) {
   if (value === null || value === undefined) return "–";
   if (unit === "share") return percentage(value);
+  if (unit === "tokens/step") return mean(value);
   return unit === "×" ? times(value) : format(value);
 }
 

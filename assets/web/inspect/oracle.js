@@ -51,7 +51,12 @@ export function note(owner) {
 
 /** Says it of the run that is shown. @type {(element: HTMLElement, model: Model) => void} */
 export function describe(element, model) {
+  element.hidden = !oracleOf(model);
+  must(element.lastElementChild).textContent = `Oracle, ${oracleWords(model)}`;
+}
+
+/** What the oracle is, its steps and what the ranking cost; "" where there is none. @param {Model} model */
+export function oracleWords(model) {
   const oracle = oracleOf(model);
-  element.hidden = !oracle;
-  if (oracle) must(element.lastElementChild).textContent = `Oracle: ${oracle.needs} steps · ${oracle.words}`;
+  return oracle ? `the same candidates ranked best: ${oracle.needs} steps · ${oracle.words}` : "";
 }

@@ -214,7 +214,7 @@ export const sent = (pooled = false) => payload(draft.value, offer.value.example
 
 let restored = earlier !== null; // a draft that was kept stays when the page is loaded again
 
-/** The form follows the run that is shown; ``taken``: so do method, parameters and settings. */
+/** The form follows the run that is shown; so do settings, and where it is ``taken`` method and parameters. */
 /** @param {string} id @param {boolean} taken */
 export function hold(id, taken) {
   shown.value = id;
@@ -225,7 +225,7 @@ export function hold(id, taken) {
     return;
   }
   const run = app.inspector?.model?.run;
-  if (taken && run?.id === id) takeOver(run);
+  if (run?.id === id) takeOver(run, taken);
   begin();
   pending.value = id;
 }

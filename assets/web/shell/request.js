@@ -52,10 +52,11 @@ export function chooseRule(name) {
   choose(name);
 }
 
-/** Takes a run's method, parameters and settings over. @param {Run} run */
-export function takeOver(run) {
+/** Takes a run's settings over, and unless the method stays as it was chosen, that and its parameters. */
+/** @type {(run: Run, method?: boolean) => void} */
+export function takeOver(run, method = true) {
   const { name, params: own } = run.method;
-  if (!cardOf(catalog.value, name)?.missing) {
+  if (method && !cardOf(catalog.value, name)?.missing) {
     params[name] = { ...params[name], .../** @type {Values} */ (own) };
     chosen.value = name;
   }

@@ -69,8 +69,9 @@ more often (90 % against 60 %).'
     opening = f"{_title(best)} accepts more than {rivals}: {numbers}"
     count, title = min((entry["depths"][0]["decided"], _title(entry)) for entry in (best, rival))
     if count < FEWEST_DRAFTS:
-        reason = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say where and why"
-        return f"{opening}. {reason}."
+        firsts = (f"{row['stood']} of {row['decided']}" for row in (best["depths"][0], rival["depths"][0]))
+        known = f"Drafts whose first token is accepted: {' against '.join(firsts)}"
+        return f"{opening}. {known}; {plural(count, 'draft')} of {title} cannot say where and why."
     return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
 
 

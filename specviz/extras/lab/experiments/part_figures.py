@@ -136,7 +136,12 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         yield Chart(profile.label, figure)
         return
     bars = []
-    for look, (n, point, at) in enumerate(shown_points):
+    # a line has its colour in the bars of all lines (_looks and _bars of figures.py)
+    names = list(dict.fromkeys(p["x"] if about["x"] == LINE else p["series"] for p in points))
+    looks = [names.index(p["x"] if about["x"] == LINE else p["series"]) for _, p, _ in shown_points]
+    if len({*looks}) < len(looks):  # several profiles of a line
+        names, looks = [*map(str, range(len(looks)))], [*range(len(looks))]
+    for look, (n, point, at) in zip(looks, shown_points, strict=True):
         xs, color = [float(place) for place, *_ in at], color_of(look)
         ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
         place_texts = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
@@ -158,7 +163,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
                 showlegend=False, **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
-    for look, series in enumerate((s for s in about["papers"] if s["metric"] == profile.key), len(shown_points)):
+    for look, series in enumerate((s for s in about["papers"] if s["metric"] == profile.key), len(names)):
         xs = [float(x) for x, _ in series["points"]]
         figure.add_trace(paper_line(series, xs, f"paper, {series['label']}", look))
     figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)

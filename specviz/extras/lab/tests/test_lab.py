@@ -63,7 +63,7 @@ from ..experiments.grids import grids
 from ..experiments.plan import MAX_RUNS, foreseen
 from ..experiments.quantities import BREAKDOWNS, measure
 from ..experiments.results import profile_of, profile_table
-from ..experiments.shipped import comes_along
+from ..experiments.shipped import SHIPPED, comes_along, example
 from ..experiments.values import values_of
 from ..experiments.variants import DraftVariant, PromptVariant, Variant, name_of, training, trim
 from ..page.requests import ExperimentRequest
@@ -745,6 +745,19 @@ def test_parts_are_named_missing_and_fixed(target: Any, tmp_path: Path) -> None:
         find_recipe("glide-table3").fixing({"expansion": "fixed"})
     with pytest.raises(UserError, match="glide-fig4 compares values of part"):
         find_recipe("glide-fig4").fixing({"part": folder})
+
+
+def test_a_line_has_one_colour_in_bars_and_profiles() -> None:
+    bars, lines = dict[str, str](), dict[str, str]()
+    for chart in charts(example(SHIPPED / "ppd-table1.zip")):
+        for trace in chart.figure.data:
+            if trace.type == "bar" and isinstance(trace.marker.color, tuple):
+                bars |= zip(trace.x, trace.marker.color, strict=True)
+            elif trace.type == "scatter":
+                lines[trace.name] = trace.line.color
+    shared = bars.keys() & lines.keys()
+    assert len(shared) == 2 and all(bars[name] == lines[name] for name in shared)
+    assert len({*bars.values()}) == len(bars)
 
 
 def test_profiles_add_up_over_runs_and_are_drawn() -> None:

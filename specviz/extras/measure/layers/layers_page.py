@@ -9,7 +9,7 @@ from fastapi import Response
 from specviz.places import new_id
 from specviz.server.desk import get, post
 from specviz.server.http import Owner
-from specviz.words import duration, plural
+from specviz.words import plural
 
 from ..run_work import RunTask, RunWork
 from . import skipping
@@ -33,19 +33,10 @@ class Layers(RunWork[RunTask]):
         return {"reason": reason, "cost": "" if reason else self._cost(key), "task": self._newest(key, owner)}
 
     def _cost(self, key: str) -> str:
-        """About how long it takes: by what it took before, else by the forward that read the run's prompt."""
+        """Work in words; how long it takes is measured while it goes on."""
         trace = self.desk.trace(key)
         tokens, forwards = len(trace.tables["tokens"]["id"]) - 1, len(self.desk.target_of(trace.run).layers) + 1
-        work = f"{plural(forwards, 'forward')} of {plural(tokens, 'token')}"
-        reports = [task.report for task in self._tasks.all() if task.report]
-        if reports:
-            ms = reports[-1]["ms"] / reports[-1]["tokens"] / (len(reports[-1]["kept"]) + 1)
-            return f"{work}, about {duration(forwards * tokens * ms / 1e3)}"
-        prompt_ms, prompt_tokens = trace.run["timings"].get("prefill_ms"), trace.run["prompt_length"]
-        if not prompt_ms or not prompt_tokens:
-            return work
-        seconds = duration(forwards * tokens * prompt_ms / prompt_tokens / 1e3)
-        return f"{work}: at least {seconds}, as fast as this run read its prompt"
+        return f"{plural(forwards, 'forward')} of {plural(tokens, 'token')}"
 
     @post("run/{key}")
     def start(self, key: str, owner: Owner) -> dict[str, Any] | Response:

@@ -30,6 +30,11 @@ def test_each_layer_is_left_out_on_demand(page: Any, port: int) -> None:
     bars = page.locator(".svly-bars g")
     expect(bars).to_have_count(3)
     expect(page.locator(".svly")).to_contain_text("Of 30 places, the first choice stays most often without layer ")
+    expect(page.locator(".svly h3")).to_have_text("Which layers did this text not need?")  # stays with its answer
+    assert page.evaluate("(() => { const box = (what) => document.querySelector(what).getBoundingClientRect(); "
+                         "return box('.svly-bars g:last-of-type').right <= box('.svly').right - 20; })()")  # fmt: skip
+    expect(page.locator(".svly-most")).to_have_count(1)
+    expect(page.locator(".svly-least")).to_have_count(1)
     changed = page.evaluate("fetch(`api/layers/run/run`).then((answer) => answer.json())")["task"]["report"]["changed"]
     layer = max(range(3), key=lambda number: len(changed[number]))
     bars.nth(layer).focus()

@@ -33,7 +33,7 @@ def test_places_are_replayed_on_demand(page: Any, port: int) -> None:
     expect(strip).to_be_visible()
     expect(page.locator(".svps")).to_contain_text("Token Recycling learns from verdicts")
     expect(page.locator(".svps")).not_to_contain_text("Token Recycling: Token Recycling")
-    expect(page.locator(".svps-regret")).to_have_text("No step could be saved")  # merged, fewer
+    expect(page.locator(".svps-regret")).to_have_text("No step could be saved by other drafters")  # merged, fewer
     expect(page.locator(".svps-frontier g")).to_have_count(4)  # pld+h and suffix are tried unasked, and all are merged
     assert "regret" in strip.get_attribute("aria-label")
     cell = page.evaluate("(async () => (await import('specviz/places/strip.js')).layoutOf(30, "

@@ -3,8 +3,8 @@
 import { percentage } from "specviz/base/numbers.js";
 import { html } from "specviz/ui/html.js";
 
-const [HIGH, LEFT, RIGHT, TOP, BELOW] = [170, 48, 8, 8, 34]; // pixels
-const [BAR, LEAST] = [18, 300];
+const [HIGH, TOP, BELOW] = [170, 8, 34]; // pixels
+const [BAR, LEAST] = [18, 300]; // a bar at most, all bars where they are few
 const [HEIGHT, STEPS] = [HIGH - TOP - BELOW, [0, 0.5, 1]];
 
 /** The layers that were needed least, and most: numbers from 1, at most so many. */
@@ -17,28 +17,32 @@ export function extremes(kept, most) {
   return { least: numbers(order.slice(0, count)), most: numbers(order.slice(kept.length - count)) };
 }
 
-/** ``of``: how many layers there are. */
-/** @param {{ kept: number[], of: number, chosen: number, choose: (layer: number) => void }} props */
-export function Bars({ kept, of, chosen, choose }) {
-  const wide = Math.max(LEAST, of * BAR);
-  const each = wide / of;
+/** ``of``: how many layers there are; ``least``, ``most``: which of them are marked. */
+/** @param {{ kept: number[], of: number, least: number[], most: number[], chosen: number,
+ *   choose: (layer: number) => void }} props */
+export function Bars({ kept, of, least, most, chosen, choose }) {
   /** @param {number} share */
   const y = (share) => TOP + (1 - share) * HEIGHT;
+  /** @param {number} k */
+  const x = (k) => `${(100 * k) / of}%`; // of the room that there is: all bars are in sight
   const by = of > 16 ? 5 : 1;
-  return html`<svg class="svly-bars" viewBox="0 0 ${LEFT + wide + RIGHT} ${HIGH}" width=${LEFT + wide + RIGHT}
-      height=${HIGH} role="group" aria-label="First choices that stay without each layer">
-    ${STEPS.map((share) => html`<line x1=${LEFT} x2=${LEFT + wide} y1=${y(share)} y2=${y(share)} />
-      <text x=${LEFT - 6} y=${y(share) + 4} text-anchor="end">${percentage(share)}</text>`)}
-    ${kept.map((share, k) => html`<g key=${k} class=${k === chosen ? "svly-chosen" : ""} role="button" tabindex="0"
+  /** @param {number} k */
+  const looks = (k) =>
+    [k === chosen && "svly-chosen", least.includes(k + 1) && "svly-least", most.includes(k + 1) && "svly-most"];
+  return html`<svg class="svly-bars" style="max-width: ${Math.max(LEAST, of * BAR)}px" height=${HIGH}
+      role="group" aria-label="First choices that stay without each layer">
+    ${STEPS.map((share) => html`<line x1="0" x2="100%" y1=${y(share)} y2=${y(share)} />
+      <text x="-6" y=${y(share) + 4} text-anchor="end">${percentage(share)}</text>`)}
+    ${kept.map((share, k) => html`<g key=${k} class=${looks(k).filter(Boolean).join(" ")} role="button" tabindex="0"
         aria-pressed=${String(k === chosen)} aria-label="Without layer ${k + 1}: ${percentage(share)}"
         onClick=${() => choose(k)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
           if (event.key === "Enter" || event.key === " ") event.preventDefault(), choose(k);
         }}>
-      <rect class="svly-hit" x=${LEFT + k * each} y=${TOP} width=${each} height=${HEIGHT} />
-      <rect x=${LEFT + k * each + 2} y=${y(share)} width=${each - 4} height=${TOP + HEIGHT - y(share)} />
+      <rect class="svly-hit" x=${x(k)} y=${TOP} width=${x(1)} height=${HEIGHT} />
+      <rect x=${x(k + 0.12)} y=${y(share)} width=${x(0.76)} height=${TOP + HEIGHT - y(share)} />
       <title>Without layer ${k + 1}: ${percentage(share)} of first choices stay</title></g>
-      ${(k + 1) % by === 0 || !k ? html`<text x=${LEFT + (k + 0.5) * each} y=${HIGH - BELOW + 15}
+      ${(k + 1) % by === 0 || !k ? html`<text x=${x(k + 0.5)} y=${HIGH - BELOW + 15}
         text-anchor="middle">${k + 1}</text>` : null}`)}
-    <text x=${LEFT + wide / 2} y=${HIGH - 3} text-anchor="middle">layer left out</text>
+    <text x="50%" y=${HIGH - 3} text-anchor="middle">layer left out</text>
   </svg>`;
 }

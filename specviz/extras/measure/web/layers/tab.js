@@ -37,10 +37,11 @@ function Layers({ tab }) {
   const report = task?.report;
   const going = !!task && goesOn(task.state);
   const cost = tab.answer.value?.cost;
-  const left = going && report ? (report.ms / (report.kept.length + 1)) * (task.total - report.kept.length) / 1000 : 0;
+  const measured = going && report?.kept.length; // nothing is said before the first layer was left out
+  const left = measured ? (report.ms / measured) * (task.total - measured) / 1000 : 0;
   return html`<div class="ui-stack">
+    ${!tab.answer.value?.reason && html`<h3>Which layers did this text not need?</h3>`}
     ${task?.state !== "done" && !tab.answer.value?.reason && html`<div class="svly-form ui-stack">
-      <h3>Which layers did this text not need?</h3>
       <p>The model reads the text again with one layer left out, then the next: a bar per layer says how often its
         choice stays. ${cost && `That is ${cost}.`}</p>
       <div><${StartStop} tab=${tab} label="Leave out each layer" /></div>
@@ -63,10 +64,12 @@ function Result({ tab, report, of }) {
   return html`
     <p>Of ${plural(places, "place")}${of > kept.length && `, by the first ${plural(kept.length, "layer")}`}, the first
       choice stays most often without layer ${" "}
-      <b>${named(least)}</b>, least often without <b>${named(most)}</b>.</p>
-    <div class="svly-chart"><${Bars} kept=${kept} of=${of} chosen=${layer} choose=${(/** @type {number} */ one) => {
-      tab.layer.value = one === layer ? -1 : one;
-    }} /></div>
+      <b><i class="svly-key" />${named(least)}</b>, least often without ${" "}
+      <b><i class="svly-key svly-key-most" />${named(most)}</b>.</p>
+    <${Bars} kept=${kept} of=${of} least=${least} most=${most} chosen=${layer}
+      choose=${(/** @type {number} */ one) => {
+        tab.layer.value = one === layer ? -1 : one;
+      }} />
     ${layer >= 0 && html`<p class="svly-changed">
       ${`Without layer ${layer + 1} the choice changes at ${plural(changed[layer].length, "token")}.`}
       ${changed[layer].slice(0, SHOWN).map((position) => html`<button type="button" class="svly-token"

@@ -61,7 +61,7 @@ export class StripView {
     const { steps, oracle, regret } = report;
     const places = plural(this.count, "place");
     this.canvas.ariaLabel = `How far each drafter would have come from each of ${places}: the run took ` +
-      `${plural(steps.length, "step")}, the best draft at every place ${oracle.length}, regret ${regret}.`;
+      `${plural(steps.length, "step")}, the best drafter at every place ${oracle.length}, regret ${regret}.`;
     this.draw();
   }
 

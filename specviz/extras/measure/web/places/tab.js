@@ -2,6 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 import { plural, short } from "specviz/base/numbers.js";
+import { oracleOf, oracleWords } from "specviz/inspect/oracle.js";
 import { Frontier } from "specviz/places/frontier.js";
 import { MOST, StripView } from "specviz/places/strip.js";
 import { Standing, StagedTab, StartStop } from "specviz/staged/tab.js";
@@ -80,10 +81,13 @@ function Result({ tab, report }) {
   const alone = Object.entries(report.alone)
     .map(([name, steps]) => `${named(tab.answer.value, [name])} ${steps}`).join(", ");
   const saved = report.regret > 0 ? plural(report.regret, "step") : "No step"; // merged drafts may do with fewer
+  const { model } = tab.inspector;
   return html`
-    <p><b class="svps-regret">${saved} could be saved</b>
-      This run took ${plural(report.steps.length, "step")}; with the best draft at every place it takes ${" "}
-      ${report.oracle.length}. One drafter alone: ${alone}.</p>
+    <p><b class="svps-regret">${saved} could be saved by other drafters</b>
+      This run took ${plural(report.steps.length, "step")}; with the best drafter at every place it takes ${" "}
+      ${report.oracle.length}. One drafter alone: ${alone}.
+      ${(oracleOf(model)?.cost ?? 0) > 0 && html`<span>${" "}Another ranking could save some.
+        The oracle, ${oracleWords(model)}; here every drafter keeps its own ranking.</span>`}</p>
     <${Held} class="svps-canvas" of=${tab.strip.canvas} />
     <ul class="svps-legend ui-legend">
       ${SHADES.map((tokens) => html`<li key=${tokens}><i class=${tokens ? "svps-key" : "svps-none"}
