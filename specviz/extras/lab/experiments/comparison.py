@@ -56,9 +56,8 @@ class Claim:
         return [_number(results, selector, self.metric) for selector in self.ours]
 
     def is_within_spread(self, results: Results) -> bool:
-        """True where a difference that the order of our numbers rests on is at most its standard error (of the two
-        numbers of a prompt where both sides ran it, else of the two means), or where the whiskers of the two means
-        overlap. False where nothing is known of the spread.
+        """True where a difference that the order of our numbers rests on is at most its standard error: of the two
+        numbers of a prompt where both sides ran it, else of the two means. False where nothing is known of the spread.
         """
         sides = [_by_prompt(results, selector, self.metric) for selector in self.ours]
         numbers = self.numbers(results)
@@ -114,8 +113,7 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
 
 def _is_noise(difference: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float) -> bool:
     """True where two sides, numbers by prompt or one plain number, differ by no more than the standard error of it:
-    by their ``difference`` over all, or by the mean over prompts; or where their whiskers, one standard error to each
-    side, overlap.
+    by their ``difference`` over all, or by the mean over prompts.
     """
     numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
     if levels := [side for side in (first, second) if isinstance(side, float)]:
@@ -127,14 +125,8 @@ def _is_noise(difference: float, first: Mapping[str, float] | float, second: Map
         samples = [[*numbers.values()], [-number for number in rivals.values()]]
     if min(map(len, samples)) < 2:
         return False
-    error = sum(_standard_error(sample) ** 2 for sample in samples) ** 0.5
-    whiskers = _standard_error([*numbers.values()]) + _standard_error([*rivals.values()])
-    return min(abs(difference), abs(sum(map(fmean, samples)))) <= error * (1 + 1e-9) or abs(difference) < whiskers
-
-
-def _standard_error(sample: Sequence[float]) -> float:
-    """Standard error of a mean; 0 where a sample is too small to tell."""
-    return (variance(sample) / len(sample)) ** 0.5 if len(sample) > 1 else 0.0
+    error = sum(variance(sample) / len(sample) for sample in samples) ** 0.5
+    return min(abs(difference), abs(sum(map(fmean, samples)))) <= error * (1 + 1e-9)
 
 
 def _by_prompt(results: Results, selector: str, metric: str) -> dict[str, float] | float:

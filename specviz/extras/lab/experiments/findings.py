@@ -29,7 +29,7 @@ SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
 class Finding:
     """One claim. ``text``: our numbers as a sentence; ``subject``: what is compared; ``values``: ours;
     ``paper_values``: the paper's (of a drawing, their order in words), ``source``: their place in it; ``alike``: both
-    stand in one order; ``within_spread``: our order rests on a difference that is no larger than the spread.
+    stand in one order; ``within_spread``: our order rests on a difference that is no larger than its standard error.
     """
 
     text: str
