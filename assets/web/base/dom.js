@@ -183,6 +183,13 @@ export function rested(fn, ms) {
   };
 }
 
+/** Where the pointer last was: what comes to lie below one that did not move is not asked about. */
+const pointer = { x: -1, y: -1 };
+for (const name of ["pointermove", "pointerdown"]) // from the first on: a tooltip may come below a pointer that rests
+  globalThis.addEventListener?.(
+    name, (event) => event instanceof PointerEvent && Object.assign(pointer, { x: event.clientX, y: event.clientY }),
+    { capture: true, passive: true });
+
 /** One tooltip per inspector: .add(element, fill) shows fill()'s nodes on hover and on keyboard focus. */
 export class Tooltip {
   /** It stands in ``root``, and explains what is in ``around``. */
@@ -196,14 +203,9 @@ export class Tooltip {
     root.append(this.element);
     /** @type {Element | null} */
     let pressed = null;
-    let [x, y] = [-1, -1]; // of the pointer: what comes to lie below one that did not move is not asked about
-    /** @param {PointerEvent} event */
-    const seen = (event) => ([x, y] = [event.clientX, event.clientY]);
-    addEventListener("pointermove", seen, { capture: true, passive: true });
-    addEventListener("pointerdown", seen, { capture: true, passive: true });
     /** @type {(event: PointerEvent | FocusEvent) => void} */
     const over = (event) => {
-      if (event instanceof PointerEvent && event.clientX === x && event.clientY === y) return this.hide();
+      if (event instanceof PointerEvent && event.clientX === pointer.x && event.clientY === pointer.y) return this.hide();
       // token panes and the timeline show the tooltip themselves: they have no element per thing explained
       if (closest(event, ".sv-tokens, .sv-timeline")) return;
       const owner = closest(event, "[data-tip]");
