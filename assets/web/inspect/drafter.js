@@ -162,7 +162,7 @@ export class DrafterView extends LookPanel {
     const any = node || view.nodes.find((node) => node.index && node.parent === shown.parent);
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
     const { owner } = this;
-    const sure = numberOf(owner, any, "confidence") !== null && ` · bars: how sure the ${drafterOf(owner.model)} was`;
+    const sure = numberOf(owner, any, "confidence") !== null && " · bars: confidence";
     this.note.replaceChildren("Position by position", sure || "", " · now after ", h("code", label(owner, after, 14)));
     const { attention } = this.owner.model.run;
     this.look = attention ? looks(this.owner.model, view.number, shown.parent, this.layer, this.head) : [];

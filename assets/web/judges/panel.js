@@ -174,7 +174,7 @@ export class JudgesPanel {
       h("td.svp-num", String(view.accepted + 1)),
       h("td.svp-num"),
     );
-    const body = rows.map(({ cards, rule, why }) => {
+    const body = rows.map(({ cards, rule }) => {
       const stood = rule.nodes.filter(([, stands]) => stands).map(([node]) => node);
       const chance = rule.nodes.find(([node]) => node === this.node)?.[2];
       const lossy = !cards[0].lossless;
@@ -189,7 +189,7 @@ export class JudgesPanel {
           h("small", lossy ? "≈ lossy" : "= lossless"),
         ),
         parted && h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
-          this.ending(view, rule, why)),
+          this.ending(view, rule)),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
         h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
         h("td.svp-num", lossy ? range(rule.other) : "0"),
@@ -210,11 +210,12 @@ export class JudgesPanel {
       this.again());
   }
 
-  /** Why the tokens of a rule end where they do: of the token that fell first, by its name. */
-  /** @type {(view: StepView, rule: JudgedStepRule, why: string) => Child} */
-  ending({ nodes }, { nodes: judged, open }, why) {
-    const fell = judged.find(([, stands]) => !stands);
-    const reason = saidBeside(why);
+  /** Why the tokens of a rule end where they do: of the token that fell there, by its name; else of the last. */
+  /** @type {(view: StepView, rule: JudgedStepRule) => Child} */
+  ending({ nodes }, { nodes: judged, open }) {
+    const end = judged.findLast(([, stands]) => stands);
+    const fell = judged.find(([node, stands]) => !stands && nodes[node].parent === (end?.[0] ?? 0));
+    const reason = saidBeside((fell ?? end)?.[3] ?? "");
     const name = fell && reason && h("code", label(this.owner, nodes[fell[0]].token, 14));
     return h("small", name && ["refused ", name, ": "], [reason, open && "the record leaves this open"]
       .filter(Boolean).join("; "));
