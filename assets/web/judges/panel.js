@@ -17,8 +17,8 @@ const MEANT = "Length: tokens that this step writes, on average. " +
   "Error: how far from the target's own distribution, at most 1 for each token (0: lossless). ";
 const SHOWN = 3; // tokens of a path: those before them are counted
 
-/** A reason, where it says more than that the token is not the target's. @param {string} why */
-const saidBeside = (why) => (why === "mismatch" ? "" : why);
+/** A reason, where it says more than whether the token is the target's. @param {string} why */
+const saidBeside = (why) => (["match", "mismatch"].includes(why) ? "" : why);
 
 export class JudgesPanel {
   /** @param {Inspector} owner */
