@@ -185,10 +185,12 @@ export function rested(fn, ms) {
 
 /** Where the pointer last was: what comes to lie below one that did not move is not asked about. */
 const pointer = { x: -1, y: -1 };
-for (const name of ["pointermove", "pointerdown"]) // from the first on: a tooltip may come below a pointer that rests
-  globalThis.addEventListener?.(
-    name, (event) => event instanceof PointerEvent && Object.assign(pointer, { x: event.clientX, y: event.clientY }),
-    { capture: true, passive: true });
+/** @param {Event} event */
+const follow = (event) => {
+  if (event instanceof PointerEvent) [pointer.x, pointer.y] = [event.clientX, event.clientY];
+};
+for (const name of ["pointermove", "pointerdown"]) // before there is a tooltip: it may come below a pointer that rests
+  globalThis.addEventListener?.(name, follow, { capture: true, passive: true });
 
 /** One tooltip per inspector: .add(element, fill) shows fill()'s nodes on hover and on keyboard focus. */
 export class Tooltip {
