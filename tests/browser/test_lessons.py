@@ -109,6 +109,27 @@ def test_a_lattice_that_is_told_of_is_whole(visit: Visit, page: Any) -> None:
     boxes = page.locator(".sv-lattice svg g:has(> rect)")
     bottoms = boxes.evaluate_all("boxes => boxes.map((box) => box.getBoundingClientRect().bottom)")
     expect(boxes.nth(bottoms.index(max(bottoms)))).to_be_in_viewport(ratio=1)
+    visit("?tab=lessons&lesson=12-block&at=5", '.sv-lesson[data-ready^="12-block 4"]')
+    own = page.locator(".sv-lesson .sv-output .sv-t.sv-now.sv-own")
+    becomes(page, lambda: own.evaluate("token => token.getClientRects().length"), 1)  # beside a narrow text, too
+    visit("?tab=lessons&lesson=12-block&at=7", '.sv-lesson[data-ready^="12-block 6"]')
+    expect(page.locator(".sv-lesson-view .sv-tree")).to_be_visible()
+    expect(page.locator(".sv-lesson .sv-lattice")).to_be_hidden()  # it would have no room
+
+
+def test_no_card_opens_where_a_lesson_comes_to_lie_below_the_pointer(visit: Visit, page: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    first = '.sv-lesson[data-ready^="12-block 0"]'
+    visit("?tab=lessons&lesson=12-block&at=1", first)
+    box = page.locator(".sv-lesson-view .sv-node[data-tip]").first.bounding_box()
+    page.click("text=Lessons >> nth=-1")
+    start = page.locator(".svn-card", has_text="Drafting a whole block").locator("button").first
+    start.wait_for()
+    page.mouse.move(box["x"] + 10, box["y"] + 6)
+    start.evaluate("e => e.click()")
+    page.wait_for_selector(first)
+    page.wait_for_selector(".sv-lesson-view .sv-node[data-tip]:hover")
+    expect(page.locator(".sv-lesson-view .sv-tip")).to_be_hidden()
 
 
 @pytest.mark.slow("every stop of every lesson")

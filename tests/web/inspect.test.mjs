@@ -22,7 +22,7 @@ import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
 import { along, arrange, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
-import { decisive, otherwise, parting, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
+import { decisive, otherwise, parting, pathOf, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
 
 import { frozen, small } from "./traces.mjs";
@@ -523,4 +523,11 @@ test("rules with one verdict share a row, and where rules part is found", () => 
   assert.deepEqual([parting(step), parting({ rules: { a: step.rules.a } }), otherwise(step)], [2, 0, 1]);
   assert.equal(decisive([]), null);
   assert.deepEqual([judgedRange([1, 1.5], 1), judgedRange([0.5, 0.5]), judgedRange(null)], ["2.00 to 2.50", "0.50", "–"]);
+});
+
+test("the path through a node goes on by accepted nodes, and by first children", () => {
+  const of = ([parent, status], index) => ({ index, parent, status });
+  const nodes = [[-1, "root"], [0, "rejected"], [0, "accepted"], [1, "unreached"], [2, "rejected"], [2, "accepted"]].map(of);
+  const path = (node) => pathOf(nodes, node).map(({ index }) => index);
+  assert.deepEqual([path(0), path(1), path(2), path(4)], [[2, 5], [1, 3], [2, 5], [2, 4]]);
 });

@@ -183,6 +183,17 @@ export function rested(fn, ms) {
   };
 }
 
+/** Where the pointer last was: what comes to lie below one that did not move is not asked about. */
+const pointer = { x: -1, y: -1 };
+/** @param {PointerEvent} event */
+const rests = (event) => event.clientX === pointer.x && event.clientY === pointer.y;
+/** @param {Event} event */
+const follow = (event) => {
+  if (event instanceof PointerEvent) [pointer.x, pointer.y] = [event.clientX, event.clientY];
+};
+for (const name of ["pointermove", "pointerdown"]) // before there is a tooltip, too: it may come below the pointer
+  globalThis.addEventListener?.(name, follow, { capture: true, passive: true });
+
 /** One tooltip per inspector: .add(element, fill) shows fill()'s nodes on hover and on keyboard focus. */
 export class Tooltip {
   /** It stands in ``root``, and explains what is in ``around``. */
@@ -196,14 +207,9 @@ export class Tooltip {
     root.append(this.element);
     /** @type {Element | null} */
     let pressed = null;
-    let [x, y] = [-1, -1]; // of the pointer: what comes to lie below one that did not move is not asked about
-    /** @param {PointerEvent} event */
-    const seen = (event) => ([x, y] = [event.clientX, event.clientY]);
-    addEventListener("pointermove", seen, { capture: true, passive: true });
-    addEventListener("pointerdown", seen, { capture: true, passive: true });
     /** @type {(event: PointerEvent | FocusEvent) => void} */
     const over = (event) => {
-      if (event instanceof PointerEvent && event.clientX === x && event.clientY === y) return this.hide();
+      if (event instanceof PointerEvent && rests(event)) return this.hide();
       // token panes and the timeline show the tooltip themselves: they have no element per thing explained
       if (closest(event, ".sv-tokens, .sv-timeline")) return;
       const owner = closest(event, "[data-tip]");

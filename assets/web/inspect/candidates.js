@@ -8,6 +8,7 @@ import { Panel } from "specviz/inspect/panel.js";
 
 const [ROW, TALL] = [26, 44]; // pixels, as in the style sheet: where all rows have room, each has two lines of text
 const SNIPPET = 24; // tokens
+const LETTER = 7; // pixels, of a head
 
 /** @type {Record<string, number>} */
 const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
@@ -32,7 +33,7 @@ const OFFER = "The earlier place and the tokens after it: what it offers. Underl
 /** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
 class Row {
   /** @param {CandidateTable} table */
-  constructor({ terms, plains, showScore, showLength, offered }) {
+  constructor({ terms, plains, showScore, showLength, picks }) {
     /** @type {(name: string) => HTMLElement} */
     const cell = (name) => h("span", { class: name, role: "cell" }, "");
     this.k = -1;
@@ -48,7 +49,7 @@ class Row {
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
-    this.pick = offered ? h("button.sv-button.sv-try", "What if") : null;
+    this.pick = picks ? h("button.sv-button.sv-try", "What if") : null;
     this.element = h(
       "div.sv-crow",
       { role: "row" },
@@ -119,6 +120,11 @@ export class CandidateTable extends Panel {
     });
   }
 
+  /** Whether rows have a button: not where nobody presses it. */
+  get picks() {
+    return !!this.offered && this.owner.zoom === 1;
+  }
+
   /** A button in every losing row: ``act`` is told which place was picked; null takes the buttons away. */
   /** @param {((candidate: Candidate) => void) | null} act */
   offer(act) {
@@ -158,7 +164,7 @@ export class CandidateTable extends Panel {
       this.pool = [];
       this.rows.replaceChildren();
     }
-    const head = `${layout} ${this.sameAnchor && view.root} ${!!this.offered}`;
+    const head = `${layout} ${this.sameAnchor && view.root}`; // the layout says whether a place can be picked
     if (head === this.headed && this.owner.model === this.headedFor) return;
     this.headed = head;
     this.headedFor = this.owner.model;
@@ -180,14 +186,16 @@ export class CandidateTable extends Panel {
     const all = [
       [size.rank, "#", "Rank: 1 is what the method likes best."],
       [size.text, this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
-      ...this.terms.map(({ key, label, help, low, high }) =>
-        column((high ?? 0) > (low ?? 0) ? size.term : Math.min(58, size.term), label || key, help || ""),
-      ),
+      ...this.terms.map(({ key, label, help, low, high }) => {
+        const least = (high ?? 0) > (low ?? 0) ? size.term : Math.min(58, size.term);
+        const name = label || key; // whole, where it stands on one line
+        return column(size === SIZES[2] ? least : Math.max(least, LETTER * name.length), name, help || "");
+      }),
       ...this.plains.map(({ label, help }) => column(80, label, help)),
       this.showScore && [58, "Score", "What the method ranks by."],
       this.showLength && [46, "Offers", "Tokens offered."],
       [size.would, "Would accept", WOULD],
-      !!this.offered && [size.pick, "Pick", "Drafts this step again from a place that was not chosen."],
+      this.picks && [size.pick, "Pick", "Drafts this step again from a place that was not chosen."],
     ];
     return all.filter((one) => one !== false);
   }
@@ -408,7 +416,7 @@ export class CandidateTable extends Panel {
   resized() {
     this.height = this.body.clientHeight;
     this.stretch();
-    const room = this.body.clientWidth;
+    const room = this.body.clientWidth / this.owner.zoom;
     if (room && room !== this.room) {
       this.room = room;
       if (!this.view?.candidates.length || this.headedFor !== this.owner.model) return;

@@ -71,10 +71,10 @@ export class DiffView extends Panel {
 
   /** Draws the table ``plain`` against the output; nothing where plain decoding was not run. */
   draw() {
-    const { model } = this.owner;
+    const { model, root } = this.owner;
     const plain = model.trace.plain?.id || [];
     const there = plain.length > 0;
-    this.owner.root.classList.toggle("sv-compared", there);
+    root.classList.toggle("sv-compared", there);
     if (!there) return;
     const mine = model.trace.tokens.id.slice(model.promptLength);
     const key = `${mine.length} ${plain.length}`;
@@ -85,6 +85,7 @@ export class DiffView extends Panel {
     const added = edits.filter(([sign]) => sign === "+").length;
     const missing = edits.filter(([sign]) => sign === "−").length;
     this.same = !added && !missing;
+    root.classList.toggle("sv-same", this.same); // the numbers above the text say so
     this.note.textContent = this.same
       ? `✓ identical to plain decoding, ${plural(mine.length, "token")}`
       : `${Math.max(added, missing).toLocaleString("en")} of ` +

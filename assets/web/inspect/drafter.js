@@ -162,8 +162,8 @@ export class DrafterView extends LookPanel {
     const any = node || view.nodes.find((node) => node.index && node.parent === shown.parent);
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
     const { owner } = this;
-    const sure = numberOf(owner, any, "confidence") !== null && ` · bars: how sure the ${drafterOf(owner.model)} was`;
-    this.note.replaceChildren("Position by position", sure || "", " · now after ", h("code", label(owner, after, 14)));
+    const sure = numberOf(owner, any, "confidence") !== null;
+    this.note.replaceChildren(sure ? "Bars: confidence · after " : "After ", h("code", label(owner, after, 14)));
     const { attention } = this.owner.model.run;
     this.look = attention ? looks(this.owner.model, view.number, shown.parent, this.layer, this.head) : [];
     const list = this.guesses.get(shown.parent) || [];

@@ -49,8 +49,10 @@ export class DraftInText {
     this.other = -1;
     this.source = -1;
     this.key = ""; // of what is peeked at
-    /** The tokens copied from, where they are out of sight above. @type {Element[]} */
-    this.far = [];
+    /** What was copied from, and whether it is out of sight above. @type {Position[]} */
+    this.from = [];
+    this.far = false;
+    this.covered = 0; // pixels at the top, by what is peeked at
     this.top = 0; // to where the text was scrolled when the arc was drawn
     this.pen = must(h("canvas").getContext("2d"));
     /** Font → the width of a letter. @type {Map<string, number>} */
@@ -223,16 +225,19 @@ export class DraftInText {
     return { top, bottom: Math.max(...boxes.map((box) => box.bottom)) - frame.top };
   }
 
-  /** The right end of the lines in which elements stand, at most ``limit``. */
-  /** @type {(elements: Element[], frame: DOMRect, limit: number) => number} */
-  edge(elements, frame, limit) {
+  /** The right end of elements' rows, at most ``limit``; of rows that wrap, of their lines between two heights. */
+  /** @type {(elements: Element[], frame: DOMRect, limit: number, span: Span) => number} */
+  edge(elements, frame, limit, { top, bottom }) {
     let right = 0;
+    const high = parseFloat(getComputedStyle(this.code).lineHeight);
     for (const row of new Set(elements.map((element) => element.closest(".sv-line")))) {
-      const last = row?.lastElementChild;
-      if (!row || !last) continue;
-      const wraps = row.getBoundingClientRect().height > 2 * parseFloat(getComputedStyle(row).lineHeight);
-      const full = wraps && (row.textContent ?? "").length > 60;
-      right = Math.max(right, full ? limit : last.getBoundingClientRect().right - frame.left);
+      if (!row) continue;
+      const wraps = row.getBoundingClientRect().height > 1.5 * high;
+      for (const one of wraps ? row.children : [...row.children].slice(-1))
+        for (const box of one.getClientRects()) {
+          const middle = (box.top + box.bottom) / 2 - frame.top;
+          if (middle > top && middle < bottom) right = Math.max(right, box.right - frame.left);
+        }
     }
     return Math.min(right, limit) + EDGE;
   }
@@ -258,7 +263,7 @@ export class DraftInText {
     const { view } = this;
     /** @type {SVGElement[]} */
     let shapes = [];
-    this.far = [];
+    this.far = false;
     this.top = this.body.scrollTop;
     const frame = this.paper.getBoundingClientRect();
     if (!frame.width || !view || !model.stepCount) return;
@@ -273,13 +278,13 @@ export class DraftInText {
       shapes = this.line(solid(this.other), to, frame, "sv-other", "");
     } else if (copy) {
       const to = copy.kept && written.length ? written : ghost;
+      this.from = copy.from;
       this.source = copy.from[0];
       shapes = this.line(copy.from.flatMap(solid), to, frame, copy.kept ? "" : "sv-refused", copy.said);
     }
     const away = this.away(frame);
     this.svg.replaceChildren(...shapes);
-    if (this.far.length) this.look(this.far);
-    shown(this.peek, this.far.length > 0);
+    shown(this.peek, this.far);
     if (away) write(this.back, `${away > 0 ? "↓" : "↑"} back to step ${view.number + 1}`);
     shown(this.back, away !== 0);
   }
@@ -291,68 +296,75 @@ export class DraftInText {
     if (!a || !b) return [];
     const limit = frame.width - parseFloat(getComputedStyle(from[0].closest(".sv-line") ?? this.paper).paddingRight);
     const gone = look !== "sv-other" && a.bottom < this.top + 20;
-    let x1 = this.edge(from, frame, limit);
+    let x1 = this.edge(from, frame, limit, a);
     let [y0, y1] = [a.top, a.bottom];
     if (gone) {
       x1 = limit;
       y0 = y1 = this.top + 34;
-      this.far = from;
+      this.far = true;
+      this.look(); // it is known then what it covers
     }
-    const x2 = this.edge(to, frame, limit);
-    // far enough out to clear the lines between, never beyond the paper: a curve reaches (x1 + x2) / 8 + 3 X / 4
-    const reach = (/** @type {number} */ x) => (x - (x1 + x2) / 8) / 0.75;
-    const clear = this.between(from[0], to[0], frame, limit);
-    const far = Math.max(x1, x2) + 46 + 0.22 * Math.abs(b.top - y1);
-    const x = Math.min(reach(frame.width - 12), Math.max(reach(clear), far));
+    const x2 = this.edge(to, frame, limit, b);
+    // straight out to where it clears the lines between, and a curve from there that ends on the paper
+    const lead = Math.max(x1, x2, this.between(from, to, frame, limit, [a, b]));
+    const x = Math.min((frame.width - 12 - lead / 4) / 0.75, lead + 46 + 0.22 * Math.abs(b.top - y1));
     const [m1, m2] = [(y0 + y1) / 2, (b.top + b.bottom) / 2];
     const shapes = [];
     if (!look && !gone) {
-      const back = `C${x - 10} ${b.top} ${x - 10} ${y1} ${x1} ${y1}Z`;
-      const d = `M${x1} ${y0}C${x + 14} ${y0} ${x + 14} ${b.bottom} ${x2} ${b.bottom}L${x2} ${b.top}${back}`;
-      shapes.push(s("path.sv-arc-band", { d }));
+      const there = `M${x1} ${y0}H${lead}C${x + 14} ${y0} ${x + 14} ${b.bottom} ${lead} ${b.bottom}H${x2}`;
+      const back = `V${b.top}H${lead}C${x - 10} ${b.top} ${x - 10} ${y1} ${lead} ${y1}H${x1}Z`;
+      shapes.push(s("path.sv-arc-band", { d: there + back }));
     }
     if (!gone && look !== "sv-other")
       for (const [at, y, z] of [[x1, y0, y1], [x2, b.top, b.bottom]])
         shapes.push(s("path", { class: `sv-arc-post ${look}`, d: `M${at} ${y + 2}V${z - 2}` }));
-    shapes.push(s("path", { class: `sv-arc-line ${look}`, d: `M${x1} ${m1}C${x} ${m1} ${x} ${m2} ${x2 + 7} ${m2}` }));
+    const d = `M${x1} ${m1}H${lead}C${x} ${m1} ${x} ${m2} ${Math.max(lead, x2 + 7)} ${m2}H${x2 + 7}`;
+    shapes.push(s("path", { class: `sv-arc-line ${look}`, d }));
     shapes.push(s("path", { class: `sv-arc-tip ${look}`, d: `M${x2} ${m2}l9 -5v10Z` }));
     if (!said) return shapes;
     const wide = said.length * 6.6 + 16;
-    const at = clamp(0.125 * (x1 + x2) + 0.75 * x, wide / 2 + 4, frame.width - wide / 2 - 4);
-    const middle = (m1 + m2) / 2;
+    const at = clamp(0.25 * lead + 0.75 * x, wide / 2 + 4, frame.width - wide / 2 - 4);
+    const middle = Math.max((m1 + m2) / 2, gone ? this.top + this.covered + 15 : 0);
     const pill = { class: `sv-arc-pill ${look}`, x: at - wide / 2, y: middle - 11, width: wide, height: 22, rx: 11 };
     return [...shapes, s("rect", pill), s("text", { class: look, x: at, y: middle + 4 }, said)];
   }
 
   /** The right end of the lines between two places. */
-  /** @type {(from: Element, to: Element, frame: DOMRect, limit: number) => number} */
-  between(from, to, frame, limit) {
+  /** @type {(from: Element[], to: Element[], frame: DOMRect, limit: number, spans: Span[]) => number} */
+  between(from, to, frame, limit, spans) {
     const { text } = this.owner;
-    const at = (/** @type {Element} */ token) => text.rows.findIndex(({ line }) => line === token.closest(".sv-line"));
+    const at = (/** @type {Element[]} */ [one]) => text.rows.findIndex(({ line }) => line === one.closest(".sv-line"));
     const [first, last] = [at(from), at(to)].sort((a, b) => a - b);
     const pane = this.body.getBoundingClientRect();
+    const high = parseFloat(getComputedStyle(this.code).lineHeight);
     /** @type {Element | null} */
     let chunk = null;
-    let [seen, right] = [false, 0];
+    // rows that wrap have further lines between the two
+    const [top, bottom] = [Math.min(...spans.map((one) => one.bottom)), Math.max(...spans.map((one) => one.top))];
+    const ends = [from[from.length - 1], to[0]];
+    let [seen, right] = [false, this.edge(ends, frame, limit, { top: Math.max(top, this.top), bottom })];
     for (const { line, element } of text.rows.slice(Math.max(first + 1, last - 60), last)) {
       if (element.parentElement !== chunk) {
         chunk = element.parentElement;
         const { top = 0, bottom = 0 } = chunk?.getBoundingClientRect() ?? {};
         seen = bottom > pane.top && top < pane.bottom; // to ask what is out of sight would lay it out
       }
-      const end = seen ? line.lastElementChild?.getBoundingClientRect() : null;
-      if (end?.height) right = Math.max(right, Math.min(limit, end.right - frame.left + 44));
+      if (!seen) continue;
+      const end = line.lastElementChild?.getBoundingClientRect().right ?? 0;
+      const wraps = line.getBoundingClientRect().height > 1.5 * high;
+      right = Math.max(right, Math.min(limit, wraps ? limit : end - frame.left) + EDGE);
     }
     return right;
   }
 
-  /** Shows the first lines of a source that is out of sight above the text. @param {Element[]} from */
-  look(from) {
+  /** Shows the first lines of a source that is out of sight above the text. */
+  look() {
     const key = `${this.owner.model.run.id} ${this.view.number}`;
     if (this.key !== key) {
-      const all = [...new Set(from.map((one) => one.closest(".sv-row")))];
+      const { text, model } = this.owner;
+      const all = [...new Set(this.from.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];
       const rows = all.slice(0, PEEKED);
-      const place = this.owner.model.placeOf({ position: this.source - 1, length: from.length });
+      const place = model.placeOf({ position: this.source - 1, length: this.from.length });
       const left = all.length > PEEKED ? ` · the first ${PEEKED} of ${all.length} lines` : "";
       const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑${left}`);
       const lines = h("span.sv-peek-lines", ...rows.map((row) => must(row).cloneNode(true)));
@@ -361,6 +373,7 @@ export class DraftInText {
       shown(this.peek, true); // it has a place to scroll to
       if (first instanceof HTMLElement) lines.scrollTop = first.offsetTop - lines.offsetTop - lines.clientHeight / 3;
       this.key = key;
+      this.covered = this.peek.offsetHeight;
     }
   }
 

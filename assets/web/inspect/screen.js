@@ -90,8 +90,12 @@ function Panels({ inspector }) {
       ${below && html`<${Held} of=${below} />`}`;
     return { name, label, off, class: look, panel };
   });
+  const choose = (/** @type {string} */ name) => {
+    tabs.open(name);
+    inspector.root.querySelector(".sv-lower")?.scrollIntoView({ block: "nearest" }); // it may lie below the text
+  };
   return html`<section class="sv-card sv-lower" aria-label="Panels">
-    <${Tabs} label="Panels" tabs=${all} at=${at} choose=${(/** @type {string} */ name) => tabs.open(name)} />
+    <${Tabs} label="Panels" tabs=${all} at=${at} choose=${choose} />
   </section>`;
 }
 

@@ -171,6 +171,7 @@ export class TreeView extends Panel {
   /** @param {StepView | null} other */
   overlay(other) {
     if (!other && !this.other) return;
+    if (!this.other) this.opened.clear(); // what differs is looked at
     this.other = other;
     this.draw(this.owner.model.step(this.owner.number), true);
     this.window.resized();

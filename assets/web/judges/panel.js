@@ -2,10 +2,10 @@
 
 import { card, h, heads, rangeBar, replace, table } from "specviz/base/dom.js";
 import { percentage, plural, probability } from "specviz/base/numbers.js";
-import { chainOf, guesses, label } from "specviz/inspect/drafting.js";
+import { guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
 import { visited } from "specviz/generated/terms.js";
-import { otherwise, parting, range, rowsOf } from "specviz/judges/rules.js";
+import { otherwise, parting, pathOf, range, rowsOf } from "specviz/judges/rules.js";
 
 const HEADS = ["rule", "accepted → next token"];
 const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance of acceptance.";
@@ -17,8 +17,8 @@ const MEANT = "Length: tokens that this step writes, on average. " +
   "Error: how far from the target's own distribution, at most 1 for each token (0: lossless). ";
 const SHOWN = 3; // tokens of a path: those before them are counted
 
-/** A reason, where it says more than that the token is not the target's. @param {string} why */
-const saidBeside = (why) => (why === "mismatch" ? "" : why);
+/** A reason, where it says more than whether the token is the target's. @param {string} why */
+const saidBeside = (why) => (["match", "mismatch"].includes(why) ? "" : why);
 
 export class JudgesPanel {
   /** @param {Inspector} owner */
@@ -36,6 +36,8 @@ export class JudgesPanel {
     this.replay = null;
     /** The node whose position is looked at; 0: the one where the rules part. */
     this.node = 0;
+    /** The path through it that stands in the strip. @type {TreeNode[]} */
+    this.path = [];
     owner.on("step", () => this.draw());
     this.body.addEventListener("keydown", (event) => this.key(event));
   }
@@ -73,12 +75,16 @@ export class JudgesPanel {
     if (next) this.look(next.index);
   }
 
+  /** The path through the chosen node: it stays while its nodes are looked at. */
   chain() {
-    return chainOf(this.owner.model.step(this.owner.number));
+    if (!this.path.some(({ index }) => index === this.node))
+      this.path = pathOf(this.owner.model.step(this.owner.number).nodes, this.node);
+    return this.path;
   }
 
   draw() {
     this.node = 0;
+    this.path = [];
     this.fill();
   }
 
@@ -95,8 +101,9 @@ export class JudgesPanel {
       this.body.replaceChildren(h("p.sv-empty", { role: "status" }, why));
       return;
     }
+    this.node ||= parting(step);
     const chain = this.chain();
-    this.node ||= parting(step) || chain.find(({ status }) => status === "rejected")?.index || chain.at(-1)?.index || 0;
+    this.node ||= chain.find(({ status }) => status === "rejected")?.index || chain.at(-1)?.index || 0;
     replace(this.body, [
       h("h3.svp-unseen", "The draft under every rule"),
       this.sentence(view, step),
@@ -131,7 +138,7 @@ export class JudgesPanel {
     ];
   }
 
-  /** A button per position of the main chain, in one line, and the token that follows. */
+  /** A button per position of the path, in one line; of the path that was accepted, the token that follows. */
   /** @type {(chain: TreeNode[], view: StepView) => HTMLElement} */
   places(chain, view) {
     const buttons = chain.map((node) => {
@@ -144,9 +151,12 @@ export class JudgesPanel {
     });
     const chosen = chain.some((node) => node.index === this.node);
     if (!chosen && buttons.length) buttons[0].tabIndex = 0;
-    const next = h("code.svj-follows", view.bonus < 0 ? "stop" : label(this.owner, view.bonus, 14));
+    const next = [
+      h("span", { "aria-hidden": "true" }, "→"), h("span.svp-unseen", " then "),
+      h("code.svj-follows", view.bonus < 0 ? "stop" : label(this.owner, view.bonus, 14)),
+    ];
     return h("div.svj-places.ui-row", { role: "group", "aria-label": "Position that is looked at" }, buttons,
-      h("span", { "aria-hidden": "true" }, "→"), h("span.svp-unseen", " then "), next);
+      view.path.every((node) => chain.includes(node)) && next);
   }
 
   /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
@@ -164,7 +174,7 @@ export class JudgesPanel {
       h("td.svp-num", String(view.accepted + 1)),
       h("td.svp-num"),
     );
-    const body = rows.map(({ cards, rule, why }) => {
+    const body = rows.map(({ cards, rule }) => {
       const stood = rule.nodes.filter(([, stands]) => stands).map(([node]) => node);
       const chance = rule.nodes.find(([node]) => node === this.node)?.[2];
       const lossy = !cards[0].lossless;
@@ -179,7 +189,7 @@ export class JudgesPanel {
           h("small", lossy ? "≈ lossy" : "= lossless"),
         ),
         parted && h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
-          this.ending(view, rule, why)),
+          this.ending(view, rule)),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
         h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
         h("td.svp-num", lossy ? range(rule.other) : "0"),
@@ -200,11 +210,12 @@ export class JudgesPanel {
       this.again());
   }
 
-  /** Why the tokens of a rule end where they do: of the token that fell first, by its name. */
-  /** @type {(view: StepView, rule: JudgedStepRule, why: string) => Child} */
-  ending({ nodes }, { nodes: judged, open }, why) {
-    const fell = judged.find(([, stands]) => !stands);
-    const reason = saidBeside(why);
+  /** Why the tokens of a rule end where they do: of the token that fell there, by its name; else of the last. */
+  /** @type {(view: StepView, rule: JudgedStepRule) => Child} */
+  ending({ nodes }, { nodes: judged, open }) {
+    const end = judged.findLast(([, stands]) => stands);
+    const fell = judged.find(([node, stands]) => !stands && nodes[node].parent === (end?.[0] ?? 0));
+    const reason = saidBeside((fell ?? end)?.[3] ?? "");
     const name = fell && reason && h("code", label(this.owner, nodes[fell[0]].token, 14));
     return h("small", name && ["refused ", name, ": "], [reason, open && "the record leaves this open"]
       .filter(Boolean).join("; "));

@@ -38,6 +38,21 @@ export function parting({ rules }) {
   return all.find((node) => new Set(stands.map((one) => one.get(node) ?? false)).size > 1) ?? 0;
 }
 
+/** The path through a node (0: the root): down to it, then on by accepted nodes, and by first children. */
+/** @type {(nodes: TreeNode[], node: number) => TreeNode[]} */
+export function pathOf(nodes, node) {
+  /** @type {TreeNode[]} */
+  const path = [];
+  for (let at = node; at; at = nodes[at].parent) path.unshift(nodes[at]);
+  for (let last = node; ;) {
+    const below = nodes.filter(({ index, parent }) => index && parent === last);
+    const next = below.find(({ status }) => status === "accepted") ?? below[0];
+    if (!next) return path;
+    path.push(next);
+    last = next.index;
+  }
+}
+
 /** How many rules come to other tokens than the run did. @param {JudgedStep} step */
 export const otherwise = ({ rules }) => Object.values(rules).filter(({ differs }) => differs.length > 0).length;
 

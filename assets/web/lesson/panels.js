@@ -9,11 +9,13 @@ export const RANKING = "candidates";
 /** By the kind of a place, the panels that it stands in. @type {Record<LessonPlace["kind"], string[]>} */
 const HOME = { panel: [], tokens: ["prompt"], node: ["tree"], candidate: ["candidates"], metric: [] };
 
-/** The panels that stops up to number ``at`` (from 0) are about. */
+/** The panels that stops up to number ``at`` (from 0) are about; a lattice needs all room, and is there for its own. */
 /** @type {(stops: LessonStop[], at: number) => Set<string>} */
 export function panelsMet(stops, at) {
-  const places = stops.slice(0, at + 1).flatMap((stop) => stop.show);
-  return new Set(places.flatMap((one) => (one.kind === "panel" ? [one.name] : HOME[one.kind])));
+  const told = (/** @type {LessonStop[]} */ some) =>
+    some.flatMap((stop) => stop.show).flatMap((one) => (one.kind === "panel" ? [one.name] : HOME[one.kind]));
+  const own = told(stops.slice(at, at + 1));
+  return new Set(told(stops.slice(0, at + 1)).filter((name) => name !== "lattice" || own.includes(name)));
 }
 
 /** A run without the oracle's replay, where no ranking was met yet. */

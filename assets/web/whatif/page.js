@@ -8,6 +8,7 @@ import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference } from "specviz/inspect/ghosts.js";
+import { folds } from "specviz/inspect/tree_boxes.js";
 import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
@@ -77,9 +78,8 @@ export class WhatIf {
     const choose = h("div.svw-choose.ui-row", h("label.svw-method", "Method ", this.select), this.rule, this.parameters,
       again, this.goOn);
     this.made = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // where another model made the run
-    const keys = LEGEND.map(([look, sign, said]) => h("li", h(`code.svw-key-${look}`, sign), said));
-    const legend = h("ul.svw-legend.ui-legend", keys);
-    body.append(this.made, this.words, legend);
+    this.legend = h("ul.svw-legend.ui-legend");
+    body.append(this.made, this.words, this.legend);
     this.below = h("div.svw-below", choose, this.notes, this.judged, this.small); // the tree stands between
 
     this.offer();
@@ -319,6 +319,7 @@ export class WhatIf {
   failed(text) {
     this.note.textContent = "";
     this.words.replaceChildren(h("span.svp-error", text));
+    this.legend.replaceChildren();
     this.notes.replaceChildren();
     this.small.replaceChildren();
     this.judged.hidden = true;
@@ -347,6 +348,15 @@ export class WhatIf {
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
     inspector.tree.overlay(other);
+    this.drawLegend();
+  }
+
+  /** What stands for what in the tree, of what is in it. */
+  drawLegend() {
+    const { placed } = this.inspector.tree;
+    const there = placed.flatMap((one) => [folds(one) ? "fold" : "", (one.kind === "node" && one.node.draft) || ""]);
+    const keys = LEGEND.filter(([look]) => there.includes(look));
+    replace(this.legend, keys.map(([look, sign, said]) => h("li", h(`code.svw-key-${look}`, sign), said)));
   }
 
   /** The same draft under every verifier, by the p and q of this step. @param {Redraft} result */
