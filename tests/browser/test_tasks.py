@@ -112,6 +112,7 @@ def test_compare_two_methods(hand: Hand, runs: dict[str, Trace]) -> None:
     page = hand.page
     page.click("role=tab[name='Compare']")
     page.wait_for_selector(".svp-compare[data-ready]")
+    page.click("summary:has-text('Or compare recorded runs')")
     page.click("button:has-text('Compare these runs')")
     for name in ("pld+h", "pld"):
         steps = len(runs[name].tables["steps"]["context"])

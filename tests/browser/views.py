@@ -110,6 +110,7 @@ def pin_node(page: Any) -> None:
 
 def race(page: Any) -> None:
     open_app(page, "tab=compare", ".svp-compare[data-ready]")
+    page.locator("summary:has-text('Or compare recorded runs')").click()
     page.locator("button:has-text('Compare these runs')").click()
     wait_drawn(page, ".svc-results")
     page.wait_for_selector(".svp-chart[data-drawn]")
