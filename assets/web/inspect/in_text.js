@@ -302,7 +302,6 @@ export class DraftInText {
       x1 = limit;
       y0 = y1 = this.top + 34;
       this.far = true;
-      this.look(); // it is known then what it covers
     }
     const x2 = this.edge(to, frame, limit, b);
     // straight out to where it clears the lines between, and a curve from there that ends on the paper
@@ -321,6 +320,7 @@ export class DraftInText {
     const d = `M${x1} ${m1}H${lead}C${x} ${m1} ${x} ${m2} ${Math.max(lead, x2 + 7)} ${m2}H${x2 + 7}`;
     shapes.push(s("path", { class: `sv-arc-line ${look}`, d }));
     shapes.push(s("path", { class: `sv-arc-tip ${look}`, d: `M${x2} ${m2}l9 -5v10Z` }));
+    if (gone) this.look(); // the last: it is known then what it covers, and what it draws is not measured twice
     if (!said) return shapes;
     const wide = said.length * 6.6 + 16;
     const at = clamp(0.25 * lead + 0.75 * x, wide / 2 + 4, frame.width - wide / 2 - 4);
