@@ -70,8 +70,8 @@ more often (90 % against 60 %).'
     count, title = min((entry["depths"][0]["decided"], _title(entry)) for entry in (best, rival))
     if count < FEWEST_DRAFTS:
         firsts = (f"{row['stood']} of {row['decided']}" for row in (best["depths"][0], rival["depths"][0]))
-        known = f"Drafts whose first token is accepted: {' against '.join(firsts)}"
-        return f"{opening}. {known}; {plural(count, 'draft')} of {title} cannot say where and why."
+        evidence = f"Drafts whose first token is accepted: {' against '.join(firsts)}"
+        return f"{opening}. {evidence}; {plural(count, 'draft')} of {title} cannot say where and why."
     return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
 
 

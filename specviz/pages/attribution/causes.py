@@ -62,8 +62,8 @@ class Causes(Service):
     def causes(self, key: str) -> list[dict[str, Any]]:
         """List what is known of a run's sources so far; of a gallery run what was recorded with it."""
         with self._change_causes:
-            known = [(home[1:], cause) for home, cause in self._known_causes.items() if home[0] == key]
-        own_causes = [{"kind": kind, "passage": number, **cause} for (kind, number), cause in known]
+            entries = [(home[1:], cause) for home, cause in self._known_causes.items() if home[0] == key]
+        own_causes = [{"kind": kind, "passage": number, **cause} for (kind, number), cause in entries]
         return own_causes or (gallery_causes(key) if is_id(key) else [])
 
     @post("runs/{key}/without")
