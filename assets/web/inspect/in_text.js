@@ -52,6 +52,7 @@ export class DraftInText {
     /** What was copied from, and whether it is out of sight above. @type {Position[]} */
     this.from = [];
     this.far = false;
+    this.high = 0; // pixels of a line
     this.covered = 0; // pixels at the top, by what is peeked at
     this.top = 0; // to where the text was scrolled when the arc was drawn
     this.pen = must(h("canvas").getContext("2d"));
@@ -225,15 +226,18 @@ export class DraftInText {
     return { top, bottom: Math.max(...boxes.map((box) => box.bottom)) - frame.top };
   }
 
+  /** Whether a row takes several lines. @param {Element} row */
+  wraps(row) {
+    return row.getBoundingClientRect().height > 1.5 * this.high;
+  }
+
   /** The right end of elements' rows, at most ``limit``; of rows that wrap, of their lines between two heights. */
   /** @type {(elements: Element[], frame: DOMRect, limit: number, span: Span) => number} */
   edge(elements, frame, limit, { top, bottom }) {
     let right = 0;
-    const high = parseFloat(getComputedStyle(this.code).lineHeight);
     for (const row of new Set(elements.map((element) => element.closest(".sv-line")))) {
       if (!row) continue;
-      const wraps = row.getBoundingClientRect().height > 1.5 * high;
-      for (const one of wraps ? row.children : [...row.children].slice(-1))
+      for (const one of this.wraps(row) ? row.children : [...row.children].slice(-1))
         for (const box of one.getClientRects()) {
           const middle = (box.top + box.bottom) / 2 - frame.top;
           if (middle > top && middle < bottom) right = Math.max(right, box.right - frame.left);
@@ -267,6 +271,7 @@ export class DraftInText {
     this.top = this.body.scrollTop;
     const frame = this.paper.getBoundingClientRect();
     if (!frame.width || !view || !model.stepCount) return;
+    this.high = parseFloat(getComputedStyle(this.code).lineHeight);
     /** @param {Position} at */
     const solid = (at) => text.elements(at).filter((one) => !one.classList.contains("sv-blank"));
     const written = [];
@@ -336,7 +341,6 @@ export class DraftInText {
     const at = (/** @type {Element[]} */ [one]) => text.rows.findIndex(({ line }) => line === one.closest(".sv-line"));
     const [first, last] = [at(from), at(to)].sort((a, b) => a - b);
     const pane = this.body.getBoundingClientRect();
-    const high = parseFloat(getComputedStyle(this.code).lineHeight);
     /** @type {Element | null} */
     let chunk = null;
     // rows that wrap have further lines between the two
@@ -351,8 +355,7 @@ export class DraftInText {
       }
       if (!seen) continue;
       const end = line.lastElementChild?.getBoundingClientRect().right ?? 0;
-      const wraps = line.getBoundingClientRect().height > 1.5 * high;
-      right = Math.max(right, Math.min(limit, wraps ? limit : end - frame.left) + EDGE);
+      right = Math.max(right, Math.min(limit, this.wraps(line) ? limit : end - frame.left) + EDGE);
     }
     return right;
   }
