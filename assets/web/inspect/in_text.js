@@ -271,7 +271,6 @@ export class DraftInText {
     this.top = this.body.scrollTop;
     const frame = this.paper.getBoundingClientRect();
     if (!frame.width || !view || !model.stepCount) return;
-    this.high = parseFloat(getComputedStyle(this.code).lineHeight);
     /** @param {Position} at */
     const solid = (at) => text.elements(at).filter((one) => !one.classList.contains("sv-blank"));
     const written = [];
@@ -301,6 +300,7 @@ export class DraftInText {
     if (!a || !b) return [];
     const limit = frame.width - parseFloat(getComputedStyle(from[0].closest(".sv-line") ?? this.paper).paddingRight);
     const gone = look !== "sv-other" && a.bottom < this.top + 20;
+    this.high = parseFloat(getComputedStyle(this.code).lineHeight);
     let x1 = this.edge(from, frame, limit, a);
     let [y0, y1] = [a.top, a.bottom];
     if (gone) {
