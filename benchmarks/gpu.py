@@ -32,6 +32,7 @@ HOME = Path(tempfile.gettempdir()) / "specviz-gpu"
 UNTYPED = Path(__file__).with_name("untyped")
 MARK = "row: "  # what a part says of itself, among what else is printed
 TEXT = "Copy this: the old lamp stood on the old table near the old window. Repeat it: the old lamp stood on the old"
+ENGINES = ("eager", "graph", "compiled")  # of Machine.by
 Row = tuple[str, str, str]  # what, how much, and ok, FAIL or nothing
 
 
@@ -54,18 +55,19 @@ class Machine:
         return self.by(engine, load_target("bundled", dtype=dtype, device=str(self.device), engine="eager"))
 
     def by(self, engine: str, target: Any) -> Any:
-        """The target with another engine; in a rehearsal graphs are emulated."""
+        """The target with another engine; in a rehearsal graphs are emulated. "compiled": graphs of its layers as they
+        are compiled, where that is possible and they give the same.
+        """
         from decoders.model.engines.engines import Engines
-        from decoders.model.engines.graphs import GraphForward
 
-        if engine == "graph" and self.rehearse:
-            from tests.tape import Tape
+        engines = target.engines = Engines(target, "eager" if self.rehearse else engine.replace("compiled", "graph"))
+        if engine != "eager" and self.rehearse:
+            from tests.tape import TapeForward
 
-            target.engines = Engines(target)
-            target.engines.engine, target.engines.static = engine, GraphForward(target)
-            target.engines.static.graph = Tape
-        else:
-            target.engines = Engines(target, engine)
+            engines.engine, engines.static = "graph", TapeForward(target)
+        if engine == "compiled" and engines.graphs is not None:
+            engines.graphs.keeps_slower = True
+            engines.prepare()
         return target
 
     def large(self) -> Any:
@@ -216,7 +218,7 @@ def graphs(machine: Machine) -> Iterator[Row]:
     """
     from decoders import generate, methods, record
 
-    target, stock = machine.load_bundled("float32", "graph"), machine.load_bundled("float32")
+    target, stock = machine.load_bundled("float32", "compiled"), machine.load_bundled("float32")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
     plain = generate(stock, prompt, max_new_tokens=machine.tokens)
 
@@ -267,8 +269,12 @@ def steps(machine: Machine) -> Iterator[Row]:
     """A plain step, and one of a chain of 8, by engine: of the first run, with what it captures, and of the fifth."""
     from decoders.engine.decoding import Decoding
 
-    for engine in ("eager", "graph"):
+    for engine in ENGINES:
+        started = time.perf_counter()
         target = machine.load_bundled("bfloat16", engine)
+        if engine == "compiled":
+            taken, reason = target.engines.static.takes_compiled, target.engines.static.wait()
+            yield "layers compiled", f"{time.perf_counter() - started:.0f} s, {reason or 'as without'}", verdict(taken)
         prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
         for name in ("plain", "pld", "eagle3", "glide"):
             if name not in usable(target):
@@ -360,7 +366,7 @@ def sizes(machine: Machine) -> Iterator[Row]:
 
     bandwidth = read_bandwidth()
     yield "memory bandwidth", f"{bandwidth / 1e12:.2f} TB/s", ""
-    for engine in ("eager", "graph"):
+    for engine in ENGINES:
         yield check(f"a plain step behind {machine.contexts[0]:,}, {engine}", partial(plain, engine))
         for context in machine.contexts:
             for what, value, good in forwards(context):

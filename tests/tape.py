@@ -80,6 +80,7 @@ def storage(tensor: Tensor) -> int:
 
 
 class TapeForward(GraphForward):
-    """Captured forwards of a target on a CPU."""
+    """Captured forwards of a target on a CPU; what would be compiled is traced, its values baked in."""
 
     graph = Tape
+    compile = staticmethod(lambda traced: traced)

@@ -12,6 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 import torch
@@ -46,12 +47,15 @@ REPEATS = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:235])
 DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=4)
 
 
-def use_graphs(target: Target, *, split: bool = False) -> GraphForward:
-    """Has a target's forwards captured, with attention in two parts or behind masks."""
+def use_graphs(target: Target, *, split: bool = False, compiled: bool = False) -> GraphForward:
+    """Has a target's forwards captured, with attention in two parts or behind masks; of Llama's build also compiled."""
     target.engines = Engines(target)
     target.engines.engine, target.engines.static = "graph", TapeForward(target)
-    target.engines.static.split_from = 0 if split else 1 << 40
-    return target.engines.static
+    static = target.engines.static
+    static.split_from = 0 if split else 1 << 40
+    if compiled and static.layers is not None:
+        static.compiled_layers, static.takes_compiled = static.layers.compile_with(static.compile), True
+    return static
 
 
 def network_of(family: str):
@@ -76,14 +80,15 @@ def eagerly(target: Target):
 
 
 @pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed, compiled", [(True, False), (False, False), (False, True)])
 @pytest.mark.parametrize("family", matrix(FAMILIES, ("llama", "mistral-window", "gpt_oss"), "the other families"))
-def test_a_graph_gives_what_stock_code_gives(family, packed, split):
+def test_a_graph_gives_what_stock_code_gives(family, packed, compiled, split):
     """Logits, taps and keys of one row, a tree and a larger one, within and beyond sliding windows, by few captures. A
-    model of Llama's build whose weights lie as they are on a GPU runs through its layers as one function.
+    model of Llama's build whose weights lie as they are on a GPU runs through its layers as one function, and as they
+    are traced to be compiled.
     """
     target = Target(network_of(family), tiny_tokenizer(), f"tiny {family}", packed=packed)
-    static = use_graphs(target, split=split)
+    static = use_graphs(target, split=split, compiled=compiled)
     assert (static.layers is not None) == (not target.info["packed"] and family in LLAMA_LIKE)
     for length, rows in ((40, 1), (40, 5), (250, 17), (254, 1), (251, 6)):
         with eagerly(target):
@@ -196,16 +201,16 @@ def nearly(drafted: list[int], expected: list[int]) -> bool:
     return sum((Counter(drafted) - Counter(expected)).values()) <= len(expected) // 200
 
 
-PAIRS = [(False, None), (True, DRAWN), (True, None), (False, DRAWN)]
+WAYS = [(False, None, True), (True, DRAWN, False), (True, None, True), (False, DRAWN, False)]
 
 
-@pytest.mark.parametrize("split, sampling", matrix(PAIRS, 1, "the other pairs"))
-def test_every_method_writes_and_accepts_the_same(target_with_all, split, sampling, monkeypatch):
+@pytest.mark.parametrize("split, sampling, compiled", matrix(WAYS, 1, "the other ways"))
+def test_every_method_writes_and_accepts_the_same(target_with_all, split, sampling, compiled, monkeypatch):
     """Twice in one process: drafts, what is accepted and the output are those of stock code, and the second run
     captures nothing. A value that was baked into a graph shows in what is accepted.
     """
     monkeypatch.setattr(Tape, "spoils", True)
-    wrong, static = dict[str, str](), use_graphs(target_with_all, split=split)
+    wrong, static = dict[str, str](), use_graphs(target_with_all, split=split, compiled=compiled)
     for method in usable(target_with_all):
         with eagerly(target_with_all):
             expected = outcome(target_with_all, method, sampling=sampling)
@@ -413,6 +418,63 @@ def test_the_usual_sizes_are_captured_before_a_run(monkeypatch):
     assert before >= len(graphs.FIRST_ROWS)
     record(target, PROMPT, "pld", max_new_tokens=NEW)
     assert static.captures == before
+
+
+REASONS = {
+    "compile": "are captured as they are, as compiling them fails: no compiler",
+    "stray": "differ from its own by",
+}
+
+
+@pytest.mark.parametrize("fault, times", [("", (2.0, 1.0)), ("", (1.0, 2.0)), ("compile", ()), ("stray", (2.0, 1.0))])
+def test_compiled_layers_are_taken_where_they_give_the_same_in_less_time(fault, times, monkeypatch):
+    """Forwards as they are stay where compiled ones cannot be had, give something else or take longer."""
+    target = Target(network("qwen3"), tiny_tokenizer(), "tiny qwen3", packed=False)
+    static, clock = use_graphs(target), cycle(times)
+    monkeypatch.setattr(graphs, "median_ms", lambda *_: next(clock))
+
+    def compile(traced):
+        if fault == "compile":
+            raise RuntimeError("no compiler\nbut lines of a trace")
+        return (lambda *tensors: traced(*tensors)) if not fault else (lambda *tensors: stray(traced(*tensors)))
+
+    def stray(result):
+        return result + 0.1 if isinstance(result, torch.Tensor) else result
+
+    monkeypatch.setattr(static, "compile", compile)
+    expected = generate(target, PROMPT, "pld", max_new_tokens=NEW)
+    assert target.engines.prepare()
+    taken = not fault and times[1] < times[0]
+    assert static.takes_compiled is taken is (static.compiled_layers is not None)
+    reason = static.wait()
+    assert reason is None if not fault else REASONS[fault] in reason
+    assert not any(kind.compiled is not taken for kind in kinds_of(static))
+    assert generate(target, PROMPT, "pld", max_new_tokens=NEW) == expected
+
+
+def kinds_of(static: GraphForward) -> list[graphs.Kind]:
+    """The forwards that were captured over stores that wait."""
+    return [kind for _, companions in static.stores._idle for kind in companions if isinstance(kind, graphs.Kind)]
+
+
+@pytest.mark.compile("torch compiles layers for a CPU")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@torch.inference_mode()
+def test_layers_compiled_by_torch_give_what_they_gave(family):
+    """The same rows by torch.compile's own kernels, here those of the CPU; of each size once."""
+    target = Target(network(family), tiny_tokenizer(), f"tiny {family}", packed=False)
+    static = use_graphs(target)
+    stack = static.layers.compile_with(graphs.compile_trace)
+    for rows in (1, 8, 8):
+        x, turns = torch.randn(rows, stack.layer.shape.hidden), torch.randn(2, rows, stack.layer.shape.head_dim)
+        for weights in stack.weights:
+            ours, stock = (layer.project(x, *turns, *weights) for layer in (stack.layer, static.layers.layer))
+            torch.testing.assert_close(ours, stock, atol=1e-5, rtol=1e-5)
+            out = ours[0][None].contiguous()
+            ours, stock = (layer.transform(x, out, *weights) for layer in (stack.layer, static.layers.layer))
+            torch.testing.assert_close(ours, stock, atol=1e-5, rtol=1e-5)
+    assert len(stack.layer.project.by_size) == len(stack.layer.transform.by_size) == 2
 
 
 def test_waiting_for_captures_ends_when_it_is_cancelled():

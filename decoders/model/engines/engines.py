@@ -28,13 +28,11 @@ from ..state.capture import Capture
 from ..state.stores import Stores
 from ..state.transfer import median_ms
 from .graphs import CaptureError, GraphForward
-from .static import ROWS, Bucket, StaticForward, StaticRows
+from .static import ROWS, Bucket, StaticForward, StaticRows, difference
 
 log = logging.getLogger(__name__)
 
 CHECKED_KEYS = 128  # of the forward by which static ones are compared with stock code
-TOLERANCE = 1e-3  # of the logits' spread, or 1: how far a static forward's may be from eager's
-HALF_TOLERANCE = 0.1  # the same in half precision, where sums that are formed in another order differ as much
 STOCK = Ran()
 _messages: set[str] = set()
 
@@ -129,9 +127,8 @@ class Engines:
             except RuntimeError as error:
                 reason = f"{static.engine} forwards of {name} fail ({str(error).strip()[:120]}): not used"
                 break
-            distance = float((engine_logits - stock).abs().max())
-            tolerance = TOLERANCE if self.target.dtype in (torch.float32, torch.float64) else HALF_TOLERANCE
-            if not distance <= tolerance * max(1.0, float(stock.std())):
+            distance = difference(engine_logits, stock, self.target.dtype)
+            if distance is not None:
                 reason = f"{static.engine} forwards of {name} differ from its own by {distance:.2g}: not used"
                 break
             if count == 1 and self.engine == AUTO and isinstance(static, GraphForward):

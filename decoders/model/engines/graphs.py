@@ -7,9 +7,11 @@ keys, and which rows see one another. ``tests/tape.py`` stands for a graph on a 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,11 +31,14 @@ from ..state.cache import TreeCache
 from ..state.cache_name import cache_input
 from ..state.capture import Capture
 from ..state.stores import SMALLEST, Store, Stores
+from ..state.transfer import median_ms
 from ..state.two_parts import can_split
 from .captured_inputs import CapturedMasks, Inputs
 from .layer_stack import LayerStack
 from .split_from import split_from
-from .static import Bucket, StaticForward, StaticRows, bucket_of
+from .static import Bucket, StaticForward, StaticRows, bucket_of, difference
+
+log = logging.getLogger(__name__)
 
 FIRST_ROWS = (64, 32, 16, 8, 4, 1)  # rows captured before a run asks: the largest first, whose memory serves all
 FEWEST_KEYS = 256  # that a masked forward looks at; more in powers of two
@@ -66,13 +71,14 @@ class Graph:
 @dataclass(frozen=True, slots=True)
 class Kind:
     """The facts beside its store that a captured forward depends on. ``embedded``: the rows' embeddings are given,
-    where they are not all the embeddings of tokens.
+    where they are not all the embeddings of tokens. ``compiled``: its layers were compiled before.
     """
 
     bucket: Bucket
     needs: Needs
     embedded: bool
     split: bool
+    compiled: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -83,14 +89,25 @@ class DraftMemory:
     companions: dict[Any, Any] = field(default_factory=dict)
 
 
+def compile_trace(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    """A traced function, by torch.compile: loops between the matrix products become a kernel each."""
+    return torch.compile(module, dynamic=False, fullgraph=True)
+
+
 class GraphForward(StaticForward):
-    """A target's forwards, captured per store, number of rows and what is read of them."""
+    """A target's forwards, captured per store, number of rows and what is read of them. Layers of Llama's build are
+    compiled before they are captured, once that was found to take less time here.
+    """
 
     engine = GRAPH
     notice = "capturing CUDA graphs of its forwards"
     step = FEWEST_KEYS
     doubling = True
     graph: Callable[..., Any] = Graph
+    compile = staticmethod(compile_trace)
+    compiled_layers: LayerStack | None = None  # the layers as they are tried, and taken where ``takes_compiled``
+    takes_compiled = False
+    keeps_slower = False  # whatever time they take: to be measured
     split_from: int | None = None  # rows of a store from which attention goes in two parts; None: not measured yet
 
     def __init__(self, target: Any) -> None:
@@ -148,7 +165,7 @@ class GraphForward(StaticForward):
         """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``. Raises CaptureError where they cannot
         be captured.
         """
-        kind = Kind(bucket, needs, rows.embed is not None, self._splits(rows.cache))
+        kind = Kind(bucket, needs, rows.embed is not None, self._splits(rows.cache), self.takes_compiled)
         if kind in self.failed:
             raise CaptureError(self.failed[kind])
         assert rows.cache.lease is not None
@@ -216,10 +233,11 @@ class GraphForward(StaticForward):
         """The target's forward, which writes behind the committed rows: through ``layers`` or by stock code."""
         masks = CapturedMasks(inputs, self._masks_of, kind.bucket.keys, self.windows, kind.split)
         slots = inputs.length + torch.arange(inputs.rows, device=inputs.device)
-        if self.layers is None or turns is None:
+        layers = self.compiled_layers if kind.compiled else self.layers
+        if layers is None or turns is None:
             return self._stock(inputs, kind, cache, slots, masks, capture)
         x = inputs.embeddings if kind.embedded else self.target.embeddings(inputs.ids)
-        return self.layers(x, turns, inputs.positions, slots, masks, cache, kind.needs, capture)
+        return layers(x, turns, inputs.positions, slots, masks, cache, kind.needs, capture)
 
     def _stock(
         self, inputs: Inputs, kind: Kind, cache: TreeCache, slots: Tensor, masks: CapturedMasks, capture: Capture
@@ -268,25 +286,68 @@ class GraphForward(StaticForward):
 
     @torch.inference_mode()
     def _capture_all(self, busy: Callable[[], bool]) -> None:
-        target = self.target
-        cache = TreeCache(target.shape, SMALLEST, target.cached_as, self.stores)
-        for rows in FIRST_ROWS:
+        name, rows = self.target.name, 0
+        cache = TreeCache(self.target.shape, SMALLEST, self.target.cached_as, self.stores)
+        try:
+            for rows in FIRST_ROWS:
+                with self._turn(busy):
+                    self._capture_rows(cache, rows)
+        except Exception as error:  # nobody waits for this thread: runs go on eagerly
+            self._reason = f"forwards of {name} run eagerly, as capturing {rows} rows fails: {error}"
+            return
+        try:
+            self._try_compiled(cache, busy)
+        except Exception as error:  # by stock operations, which are there
+            self.compiled_layers, text = None, str(error).strip().splitlines() or [""]
+            self._reason = f"layers of {name} are captured as they are, as compiling them fails: {text[0][:160]}"
+
+    @contextlib.contextmanager
+    def _turn(self, busy: Callable[[], bool]) -> Iterator[None]:
+        """The target, while nothing runs."""
+        while busy():
+            time.sleep(REST_S)
+        with self.target.lock:
+            yield
+
+    def _try_compiled(self, cache: TreeCache, busy: Callable[[], bool]) -> None:
+        """Compile layers and capture the usual sizes again; take these where they give the same in less time."""
+        if self.layers is None:
+            return
+        self.compiled_layers = self.layers.compile_with(self.compile)
+        for rows in self.sizes:
             while busy():
                 time.sleep(REST_S)
-            try:
-                with target.lock:
-                    self._capture_rows(cache, rows)
-            except Exception as error:  # nobody waits for this thread: runs go on eagerly
-                self._reason = f"forwards of {target.name} run eagerly, as capturing {rows} rows fails: {error}"
-                return
+            self.compiled_layers.compile_rows(rows)  # seconds, in which a run may begin
+        times: list[float] = []
+        for rows in FIRST_ROWS:
+            with self._turn(busy):
+                graphs = [self._capture_rows(cache, rows, compiled) for compiled in (False, True)]
+                stock, logits = (graph.replay().clone() for graph in graphs)
+                distance = difference(logits, stock, self.target.dtype)
+                times = [median_ms(graph.replay, self.target.device) for graph in graphs]
+            if distance is not None:
+                self._reason = f"compiled layers of {self.target.name} differ from its own by {distance:.2g}: not used"
+                break
+        with self.target.lock:
+            self.takes_compiled = self._reason is None and (self.keeps_slower or times[1] < times[0])
+            rows_text = f"{rows} row{'s' * (rows > 1)} of {self.target.name}"
+            log.info("a forward of %s: %.2f ms, compiled %.2f", rows_text, *times)
+            assert cache.lease is not None
+            kinds = [kind for kind in cache.lease.companions if isinstance(kind, Kind)]
+            for kind in kinds:
+                if kind.compiled is not self.takes_compiled:
+                    del cache.lease.companions[kind]
+            if not self.takes_compiled:
+                self.compiled_layers = None
 
-    def _capture_rows(self, cache: TreeCache, rows: int) -> None:
+    def _capture_rows(self, cache: TreeCache, rows: int, compiled: bool = False) -> Any:
+        """The graph of so many rows behind one token, over the store of ``cache``."""
         target, masks = self.target, self._masks_of
         if cache.store is None:  # a forward of one token opens it
             target.forward(cache, masks, [0], np.arange(1), None)
             cache.commit([0])
         numbers = StaticRows(cache, masks, [0] * rows, np.arange(1, 1 + rows), None)
-        bucket = self.bucket(numbers)
-        if bucket is not None and cache.lease is not None:
-            self.inputs(rows).fill(numbers)
-            self.graph_of(Kind(bucket, Needs(), False, self._splits(cache)), cache, cache.lease)
+        bucket, store = self.bucket(numbers), cache.lease
+        assert bucket is not None and store is not None
+        self.inputs(rows).fill(numbers)
+        return self.graph_of(Kind(bucket, Needs(), False, self._splits(cache), compiled), cache, store)[0]

@@ -150,26 +150,27 @@ class LlamaLayer(nn.Module):
         keys: Float[Tensor, "1 kv_heads capacity size"], values: Float[Tensor, "1 kv_heads capacity size"],
         weights: list[Tensor],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        s = self.shape
-        norms = 4 if s.query_norm else 2
-        sizes, weight_iter = linear_sizes(s), iter(weights[norms:])
-        linears = {names[0]: [next(weight_iter) for _ in range(s.tensor_count(names[0]))] for names in s.units}
-        biases = dict(zip(s.biased, weight_iter, strict=True))
+        query, key, value = self.project(x, cos, sin, *weights)
+        keys.index_copy_(2, slots, key[None].to(keys.dtype))
+        values.index_copy_(2, slots, value[None].to(keys.dtype))
+        out = self.attend(query, keys, values, key, value, mask)
+        return self.transform(x, out, *weights), query
 
-        def linear(name: str, rows: Tensor) -> Tensor:
-            return self.product(name, rows, linears[name], biases.get(name))
-
-        def several(names: tuple[str, ...], rows: Tensor) -> Sequence[Tensor]:
-            if names[0] in s.joint:
-                return linear(names[0], rows).split([sizes[name][0] for name in names], -1)
-            return [linear(name, rows) for name in names]
+    def project(
+        self, x: Float[Tensor, "rows hidden"], cos: Float[Tensor, "rows head_dim"], sin: Float[Tensor, "rows head_dim"],
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """Queries ``[heads, rows, head_dim]``, keys and values ``[kv_heads, rows, head_dim]`` of rows: all before
+        attention.
+        """
+        s, count = self.shape, x.shape[0]
+        linear, several = self.linears(weights)
 
         def rotate(states: Tensor) -> Tensor:
             half = s.head_dim // 2
             swapped_halves = torch.cat((-states[..., half:], states[..., :half]), -1)
             return (states * cos[:, None] + swapped_halves * sin[:, None]).transpose(0, 1)
 
-        count = x.shape[0]
         normed = self.norm(x, weights[0])
         if "q_proj" in s.joint and not s.query_norm:  # queries and keys lie side by side and turn together
             states = linear("q_proj", normed).view(count, -1, s.head_dim)
@@ -180,15 +181,38 @@ class LlamaLayer(nn.Module):
             if s.query_norm:
                 query, key = self.norm(query, weights[2]), self.norm(key, weights[3])
             query, key = rotate(query), rotate(key)
-        value = value.transpose(0, 1)
-        keys.index_copy_(2, slots, key[None].to(keys.dtype))
-        values.index_copy_(2, slots, value[None].to(keys.dtype))
-        out = self.attend(query, keys, values, key, value, mask)
+        return query, key, value.transpose(0, 1)
+
+    def transform(
+        self, x: Float[Tensor, "rows hidden"], out: Float[Tensor, "1 heads rows head_dim"], *weights: Tensor
+    ) -> Float[Tensor, "rows hidden"]:
+        """The next layer's input, of this layer's and what attention returned: all behind attention."""
+        s, count = self.shape, x.shape[0]
+        linear, several = self.linears(weights)
         out = out.to(x.dtype).reshape(s.heads, count, s.head_dim).transpose(0, 1).reshape(count, -1)
         x = x + linear("o_proj", out)
         normed = self.norm(x, weights[1])
         gate, up = several(GROUPS[1], normed)
-        return x + linear("down_proj", F.silu(gate) * up), query
+        return x + linear("down_proj", F.silu(gate) * up)
+
+    def linears(
+        self, weights: Sequence[Tensor]
+    ) -> tuple[Callable[[str, Tensor], Tensor], Callable[[tuple[str, ...], Tensor], Sequence[Tensor]]]:
+        """Functions of the layer's weights: a linear layer's output for rows, and those of several of the same rows."""
+        s = self.shape
+        sizes, weight_iter = linear_sizes(s), iter(weights[4 if s.query_norm else 2 :])
+        tensors = {names[0]: [next(weight_iter) for _ in range(s.tensor_count(names[0]))] for names in s.units}
+        biases = dict(zip(s.biased, weight_iter, strict=True))
+
+        def linear(name: str, rows: Tensor) -> Tensor:
+            return self.product(name, rows, tensors[name], biases.get(name))
+
+        def several(names: tuple[str, ...], rows: Tensor) -> Sequence[Tensor]:
+            if names[0] in s.joint:
+                return linear(names[0], rows).split([sizes[name][0] for name in names], -1)
+            return [linear(name, rows) for name in names]
+
+        return linear, several
 
 
 def linear_sizes(s: LayerShape) -> dict[str, tuple[int, int]]:

@@ -4,12 +4,15 @@ the same rows are one product, queries and keys turn together, and norms are one
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from decoders.draft.needs import Needs, heads_by_layer
 
@@ -19,6 +22,24 @@ from ..state.transfer import rows_of
 from .captured_inputs import CapturedMasks
 from .joint import GROUPS
 from .layer import LINEARS, LayerShape, LlamaLayer, layer_weights, uniform_shape
+
+Compile = Callable[[torch.fx.GraphModule], Callable[..., Any]]
+
+
+class BySize:
+    """A function of tensors, traced and compiled anew for all their sizes and strides: each by itself, as torch.compile
+    keeps few of one function.
+    """
+
+    def __init__(self, function: Callable[..., Any], compile: Compile) -> None:
+        self.function, self.compile = function, compile
+        self.by_size: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        key = tuple((tensor.shape, tensor.stride()) for tensor in tensors)
+        if key not in self.by_size:
+            self.by_size[key] = self.compile(make_fx(self.function)(*tensors))
+        return self.by_size[key](*tensors)
 
 
 class LayerStack:
@@ -42,6 +63,21 @@ class LayerStack:
         if shape is None or biased & {*GROUPS[1]} or len({name in biased for name in GROUPS[0]}) > 1:
             return None
         return cls(target, shape)
+
+    def compile_with(self, compile: Compile) -> Self:
+        """The same layers, all of which but attention is compiled, once for all of them and each number of rows."""
+        stack = copy.copy(self)
+        stack.layer = LlamaLayer(self.layer.shape)
+        for name in ("project", "transform"):
+            setattr(stack.layer, name, BySize(getattr(self.layer, name), compile))
+        return stack
+
+    def compile_rows(self, rows: int) -> None:
+        """Have what such a stack compiles made for a number of rows."""
+        shape, weights = self.layer.shape, self.weights[0]
+        x, turns = (weights[0].new_zeros(rows, size) for size in (shape.hidden, shape.head_dim))
+        query, _, _ = self.layer.project(x, turns, turns.clone(), *weights)
+        self.layer.transform(x, query[None].contiguous(), *weights)
 
     def rotary(self, rows: int) -> tuple[Tensor, Tensor]:
         """cos and sin ``[rows, head_dim]`` of the first positions."""

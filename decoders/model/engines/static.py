@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -25,6 +26,8 @@ from ..state.capture import Capture
 from ..state.stores import Stores
 
 ROWS = (1, 4, 8, 16, 32, 64, 128)  # row buckets; larger forwards run eagerly
+TOLERANCE = 1e-3  # of the logits' spread, or 1: how far a static forward's may be from eager's
+HALF_TOLERANCE = 0.1  # the same in half precision, where sums that are formed in another order differ as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,15 @@ def bucket_of(
     if doubling:
         keys = step << max(0, (keys // step - 1).bit_length())
     return Bucket(rows, min(keys, capacity))
+
+
+def difference(
+    logits: Float[Tensor, "rows vocab"], stock: Float[Tensor, "rows vocab"], dtype: torch.dtype
+) -> float | None:
+    """The largest distance of logits from those of stock code, where it is more than rounding brings."""
+    distance = float((logits - stock).abs().max())
+    tolerance = TOLERANCE if dtype in (torch.float32, torch.float64) else HALF_TOLERANCE
+    return None if distance <= tolerance * max(1.0, float(stock.std())) else distance
 
 
 class StaticForward:
