@@ -22,8 +22,9 @@ from torch import Tensor
 
 from decoders.draft_models.draft_run import DraftRun, target_rotary
 from decoders.draft_models.network import DraftModel
-from decoders.model.engines.engines import TOLERANCE, say_once
+from decoders.model.engines.engines import say_once
 from decoders.model.engines.linear import PackedLinear
+from decoders.model.engines.static import TOLERANCE
 
 from .compiling import WORKSHOP, CompiledPart, OpenPart
 from .functional import ROW, TEXT, DraftRows, ForwardShape, TensorForward
