@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import queue
@@ -63,7 +64,11 @@ class _Actor:
 
     def __init__(self) -> None:
         self._messages = queue.SimpleQueue[Message | None]()
-        self._host = Host(self._messages.put)
+        self._host = Host(self._send)
+
+    def _send(self, message: Message) -> None:
+        """Have a message sent as it is now: the run that it is about goes on before Ray takes it."""
+        self._messages.put(copy.deepcopy(message))
 
     def serve(self, hosting: Hosting) -> Iterator[Message]:
         """All that the worker tells, as long as it lives."""
