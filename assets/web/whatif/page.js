@@ -226,7 +226,7 @@ export class WhatIf {
     const method = must(cardOf(must(this.catalog), this.method));
     const kept = (this.kept[method.name] ??= method.name === run.method.name ? { ...run.method.params } : {});
     this.fields = fields(method.controls, kept, () => this.soon(), "svw-");
-    this.controls.replaceChildren(...this.fields.map((f) => f.row));
+    replace(this.controls, this.fields.map((f) => f.row));
     const greedy = () => !run.sampling?.temperature;
     const choose = (/** @type {string} */ name) => this.chooses(name);
     replace(this.rule, [ruleField(must(this.catalog), this.method, greedy, choose, "svw-")?.row]);
@@ -390,6 +390,6 @@ export class WhatIf {
   /** What it took. @param {Redraft} result */
   time({ ms, read_ms: read }) {
     const before = read ? `, after ${format(read / 1000, 2)} s in which the model read the run` : "";
-    return `drafted in ${format(ms)} ms${before}`;
+    return `drafted in ${format(ms, 2)} ms${before}`;
   }
 }
