@@ -56,7 +56,8 @@ export function headline(owner, list) {
     const value = values[key] ?? null;
     if (value === null && !owner.wantedMetrics.includes(key)) return []; // not measured, or not in its day
     const brief = key === "speedup" && (value ?? 1) < 1 ? "as fast" : BRIEFLY[key];
-    return metric(owner, { key, ...help, label: brief ?? help?.label ?? key }, value);
+    const label = brief ?? (help?.label ?? key).replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
+    return metric(owner, { key, ...help, label }, value);
   });
   replace(list, [rows, !plainly && identical(owner)]);
 }

@@ -365,7 +365,8 @@ export class Lesson {
   /** All words of a stop are in sight, with its question: smaller where there are many. */
   fit() {
     const { style } = this.words;
-    for (const size of this.presenter.on ? SIZES : SIZES.filter((factor) => factor >= LEAST_SIZE && factor <= MOST_SIZE)) {
+    const beside = SIZES.filter((factor) => factor >= LEAST_SIZE && factor <= MOST_SIZE);
+    for (const size of this.presenter.on ? SIZES : beside) {
       style.setProperty("--sv-fit", String(size));
       if (this.text.scrollHeight <= this.text.clientHeight + 2) return;
     }
