@@ -246,7 +246,7 @@ export class TokenPane extends Panel {
   /** A row that wraps goes on below its first letter. @param {number} blanks before it */
   begun(blanks) {
     this.row.begun = true;
-    if (blanks) this.row.line.style.setProperty("--sv-hang", `${Math.min(blanks, MOST_HANG)}ch`);
+    if (blanks > 1) this.row.line.style.setProperty("--sv-hang", `${Math.min(blanks, MOST_HANG)}ch`);
   }
 
   /** What became of an output token. @type {(span: HTMLElement, cell: Cell, tokens: Columns<TokenRow>) => void} */
