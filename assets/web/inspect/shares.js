@@ -167,7 +167,9 @@ export class StepFacts {
     put(this.stood, known && view.drafted ? `${view.accepted} of ${view.drafted}` : "");
     put(this.drafting, view.draft_ms ? `${format(view.draft_ms, 2)} ms` : "");
     put(this.verifying, view.verify_ms ? `${format(view.verify_ms, 2)} ms` : "");
-    put(this.route, routes(this.owner.model).length ? view.route : ""); // else it tells nothing apart
+    const { route } = view;
+    const by = ["lexical", "semantic"].includes(route) ? `${route} match` : route;
+    put(this.route, routes(this.owner.model).length ? by : ""); // else it tells nothing apart
     put(this.origins, view.accepted ? composed(this.owner.model, view.origins) : "");
     const { engine, engine_rows: rows, engine_keys: keys } = this.owner.model.steps;
     const bucket = `${rows[view.number]} rows, ${keys[view.number]} keys`;
