@@ -805,7 +805,7 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     step = steps["origins"].index("branch+successor")
     page = open_trace(trace, step=step)
     chips = page.inner_text(".sv-step-facts")
-    assert "found semantic" in chips and "from branch + successor" in chips and "retrieval" in chips
+    assert "found by semantic match" in chips and "from branch + successor" in chips and "retrieval" in chips
     assert f"accepted {steps['accepted'][step]} of {steps['drafted'][step]}" in chips and "verified in" in chips
     details(page)
     page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()

@@ -80,11 +80,14 @@ export function shortSize(count) {
   return `${Number(value.toPrecision(3))}${unit}`;
 }
 
-/** A date as people here write it, "" where it is none. */
+/** A date as people here write it, the month as a word; "short": without its year, where that is this one. */
 /** @type {(text: string, dateStyle?: "short" | "medium") => string} */
 export function when(text, dateStyle = "medium") {
   const date = new Date(text);
-  return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle, timeStyle: "short" });
+  if (Number.isNaN(+date)) return "";
+  if (dateStyle === "medium" || date.getFullYear() !== new Date().getFullYear())
+    return date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  return date.toLocaleString([], { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 }
 
 /** A title without what it says behind a colon. @param {string} title */

@@ -39,7 +39,7 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** At most so many characters, the last of them "…" where some are left out. */
 /** @type {(text: string, most: number) => string} */
-const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+export const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /** In a narrow place: eight spaces are ␣×8. @type {(cells: { text: string }[], most: number) => string} */
 const brief = (cells, most) => cut(glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`), most);

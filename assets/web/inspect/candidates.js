@@ -6,7 +6,8 @@ import { clamp, format, nth, plain, plural } from "specviz/base/numbers.js";
 import { capital } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
-const [ROW, TALL] = [26, 44]; // pixels, as in the style sheet: where all rows have room, each has two lines of text
+const ROW = 26; // pixels, of a line of text
+const ROWS = [82, 63, 44, ROW]; // of four lines (large type) to one: the highest that all rows have room for
 const SNIPPET = 24; // tokens
 const LETTER = 7; // pixels, of a head
 
@@ -180,8 +181,7 @@ export class CandidateTable extends Panel {
 
   /** The columns in one of the sizes. @type {(size: Size, view: StepView, after: Child) => Column[]} */
   columnsIn(size, view, after) {
-    // what is offered stands beside what would be accepted, once that is known
-    this.showLength = size === SIZES[0] || !view.candidates.every((one) => one.would >= 0);
+    this.showLength = !view.candidates.every((one) => one.would >= 0); // else "20 of 20" says it
     /** @type {(Column | false)[]} */
     const all = [
       [size.rank, "#", "Rank: 1 is what the method likes best."],
@@ -237,8 +237,11 @@ export class CandidateTable extends Panel {
   /** Gives every row as much height as all of them have room for. */
   stretch() {
     const count = this.view?.candidates.length ?? 0;
-    this.row = count * TALL <= this.height - ROW ? TALL : ROW;
-    this.table.classList.toggle("sv-tall", this.row === TALL);
+    const high = this.owner.zoom > 1 ? ROWS : ROWS.slice(1);
+    this.row = high.find((row) => count * row <= this.height / this.owner.zoom - ROW) ?? ROW;
+    this.table.classList.toggle("sv-tall", this.row > ROW);
+    this.table.style.setProperty("--sv-row", `${this.row}px`);
+    this.table.style.setProperty("--sv-lines", String(Math.round((this.row - 6) / 19)));
     this.rows.style.height = `${count * this.row}px`;
   }
 

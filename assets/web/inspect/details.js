@@ -1,7 +1,7 @@
 /* The tab "Details": this step's own numbers, and what is known of the whole run, each number with what it says. */
 
 import { facts, h, replace, told } from "specviz/base/dom.js";
-import { amount, format, probability } from "specviz/base/numbers.js";
+import { amount, format, probability, setting } from "specviz/base/numbers.js";
 import { ENDS } from "specviz/base/terms.js";
 import { terms } from "specviz/generated/terms.js"; // made by specviz/views/terms.py
 import { byPlace } from "specviz/inspect/by_place.js";
@@ -95,7 +95,8 @@ function metricGroups(owner) {
 
 /** Names of what is recorded of a model, where they are not read as they are. @type {Record<string, string>} */
 const MODEL = { kv_heads: "key-value heads", context_length: "longest context", packed: "weights packed for few rows",
-  fused_norms: "norms computed in one call", dequantised: "weights read from" };
+  fused_norms: "fused norm layers", dequantised: "weights read from", key: "fingerprint", dtype: "computed in",
+  hidden: "hidden size", vocab: "vocabulary" };
 
 /** @type {(entry: [string, unknown]) => Fact} */
 function modelFact([name, value]) {
@@ -132,25 +133,20 @@ function part(owner) {
   return [chip, ...(part.warnings || []).map((words) => h("p", words))];
 }
 
-/** The method's parameters, and which of them were left open. @param {Inspector} owner @returns {Child[]} */
+/** The method's parameters as the run had them. @param {Inspector} owner @returns {Child[]} */
 function parameters(owner) {
   const { method } = owner.model.run;
   const controls = new Map((method.controls || []).map((control) => [control.name, control]));
-  const open = [];
   const chips = [...start(owner), ...part(owner)];
-  for (const [name, setting] of Object.entries(method.params || {})) {
+  for (const [name, given] of Object.entries(method.params || {})) {
     const control = controls.get(name);
     const label = control?.label || name;
     const resolved = method.resolved?.[name]; // what a setting left open came to
-    if (resolved === undefined && (setting === null || setting === undefined)) {
-      open.push(label);
-      continue;
-    }
-    const value = resolved === undefined ? shown(setting) : `${resolved} (automatic)`;
+    const value = resolved === undefined ? setting(given) : `${resolved} (automatic)`;
     const help = () => told(label, control?.help || name);
     chips.push(owner.tip.explained("span.sv-chip", help, `${label} `, h("b", value)));
   }
-  return [...chips, open.length > 0 && h("p.sv-faint", `Left open: ${open.join(", ")}`)];
+  return chips;
 }
 
 /** The hoped-for answer, opened by a click. @param {Run} run */

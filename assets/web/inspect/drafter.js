@@ -245,12 +245,12 @@ export class DrafterView extends LookPanel {
     const parts = extra ? ` (${plural(extra, "expansion")})` : "";
     const help = `The ${drafterOf(owner.model)}'s highest probability here.${
       view.route === "cape" ? " CAPE puts more candidates where it is lower." : ""}`;
-    const box = owner.tip.explained(
+    const box = bin !== null && owner.tip.explained( // else the cards and the table say it
       "div.sv-sureness",
       () => told("Confidence", formula(`= max q = ${format(confidence)}`), help),
       h("span", "Confidence ", h("b", probability(confidence))),
       tenths,
-      bin === null || (here.length < 2 && view.route !== "cape") ? null : h("span.sv-faint", granted + parts),
+      here.length < 2 && view.route !== "cape" ? null : h("span.sv-faint", granted + parts),
     );
     const rank = numberOf(owner, node, "draft_rank");
     const theirs = node && node.rank >= 0 ? `, the target's ${nth(node.rank + 1)}` : "";

@@ -312,7 +312,8 @@ export class DraftInText {
     // straight out to where it clears the lines between, and a curve from there that ends on the paper
     const lead = Math.max(x1, x2, this.between(from, to, frame, limit, [a, b]));
     const x = Math.min((frame.width - 12 - lead / 4) / 0.75, lead + 46 + 0.22 * Math.abs(b.top - y1));
-    const [m1, m2] = [(y0 + y1) / 2, (b.top + b.bottom) / 2];
+    const m2 = gone ? b.top + this.high / 2 : (b.top + b.bottom) / 2; // without a post: to the end of its first line
+    const m1 = (y0 + y1) / 2;
     const shapes = [];
     if (!look && !gone) {
       const there = `M${x1} ${y0}H${lead}C${x + 14} ${y0} ${x + 14} ${b.bottom} ${lead} ${b.bottom}H${x2}`;

@@ -3,14 +3,14 @@
 
 import { h, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
-import { format, plural, probability } from "specviz/base/numbers.js";
+import { clamp, format, plural, probability } from "specviz/base/numbers.js";
 import { term } from "specviz/base/terms.js";
 import { STATES } from "specviz/inspect/drafting.js";
 import { Panel } from "specviz/inspect/panel.js";
 
-const [WIDE, GAP, HIGH, ROW, TOP, LEFT] = [52, 13, 34, 39, 6, 4]; // px: boxes, and the room between them
+const [WIDE, WIDEST, GAP, HIGH, ROW, TOP, LEFT] = [52, 88, 13, 34, 39, 6, 4]; // px: boxes, and the room between them
 const SHADES = 4; // of transitions
-const LABEL = 6; // characters
+const [LETTER, EDGES] = [7.3, 8]; // px: of a box's text, and what stays free beside it
 /** @type {[key: string, label: string][]} */
 const NUMBERS = [
   ["candidate_recall", "candidate recall"],
@@ -97,6 +97,12 @@ export class LatticeView extends Panel {
     this.numbers = h("p.sv-lattice-numbers");
     this.body.append(this.facts, h("div.sv-lattice-scroll", { tabindex: "0" }, this.svg), this.numbers);
     this.body.append((this.legend = legend()));
+    this.room = this.wide = 0; // px: of the panel, and of a box
+    /** @type {StepView | null} */
+    this.view = null;
+    owner.on("resized", () => {
+      if (this.view && this.body.clientWidth !== this.room) this.draw(this.view, this.body.clientWidth);
+    });
   }
 
   /** Whether the run has lattices. */
@@ -105,13 +111,14 @@ export class LatticeView extends Panel {
   }
 
   clear() {
+    this.view = null;
     for (const path of this.paths) set(path, { d: "" });
     this.place([]);
     this.facts.textContent = this.note.textContent = "";
   }
 
-  /** @param {StepView} view */
-  draw(view) {
+  /** ``room``: the panel's width. @type {(view: StepView, room?: number) => void} */
+  draw(view, room = this.room || this.body.clientWidth) {
     const { model } = this.owner;
     if (!this.on) return;
     const lattice = latticeOf(model, view);
@@ -121,16 +128,18 @@ export class LatticeView extends Panel {
       return;
     }
     const { positions } = lattice;
+    [this.view, this.room] = [view, room];
+    const wide = (this.wide = clamp(Math.floor((room - 20) / (positions.length + 1)) - GAP, WIDE, WIDEST));
     const most = Math.max(...positions.map((one) => one.candidates.length));
     this.note.textContent = `${plural(positions.length, "position")} × ${plural(most, "candidate")}`;
     this.tell(view);
-    const width = LEFT * 2 + (positions.length + 1) * (WIDE + GAP) - GAP;
+    const width = LEFT * 2 + (positions.length + 1) * (wide + GAP) - GAP;
     const height = TOP + (most + 1) * ROW;
     set(this.svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     /** @param {number} token */
-    const label = (token) => model.pieces.label(token, LABEL);
+    const label = (token) => model.pieces.label(token, Math.floor((wide - EDGES) / LETTER));
     set(this.svg, { "aria-label": inWords(lattice, label) });
-    lines(lattice).forEach((d, place) => set(this.paths[place], { d }));
+    lines(lattice, wide).forEach((d, place) => set(this.paths[place], { d }));
     this.place([
       box(label(lattice.root), 0, 0, "sv-lattice-root", "root", ""),
       ...positions.flatMap((position) => column(position, view, label, most)),
@@ -142,7 +151,7 @@ export class LatticeView extends Panel {
   /** Puts the boxes there, in elements that are there already. @param {LatticeBox[]} boxes */
   place(boxes) {
     while (this.boxes.length < boxes.length) this.boxes.push(new BoxElements(this.svg));
-    this.boxes.forEach((one, place) => one.show(boxes[place]));
+    this.boxes.forEach((one, place) => one.show(boxes[place], this.wide));
   }
 
   /** The step's own numbers, and the run's, each with its formula. @param {StepView} view */
@@ -164,29 +173,29 @@ export class LatticeView extends Panel {
 const told = (value, key) =>
   value === null || value === undefined ? "–" : key === "oracle_length" ? format(value, 2) : probability(value);
 
-/** @param {number} depth */
-const x = (depth) => LEFT + depth * (WIDE + GAP);
+/** @type {(depth: number, wide: number) => number} */
+const x = (depth, wide) => LEFT + depth * (wide + GAP);
 /** @param {number} rank */
 const y = (rank) => TOP + rank * ROW;
 
-/** @type {(depth: number, before: number, rank: number) => string} */
-const line = (depth, before, rank) => {
-  const [from, to] = [x(depth - 1) + WIDE, x(depth)];
+/** @type {(depth: number, before: number, rank: number, wide: number) => string} */
+const line = (depth, before, rank, wide) => {
+  const [from, to] = [x(depth - 1, wide) + wide, x(depth, wide)];
   const [a, b] = [y(before) + HIGH / 2, y(rank) + HIGH / 2];
   return `M${from} ${a}C${from + GAP / 2} ${a} ${to - GAP / 2} ${b} ${to} ${b}`;
 };
 
-/** Transitions by shade, then the walk, each shade one path. @param {Lattice} lattice */
-function lines({ positions, edges }) {
+/** Transitions by shade, then the walk, each shade one path. @type {(lattice: Lattice, wide: number) => string[]} */
+function lines({ positions, edges }, wide) {
   const shades = Array.from({ length: SHADES }, () => "");
   for (const { depth, before, rank, shade } of edges) {
-    shades[Math.min(SHADES - 1, Math.floor(shade * SHADES))] += line(depth, before, rank);
+    shades[Math.min(SHADES - 1, Math.floor(shade * SHADES))] += line(depth, before, rank, wide);
   }
   let walk = "";
   let last = 0;
   for (const { depth, candidates } of positions) {
     const taken = candidates.find((one) => one.walked)?.rank ?? 0;
-    walk += line(depth, last, taken);
+    walk += line(depth, last, taken, wide);
     last = taken;
   }
   return [...shades, walk];
@@ -194,7 +203,7 @@ function lines({ positions, edges }) {
 
 /** @type {(text: string, column: number, row: number, name: string, about: string, small: string) => LatticeBox} */
 function box(text, column, row, name, about, small) {
-  return { text, left: x(column), top: y(row), name: `sv-candidate ${name}`, about, small };
+  return { text, depth: column, top: y(row), name: `sv-candidate ${name}`, about, small };
 }
 
 /** The elements of a box, which stay while steps change. */
@@ -203,19 +212,21 @@ class BoxElements {
   constructor(svg) {
     this.title = s("title");
     this.text = s("text", { x: 6, y: 14 });
-    this.small = s("text.sv-candidate-prob", { x: WIDE - 5, y: 28, "text-anchor": "end" });
-    this.group = s("g", this.title, s("rect", { width: WIDE, height: HIGH, rx: 5 }), this.text, this.small);
+    this.small = s("text.sv-candidate-prob", { y: 28, "text-anchor": "end" });
+    this.rect = s("rect", { height: HIGH, rx: 5 });
+    this.group = s("g", this.title, this.rect, this.text, this.small);
     svg.append(this.group);
   }
 
-  /** @param {LatticeBox | undefined} box */
-  show(box) {
+  /** @type {(box: LatticeBox | undefined, wide: number) => void} */
+  show(box, wide) {
     if (!box) return set(this.group, { display: "none" });
-    const { text, left, top, name, about, small } = box;
-    set(this.group, { display: null, class: name, transform: `translate(${left} ${top})` });
+    const { text, depth, top, name, about, small } = box;
+    set(this.group, { display: null, class: name, transform: `translate(${x(depth, wide)} ${top})` });
+    set(this.rect, { width: wide });
     set(this.title, { text: about });
     set(this.text, { text });
-    set(this.small, { text: small });
+    set(this.small, { x: wide - 5, text: small });
   }
 }
 

@@ -5,7 +5,7 @@ import { format, probability } from "specviz/base/numbers.js";
 import { label } from "specviz/inspect/drafting.js";
 
 const LEAST = 0.01; // a smaller part has no piece of its own
-const NAMED = 0.09; // from here on a piece has room for its token
+const LETTER = 0.017; // of a bar: a piece that has room for its token names it
 
 /** @typedef {{ token: number | null, share: number }} Piece */
 
@@ -44,7 +44,7 @@ export function mass(owner, place, list) {
     const piece = h(
       `span.sv-mass-piece.sv-mass-${token === null ? "other" : "one"}.sv-mass-${kind}${here}`,
       { style: `width:${(100 * share).toFixed(2)}%` },
-      share >= NAMED ? h("span", name) : null,
+      share >= LETTER * (name.length + 1) ? h("span", name) : null,
     );
     return owner.tip.add(piece, () => [
       token === null ? "all other tokens" : h("code.sv-token", label(owner, token)),
@@ -72,7 +72,7 @@ export function mass(owner, place, list) {
     h(
       "p.sv-mass-note.ui-words",
       !drawn
-        ? "So it would be if tokens were drawn, at temperature 1: this draft's were not."
+        ? "For tokens drawn at temperature 1: the tokens of this draft were not drawn."
         : owner.model.run.method.lossless === false
           ? "By this rule, p/q, the text would have the target's own distribution p; the run's own is lossy."
           : "So the text has the target's own distribution p.",

@@ -18,6 +18,7 @@ const OUTPUT = "Output";
 const MARGIN = 40; // pixels below a step's last token
 const PEEK = 100; // pixels at the top that the peek of a far source may cover
 const BESIDE = 150; // pixels beside a line: the gutter, and the margin in which arcs are drawn
+const MOST_HANG = 12; // characters: a deep line keeps room for what it says
 const CHARACTER = 7.83; // pixels, of the text's letters
 
 export class TokenPane extends Panel {
@@ -233,12 +234,19 @@ export class TokenPane extends Panel {
       else if (tokens.segment[cell.start] === "template") span.classList.add("sv-template");
     }
     this.row.line.append(span);
+    if (!this.row.begun && /\S/.test(visible)) this.begun(this.row.size + visible.search(/\S/));
     this.row.count += 1;
     this.row.size += visible.length;
     for (let position = cell.start + this.offset; position < cell.stop + this.offset; position++) {
       if (!this.spans[position - this.base]) this.spans[position - this.base] = span;
       else this.more.set(position, [...(this.more.get(position) || []), span]);
     }
+  }
+
+  /** A row that wraps goes on below its first letter. @param {number} blanks before it */
+  begun(blanks) {
+    this.row.begun = true;
+    if (blanks > 1) this.row.line.style.setProperty("--sv-hang", `${Math.min(blanks, MOST_HANG)}ch`);
   }
 
   /** What became of an output token. @type {(span: HTMLElement, cell: Cell, tokens: Columns<TokenRow>) => void} */

@@ -112,7 +112,7 @@ export class StepFacts {
     this.stood = this.chip("accepted", () => ["Drafted tokens that were accepted in this step."]);
     this.drafting = this.chip("drafted in", () => ["Time spent on drafting in this step."]);
     this.verifying = this.chip("verified in", () => ["Time of the target's forward over the draft."]);
-    this.route = this.chip("found", () => ["The way the method found its draft in this step."]);
+    this.route = this.chip("found by", () => ["The way the method found its draft in this step."]);
     this.forward = this.chip("forward", () => ["The engine that ran the target's forward, and its bucket."]);
     this.origins = this.chip("from", () => ["Origins of the accepted tokens, in their order."]);
     /** @type {(ReturnType<StepFacts["chip"]> & { term: RunTerm })[]} */
@@ -165,9 +165,11 @@ export class StepFacts {
     };
     const known = !unknown(this.owner.model, "steps.drafted");
     put(this.stood, known && view.drafted ? `${view.accepted} of ${view.drafted}` : "");
-    put(this.drafting, view.draft_ms ? `${format(view.draft_ms)} ms` : "");
-    put(this.verifying, view.verify_ms ? `${format(view.verify_ms)} ms` : "");
-    put(this.route, view.route);
+    put(this.drafting, view.draft_ms ? `${format(view.draft_ms, 2)} ms` : "");
+    put(this.verifying, view.verify_ms ? `${format(view.verify_ms, 2)} ms` : "");
+    const { route } = view;
+    const by = ["lexical", "semantic"].includes(route) ? `${route} match` : route;
+    put(this.route, routes(this.owner.model).length ? by : ""); // else it tells nothing apart
     put(this.origins, view.accepted ? composed(this.owner.model, view.origins) : "");
     const { engine, engine_rows: rows, engine_keys: keys } = this.owner.model.steps;
     const bucket = `${rows[view.number]} rows, ${keys[view.number]} keys`;
@@ -176,7 +178,7 @@ export class StepFacts {
       const value = this.owner.model.stepTerm(view.number, one.term.key);
       if (value === null) put(one, "");
       else if (!isTime(one.term)) put(one, format(value));
-      else put(one, `${format(value)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)}` : "");
+      else put(one, `${format(value, 2)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)}` : "");
     }
     for (const one of this.plains) {
       const value = this.owner.model.plainValue("steps", one.column, view.number);

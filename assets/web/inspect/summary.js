@@ -1,6 +1,6 @@
 /* Words about a run: its numbers, its name, the legend and the keyboard help. */
 
-import { append, facts, h } from "specviz/base/dom.js";
+import { append, facts, h, replace } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { format, mean, plural, short } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
@@ -56,9 +56,10 @@ export function headline(owner, list) {
     const value = values[key] ?? null;
     if (value === null && !owner.wantedMetrics.includes(key)) return []; // not measured, or not in its day
     const brief = key === "speedup" && (value ?? 1) < 1 ? "as fast" : BRIEFLY[key];
-    return metric(owner, { key, ...help, label: brief ?? help?.label ?? key }, value);
+    const label = brief ?? (help?.label ?? key).replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
+    return metric(owner, { key, ...help, label }, value);
   });
-  list.replaceChildren(...rows, ...(plainly ? [] : [identical(owner)]));
+  replace(list, [rows, !plainly && identical(owner)]);
 }
 
 /** Whether the output is plain decoding's: compared with it where it was run, else with the target's first choices. */
@@ -86,6 +87,7 @@ function identical(owner) {
       ? [`${differs} ≠ first choice`, "Output tokens that are not the target's first choice."]
       : ["✓ identical to plain", "Every output token is the target's own first choice, as in plain decoding."];
   }
+  if (said === "–" && !run.complete) return null;
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt.svp-unseen", "Against plain"), h("dd", said));
   box.dataset.key = "identical";
   return owner.tip.add(box, () => [h("b", said), h("div", why)]);

@@ -78,6 +78,8 @@ type MarkLayer = Map<string, Map<HTMLElement, Mark[2]>>;
 interface TokenLine {
   element: HTMLElement; line: HTMLElement; number: number; count: number; size: number; label: HTMLElement | null;
   future?: boolean;
+  /** Its first letter is there. */
+  begun?: boolean;
 }
 /** A mark in a pane's minimap. */
 interface MapMark { from: Position; to: Position; color: string; wide?: boolean; alpha?: number }
@@ -132,7 +134,7 @@ interface LatticeCandidate { token: number; rank: number; logprob: number | null
 type MakeColumn = (
   position: LatticePosition, view: StepView, label: (token: number) => string, most: number
 ) => LatticeBox[];
-interface LatticeBox { text: string; left: number; top: number; name: string; about: string; small: string }
+interface LatticeBox { text: string; depth: number; top: number; name: string; about: string; small: string }
 /** A position of a block; ``drafted``: its token was sent to the target. */
 interface LatticePosition {
   depth: number; written: number | undefined; drafted: boolean; candidates: LatticeCandidate[];

@@ -109,6 +109,9 @@ export class JudgesPanel {
       this.sentence(view, step),
       this.places(chain, view),
       h("div.svj-parts", this.table(view, step), this.picture(view)),
+      h("details.ui-fold.svj-limits", h("summary", "How far these numbers hold"),
+        h("p.ui-soft", this.open(step), visited)),
+      this.again(),
     ]);
     const chosen = this.body.querySelector(".svj-place[aria-pressed=true]");
     if (chosen instanceof HTMLElement && chosen.parentElement)
@@ -122,9 +125,8 @@ export class JudgesPanel {
     const keep = count === 1 ? "keeps" : "keep";
     return h(
       "p.svj-words",
-      `${plural(view.drafted, "token")}, judged by ${plural(of, "rule")} on the same probabilities `,
-      "and random numbers: ",
-      h("b", count ? `${count} ${keep} other tokens than the run` : "all keep the same tokens"),
+      `${plural(view.drafted, "token")} under ${plural(of, "rule")}, on the same probabilities and random numbers: `,
+      h("b", count ? `${count} ${keep} other tokens` : "all keep the same tokens"),
       ".",
     );
   }
@@ -204,10 +206,7 @@ export class JudgesPanel {
     const label = "This step under every verifier";
     const grid = table({ class: `svj-table ui-dense${parted ? "" : " svj-alike"}` }, head, [own, ...body]);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
-      h("p.ui-soft.svj-visited", this.meant(view), MEANT),
-      h("details.ui-fold.svj-limits", h("summary", "How far these numbers hold"),
-        h("p.ui-soft", this.open(step), visited)),
-      this.again());
+      h("p.ui-soft.svj-visited", this.meant(view), MEANT));
   }
 
   /** Why the tokens of a rule end where they do: of the token that fell there, by its name; else of the last. */
@@ -259,7 +258,7 @@ export class JudgesPanel {
       h("span.svj-then", { "aria-hidden": "true" }, "→"),
       h("span.svp-unseen", " then "),
       bonus === null
-        ? h("span.svj-open", { title: "the record does not settle this draw" }, "–")
+        ? h("span.svj-open", { title: "the record does not settle this draw" }, "not recorded")
         : h("code.svj-follows", bonus < 0 ? "stop" : label(owner, bonus, 14)),
     );
   }

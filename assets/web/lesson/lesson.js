@@ -10,8 +10,8 @@ import { before } from "specviz/lesson/asked.js";
 import { WAITING, panelsMet, withoutOracle } from "specviz/lesson/panels.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
-const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
-const LEAST_SIZE = 0.82; // beside the views
+const SIZES = [1.25, 1.12, 1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
+const [LEAST_SIZE, MOST_SIZE] = [0.82, 1]; // beside the views
 const BELOW = 24; // pixels of the page below the views
 
 /** A stop with a question: its dot's class, and what is said of it. */
@@ -365,7 +365,8 @@ export class Lesson {
   /** All words of a stop are in sight, with its question: smaller where there are many. */
   fit() {
     const { style } = this.words;
-    for (const size of this.presenter.on ? SIZES : SIZES.filter((factor) => factor >= LEAST_SIZE)) {
+    const beside = SIZES.filter((factor) => factor >= LEAST_SIZE && factor <= MOST_SIZE);
+    for (const size of this.presenter.on ? SIZES : beside) {
       style.setProperty("--sv-fit", String(size));
       if (this.text.scrollHeight <= this.text.clientHeight + 2) return;
     }

@@ -6,7 +6,7 @@ import { button, h, replace } from "specviz/base/dom.js";
 const inline = (runs) =>
   runs.map(([kind, words]) => {
     if (kind === "em") return h("em", words);
-    return kind === "code" ? h("code.sv-token", words) : words;
+    return kind === "code" ? h("code.sv-token", words) : words.replace(/(\d) %/g, "$1\u00a0%");
   });
 
 /** @param {Paragraph[]} list */

@@ -24,7 +24,7 @@ export class RaceCard {
       { "aria-label": `Race: plain decoding against ${short(this.title)}` },
       h("p.svo-lead", this.lead),
       h("div.svo-lanes", this.lanes.map((lane) => lane.element)),
-      h("p.svo-source", this.source),
+      h("p.svo-source", this.source, " Grey: still to be written."),
       this.words,
       this.buttons,
       h("button.svp-x.svo-close", { "aria-label": "Close", onclick: () => this.close() }, "×"),
@@ -95,7 +95,10 @@ export class RaceCard {
     if (steps === one.steps) return;
     one.steps = steps;
     const { lane } = one;
-    one.text.replaceChildren(...written(lane, steps, MOST_TEXT));
+    const ahead = lane.stretches(lane.start(steps), lane.length).map(({ text }) => text).join("");
+    const rest = h("span.svo-ahead", ahead.slice(0, MOST_TEXT));
+    one.text.replaceChildren(...written(lane, steps, MOST_TEXT), rest);
+    if (one.text.scrollHeight > one.text.clientHeight) rest.remove(); // else its end would be what is seen
     one.text.scrollTop = one.text.scrollHeight;
     one.count.textContent = lane.start(steps).toLocaleString("en");
     const time = this.race.timed && steps ? ` · ${seconds(lane.times[steps - 1])}` : "";

@@ -43,8 +43,9 @@ effect(() => void [draft.value.prompt, pending.value, ask()]);
 on("model", ask);
 
 /** Whether this server is its user's own. */
-const alone = signal(false);
-on("status", () => (alone.value = !!app.rules && !app.rules.public && !app.rules.accounts));
+const isAlone = () => !!app.rules && !app.rules.public && !app.rules.accounts;
+const alone = signal(isAlone());
+on("status", () => (alone.value = isAlone()));
 
 /**
  * A text of the prompt.
@@ -144,12 +145,12 @@ function Beside({ prefix }) {
       <option value="" disabled selected=${!chosen}>Examples …</option>
       ${offer.value.examples.map(({ id, label }) =>
         html`<option value=${id} selected=${id === chosen}>${label}</option>`)}</select>
-    ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${own} />`}
     <input class="ui-input svp-naming" aria-label="Name of this prompt" placeholder="Name this prompt" maxlength="70"
       value=${naming.value ?? name.value} onBlur=${() => (naming.value = null)}
       onInput=${(/** @type {FieldEvent} */ { currentTarget }) => (naming.value = currentTarget.value)}
       onChange=${(/** @type {FieldEvent} */ { currentTarget }) => call(currentTarget.value)} />
     ${turnBack(-1, "↶", "Undo", undoable.value)}${turnBack(1, "↷", "Redo", redoable.value)}
+    ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${own} />`}
     ${alone.value && senders.value.map((one) => html`<button type="button" class="ui-button svp-connect"
       aria-haspopup="dialog" onClick=${(/** @type {FieldEvent<HTMLElement>} */ event) =>
         one.open(event.currentTarget, sent)}>${one.label}</button>`)}
@@ -255,7 +256,7 @@ function Notes({ prefix }) {
   const { note } = draft.value.source;
   return html`<div class="sve-notes">
     ${recorded.value && html`<p class="svp-note svp-recorded">
-      The prompt of the run that is open in Inspect, token by token.</p>`}
+      The prompt of the run that is open in Inspect, token by token. Change it, or type your own over it.</p>`}
     ${note && html`<p class="svp-note">${note}</p>`}
     ${words && html`<p id="${prefix}-reference-note" class="svp-note">${words}</p>`}
   </div>`;

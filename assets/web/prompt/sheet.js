@@ -12,8 +12,9 @@ import { app } from "specviz/shell/state.js";
 import { Held } from "specviz/ui/element.js";
 import { Coded, effect, html, render, signal } from "specviz/ui/html.js";
 
-const model = signal("");
-on("status", () => (model.value = app.model.text.split(" · ")[0]));
+const inUse = () => app.model.text.split(" · ")[0];
+const model = signal(inUse());
+on("status", () => (model.value = inUse()));
 
 /** The sentence about what was refused, beside the button: its place may be scrolled out of sight. */
 export const Fault = () =>

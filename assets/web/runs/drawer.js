@@ -43,7 +43,8 @@ function Drawer() {
   };
   return html`<${Sheet} title="Runs" class="svr-drawer" open=${open.value} close=${close}>
     <${Held} of=${library} class="svp-runs" />
-    <button type="button" class="ui-link" onClick=${file}>Open a file …</button></${Sheet}>`;
+    <div class="svr-file"><button type="button" class="ui-link" onClick=${file}>Open a file …</button></div>
+  </${Sheet}>`;
 }
 
 /** Opens the drawer; ``search`` is what it looks for at first. @param {{ search?: string }} [options] */

@@ -112,8 +112,7 @@ export function drawLibrary(box, { look, show }) {
   const heads = COLUMNS.map(({ key, head, kind }) =>
     h("th", { scope: "col", class: kind }, h("button.svp-bare.svr-sort", { onclick: () => sortBy(key) }, head)),
   );
-  const acts = h("th", { scope: "col" }, h("span.svp-unseen", "Actions"));
-  const grid = table({ class: "ui-picked" }, [h("th.svr-check", all), heads, acts], []);
+  const grid = table({ class: "ui-picked" }, [h("th.svr-check", all), heads], []);
   const [body] = grid.tBodies;
   const empty = h("p.svp-empty");
   const note = h("p.svp-note", { role: "status" });
@@ -233,7 +232,6 @@ export function drawLibrary(box, { look, show }) {
       },
     });
     const chips = h("span.svr-chips.ui-row", (run.tags || []).map((tag) => tagOf(run, tag)));
-    const name = h("td.svr-title", h("span.svr-name", h("button.svp-link", { title }, title), chips));
     /** @type {(mark: string, label: string, fn: () => void, more?: object) => HTMLElement} */
     const button = (mark, label, fn, more) => {
       const told = { title: label, "aria-label": `${label}: ${title}`, ...more };
@@ -247,18 +245,20 @@ export function drawLibrary(box, { look, show }) {
       remove();
     };
     const acts = run.mine && [
-      button(keep ? "★" : "☆", kept, change, { "aria-pressed": String(Boolean(keep)) }),
-      button("#", "Add a tag", () => addTag([id], chips)),
-      button("✎", "Rename", () => rename(run, name)),
-      button("×", "Delete", removeIt),
+      button(keep ? "★ Kept" : "Keep", kept, change, { "aria-pressed": String(Boolean(keep)) }),
+      button("Tag", "Add a tag", () => addTag([id], chips)),
+      button("Rename", "Rename", () => rename(run, name)),
+      button("Delete", "Delete", removeIt),
     ];
+    const link = h("button.svp-link", { title }, title);
+    /** @type {HTMLElement} */
+    const name = h("td.svr-title", h("span.svr-name", link, chips, acts && h("span.svr-acts", acts)));
     return h(
       "tr",
       { class: id === app.current && "svp-now", "data-id": id, onclick: go },
       h("td.svr-check", { onclick: quiet(() => {}) }, check),
       name,
       COLUMNS.slice(1).map(({ kind, text }) => h("td", { class: kind, title: text(run) }, text(run))),
-      h("td.svr-acts", acts),
     );
   }
 
@@ -380,13 +380,13 @@ export function drawLibrary(box, { look, show }) {
     for (const run of matching.slice(0, most)) {
       if (!by && run.kind !== kind) {
         kind = run.kind;
-        rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind)));
+        rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 1, scope: "colgroup" }, KINDS[kind] || kind)));
       }
       rows.push(row(run));
       if (title === run.title) rows.at(-2)?.classList.add("svr-joined"); // the eye finds where another prompt begins
       title = run.title;
       const places = words.length ? app.runSearch?.places(run.id, (at) => show(run.id, at)) : null;
-      if (places) rows.push(h("tr.svr-places", h("td"), h("td", { colspan: COLUMNS.length + 1 }, places)));
+      if (places) rows.push(h("tr.svr-places", h("td"), h("td", { colspan: COLUMNS.length }, places)));
     }
     const same = rows.length === body.rows.length && rows.every((one, k) => one.isEqualNode(body.rows[k]));
     if (!same) body.replaceChildren(...rows);

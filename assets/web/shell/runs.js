@@ -4,7 +4,7 @@ import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
 import { mean, percentage } from "specviz/base/numbers.js";
-import { inLine } from "specviz/base/text.js";
+import { cut, inLine } from "specviz/base/text.js";
 import { app } from "specviz/shell/state.js";
 
 let newest = 0;
@@ -94,12 +94,14 @@ export function variant({ forced, lossless, other_share: share, divergence }) {
   return known ? ` (lossy: ${percentage(share)} other tokens, divergence ${percentage(divergence)})` : " (lossy)";
 }
 
+const MOST_TITLE = 38; // characters: what drafted, and how well, stands behind them
+
 /** A run in a line; its title keeps to itself which way it is written (an option has no element to isolate it). */
 /** @param {RunRecord} run */
 export function brief(run) {
   const { title, method, tokens_per_step: speed } = run;
   const perStep = typeof speed === "number" && `${mean(speed)} tokens/step`;
-  return [title && inLine(title), method + variant(run), perStep].filter(Boolean).join(" · ");
+  return [title && inLine(cut(title, MOST_TITLE)), method + variant(run), perStep].filter(Boolean).join(" · ");
 }
 
 /** The runs to choose from, by kind; ``current`` is chosen, be it in the list or not. */

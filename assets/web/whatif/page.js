@@ -73,6 +73,8 @@ export class WhatIf {
     this.rule = h("div.svw-rule"); // by which verifier the draft is judged
     this.words = h("p.svw-words");
     this.small = h("p.ui-soft.svw-visited");
+    this.limits = h("details.svw-limits.ui-fold", { hidden: true },
+      h("summary", "How far these numbers hold"), this.small);
     this.judged = h("details.svw-judged.ui-fold", { hidden: true });
     this.notes = h("ul.svw-notes");
     const choose = h("div.svw-choose.ui-row", h("label.svw-method", "Method ", this.select), this.rule, this.parameters,
@@ -80,7 +82,7 @@ export class WhatIf {
     this.made = h("p.svm-offer.ui-row.ui-soft", { hidden: true }); // where another model made the run
     this.legend = h("ul.svw-legend.ui-legend");
     body.append(this.made, this.words, this.legend);
-    this.below = h("div.svw-below", choose, this.notes, this.judged, this.small); // the tree stands between
+    this.below = h("div.svw-below", choose, this.notes, this.judged, this.limits); // the tree stands between
 
     this.offer();
     inspector.on("step", () => this.stepped());
@@ -226,7 +228,7 @@ export class WhatIf {
     const method = must(cardOf(must(this.catalog), this.method));
     const kept = (this.kept[method.name] ??= method.name === run.method.name ? { ...run.method.params } : {});
     this.fields = fields(method.controls, kept, () => this.soon(), "svw-");
-    this.controls.replaceChildren(...this.fields.map((f) => f.row));
+    replace(this.controls, this.fields.map((f) => f.row));
     const greedy = () => !run.sampling?.temperature;
     const choose = (/** @type {string} */ name) => this.chooses(name);
     replace(this.rule, [ruleField(must(this.catalog), this.method, greedy, choose, "svw-")?.row]);
@@ -321,7 +323,7 @@ export class WhatIf {
     this.words.replaceChildren(h("span.svp-error", text));
     this.legend.replaceChildren();
     this.notes.replaceChildren();
-    this.small.replaceChildren();
+    this.limits.hidden = true;
     this.judged.hidden = true;
     this.element.classList.remove("svw-stale");
     this.inspector.tree.overlay(null);
@@ -344,7 +346,8 @@ export class WhatIf {
       h("b", String(accepted)),
       `: ${same ? "the same draft." : `${verdict} ${draftDifference(inspector.model.step(step), other)}`}`,
     );
-    this.small.textContent = same ? "" : `${visited} “Continue from here” starts such a run.`;
+    this.small.textContent = `${visited} “Continue from here” starts such a run.`;
+    this.limits.hidden = same;
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
     inspector.tree.overlay(other);
@@ -381,7 +384,6 @@ export class WhatIf {
     const label = "This draft under every rule";
     replace(this.judged, [
       h("summary", `${label}: ${words}`),
-      h("p.ui-soft", visited),
       h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
         table({ class: "svj-table ui-dense" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
     ]);
@@ -390,6 +392,6 @@ export class WhatIf {
   /** What it took. @param {Redraft} result */
   time({ ms, read_ms: read }) {
     const before = read ? `, after ${format(read / 1000, 2)} s in which the model read the run` : "";
-    return `drafted in ${format(ms)} ms${before}`;
+    return `drafted in ${format(ms, 2)} ms${before}`;
   }
 }
