@@ -16,8 +16,8 @@ const unfinished = (lane) => ["waiting", "running"].includes(lane.state);
 const NEVER = { state: "stopped", error: "Stopped before it began." };
 /** What every comparison begins with. */
 const FRESH = {
-  numbers: {}, lens: {}, stretches: [], claim: null, repeating: false, mark: null, at: 0, live: true, stopping: false,
-  title: "", framed: false,
+  numbers: {}, lens: {}, stretches: [], claim: null, repeating: false, mark: null, at: 0, live: true, moved: false,
+  stopping: false, title: "", framed: false,
 };
 /** A lane of which nothing is known yet. @type {CompareLane} */
 const UNKNOWN = {

@@ -29,7 +29,7 @@ def test_each_layer_is_left_out_on_demand(page: Any, port: int) -> None:
     page.click("text=Leave out each layer")
     bars = page.locator(".svly-bars g")
     expect(bars).to_have_count(3)
-    expect(page.locator(".svly")).to_contain_text("the model's first choice stays, of 30 tokens, when one")
+    expect(page.locator(".svly")).to_contain_text("How many of 30 first choices stay without one layer.")
     expect(page.locator(".svly h3").first).to_have_text("Which layers did this text not need?")  # stays with its answer
     assert page.evaluate("(() => { const box = (what) => document.querySelector(what).getBoundingClientRect(); "
                          "return box('.svly-bars g:last-of-type').right <= box('.svly').right - 20; })()")  # fmt: skip

@@ -10,7 +10,7 @@ import { html, render, signal } from "specviz/ui/html.js";
 
 const NAMED = 3; // layers in the sentence
 const SHOWN = 600; // tokens of the text
-const DARKEST = 0.6; // of the colour of a token that no layer may be left out for
+const DARKEST = 0.7; // share of the colour, of the token that most layers change
 const NOTE =
   "The model reads this run's text with one layer left out, each in turn, and its first choices are compared " +
   "with those of the whole model. It does not say what leaving out two layers would do, nor what it would save.";
@@ -64,7 +64,7 @@ function Result({ tab, report, of }) {
     ? `${numbers.join(", ")} (${percentage(kept[numbers[0] - 1])})`
     : numbers.map((one) => `${one} (${percentage(kept[one - 1])})`).join(", ");
   return html`
-    <p>How often the model's first choice stays, of ${plural(places, "token")}, when one layer is left out${
+    <p>How many of ${plural(places, "first choice")} stay without one layer${
       of > kept.length && `: the first ${plural(kept.length, "layer")} so far`}.</p>
     ${least.length > 0 && html`<ul class="ui-legend">
       <li><i class="svly-key" />needed least: <b>${named(least)}</b></li>
@@ -74,24 +74,24 @@ function Result({ tab, report, of }) {
         tab.layer.value = one === layer ? -1 : one;
       }} />
     <${Text} tab=${tab} counts=${needed(changed, tab.inspector.model.promptLength, places)} of=${kept.length}
-      layer=${layer} changes=${new Set(changed[layer])} />
+      chosen=${layer} changes=${new Set(changed[layer])} />
     <p class="ui-soft">${NOTE}</p>`;
 }
 
 /** The output: the more layers a token needs, the darker; those that the chosen layer changes are framed. */
-/** @type {(props: { tab: LayersTab, counts: number[], of: number, layer: number, changes: Set<number> }) => unknown} */
-function Text({ tab, counts, of, layer, changes }) {
+/** @type {(props: { tab: LayersTab, counts: number[], of: number, chosen: number, changes: Set<number> }) => unknown} */
+function Text({ tab, counts, of, chosen, changes }) {
   const { model } = tab.inspector;
+  const most = Math.max(1, ...counts);
   return html`<div class="ui-stack">
-    <h3>${layer < 0
+    <h3>${chosen < 0
       ? "Which tokens needed many layers?"
-      : `Without layer ${layer + 1} the choice changes at ${plural(changes.size, "token")}`}</h3>
-    <p class="ui-soft">The darker a token, the more layers change it when they are left out.${
-      layer < 0 && " Choose a bar to see what its layer changes."}</p>
+      : `Without layer ${chosen + 1} the choice changes at ${plural(changes.size, "token")}`}</h3>
+    <p class="ui-soft">The darker, the more layers change it. Choose a bar: its layer's tokens are framed.</p>
     <p class="svly-text">${counts.slice(0, SHOWN).map((count, place) => {
       const position = model.promptLength + place;
       return html`<button type="button" class="svly-token ${changes.has(position) ? "svly-changes" : ""}"
-        style="--share:${(DARKEST * count) / of}" title="${plural(count, "layer")} of ${of} change it"
+        style="--share:${(DARKEST * count) / most}" title="${plural(count, "layer")} of ${of} change it"
         onClick=${() => showToken(tab.inspector, position)}><code>
         ${model.pieces.label(model.id(position) ?? -1, 14)}</code></button>`;
     })}${counts.length > SHOWN && ` and ${plural(counts.length - SHOWN, "token")} more`}</p>
