@@ -46,7 +46,7 @@ MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
 MAX_LABELS = 9  # a paper's bars have numbers if so few
-BARS, DIGIT = 0.7 * NARROW, 7.0  # pixels of all bars, and of a character of their numbers
+BARS, DIGIT, LINE_HEIGHT = 0.65 * NARROW, 7.5, 14  # pixels of all bars, of a character of their numbers, and of a line
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 
@@ -251,7 +251,9 @@ def _bars(
     names = list(dict.fromkeys(point["series"] for point in points))
     tallest = max((value for point in points if (value := value_of(point, quantity.key)) is not None), default=0.0)
     texts = [amount(value_of(point, quantity.key), quantity.unit) for point in points]
-    is_numbered = DIGIT * max(map(len, texts), default=0) <= BARS / max(1, len(points))  # all bars or none
+    room = BARS / max(1, len(points))
+    is_numbered = room >= LINE_HEIGHT  # all bars or none
+    angle = 0 if DIGIT * max(map(len, texts), default=0) <= room else -90
     for name in names:
         line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
@@ -265,7 +267,7 @@ def _bars(
                 error_y=whiskers(errors, GREY),
                 text=[amount(value, quantity.unit) for value in values] if is_numbered else None,
                 textposition=["outside" if (value or 0) < SHORTEST * tallest else "inside" for value in values],
-                insidetextanchor="start", textangle=0, textfont={"size": 11}, cliponaxis=False,
+                insidetextanchor="start", textangle=angle, textfont={"size": 12}, cliponaxis=False,
                 **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
                 showlegend=len(names) > 1,
             )

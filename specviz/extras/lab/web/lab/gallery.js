@@ -97,7 +97,7 @@ function recipeCard({ name, title, figure, question }, choose) {
   return h(
     "button.svp-bare.svl-card.svl-recipe",
     { "data-name": name, title: question, onclick: () => choose(name) },
-    h("span.svl-framed", drawn(picture), picture && h("small.ui-soft", `${picture.metric} ${picture.range}`)),
+    h("span.svl-framed", drawn(picture), picture && h("small.ui-soft", picture.metric, " ", h("span", picture.range))),
     h("small.ui-soft", figure),
     h("b", title),
     picture && [h("span.svl-say", picture.finding.text), agreed(picture.finding)],

@@ -87,7 +87,7 @@ function Text({ tab, counts, of, chosen, changes }) {
     <h3>${chosen < 0
       ? "Which tokens needed many layers?"
       : `Without layer ${chosen + 1} the choice changes at ${plural(changes.size, "token")}`}</h3>
-    <p class="ui-soft">The darker, the more layers change it. Choose a bar: its layer's tokens are framed.</p>
+    <p class="ui-soft">The stronger its colour, the more layers change a token. Choose a bar: its tokens are framed.</p>
     <p class="svly-text">${counts.slice(0, SHOWN).map((count, place) => {
       const position = model.promptLength + place;
       return html`<button type="button" class="svly-token ${changes.has(position) ? "svly-changes" : ""}"
