@@ -64,11 +64,11 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     page = visit()
     expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
     expect(page.locator(".svd-defined thead")).to_contain_text("Σ accepted ÷ positions that were decided")
-    formula = page.locator(".svd-defined .svd-formula").first  # first the picture, then the numbers, then how
+    formula = page.locator(".svd-defined .svd-formula").first  # the picture, then numbers, then their sums
     expect(formula).to_be_hidden()
     top = "(look) => document.querySelector(look).getBoundingClientRect().top"
     assert page.evaluate(top, ".svd-charts") < page.evaluate(top, ".svd-defined")
-    page.click("text=Formulas with their numbers")
+    page.click("text=The numbers behind them")
     expect(formula).to_be_visible()
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     expect(page.locator(".svd-groups section")).to_have_count(4)

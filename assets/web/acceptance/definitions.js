@@ -2,7 +2,7 @@
 
 import { facts, h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
-import { COLORS, lineLook } from "specviz/base/plotly.js";
+import { COLORS, lineLook, stems } from "specviz/base/plotly.js";
 import { data, drawCharts, layout, page, shown } from "specviz/acceptance/state.js";
 import { app } from "specviz/shell/state.js";
 
@@ -14,16 +14,17 @@ const GROUPS = {
   origin: ["By origin", "what drafted it"],
 };
 
+/** What the definitions of a unit, which stand together, say. @type {Record<string, string>} */
+const UNITS = { "tokens/step": "How many tokens a step brings", share: "How much of what was drafted is accepted" };
+
 /** A row per method: what is pooled over all steps, and below it the mean of the runs' own values. */
 function compared() {
   const { definitions } = data();
-  const head = [
-    h("th", { scope: "col" }, "method"),
-    definitions.map(({ label, formula, used, help }) =>
-      h("th", { scope: "col", title: `${help} Used by ${used}.` },
-        h("b", label.replace(/ (?=\S$)/, "\u00a0")), h("span.svd-formula", formula)), // a sign stays with its word
-    ),
-  ];
+  const groups = [...new Set(definitions.map((one) => one.unit))].map((unit) => h("th",
+    { scope: "colgroup", colspan: definitions.filter((one) => one.unit === unit).length }, UNITS[unit] ?? unit));
+  const names = definitions.map(({ label, formula, used, help }) =>
+    h("th", { scope: "col", title: `${help} Used by ${used}.` },
+      h("b", label.replace(/ (?=\S$)/, "\u00a0")), h("small", formula))); // a sign stays with its word
   const rows = page.sets.map((set) =>
     h(
       "tr",
@@ -39,7 +40,8 @@ function compared() {
       ),
     ),
   );
-  return scrolled("Acceptance by definition", table({ class: "svd-table svd-defined" }, head, rows));
+  const head = h("thead", h("tr", h("th", { scope: "col", rowspan: 2 }, "method"), groups), h("tr", names));
+  return scrolled("Acceptance by definition", h("table.svp-grid.svd-table.svd-defined", head, h("tbody", rows)));
 }
 
 /** @param {AcceptanceSet} set */
@@ -110,34 +112,27 @@ function drawings() {
       hovertemplate: `position %{x}: %{y:.0%} ${words} (%{text})`,
     }));
   const rate = { yaxis: { range: [0, 1.02], tickformat: ".0%" } };
-  const lengths = charted.map(({ set, n }) => {
+  const lengths = charted.map(({ set, n }, at) => {
     const all = set.lengths.reduce((sum, [, steps]) => sum + steps, 0);
-    return {
-      name: set.title,
-      marker: { color: colors[n] },
-      type: "bar",
-      x: set.lengths.map(([length]) => length),
-      y: set.lengths.map(([, steps]) => steps / all),
-      hovertemplate: "%{x} accepted: %{y:.0%} of the steps with a draft",
-    };
+    return stems(set.lengths.map(([length, steps]) => [length, steps / all]), at, charted.length,
+      { ...lineLook(n, colors[n]), name: set.title });
   });
   return [
     {
       label: "Conditional acceptance by position",
       data: lines("conditional", "share of the decided that were accepted"),
-      layout: layout("Accepted, of those tested (EAGLE's n-α)", "position in the draft", "", rate),
+      layout: layout("Accepted, of the tokens tested (EAGLE's n-α)", "position in the draft", "of those tested", rate),
     },
     {
       label: "Unconditional acceptance by position",
       data: lines("unconditional", "share of the drafts that got so far"),
-      layout: layout("Accepted, of all drafts (vLLM, llama.cpp)", "position in the draft", "", rate),
+      layout: layout("Accepted, of all drafts (vLLM, llama.cpp)", "position in the draft", "of all drafts", rate),
     },
     {
       label: "Accepted lengths",
       data: lengths,
-      layout: layout("Accepted lengths", "accepted tokens of a draft", "", {
+      layout: layout("How many tokens of a draft", "accepted tokens of a draft", "of all drafts", {
         yaxis: { tickformat: ".0%" },
-        barmode: "group",
       }),
     },
   ];
@@ -191,7 +186,7 @@ export function drawDefinitions(place) {
     drawCharts(grid, drawings);
   };
   const whole = compared();
-  const formulas = h("details.ui-fold", h("summary", "Formulas with their numbers, and who uses which"),
+  const formulas = h("details.ui-fold", h("summary", "The numbers behind them, and who uses which"),
     facts(data().definitions.map(({ label, used }) => [label, used])));
   formulas.addEventListener("toggle", () => whole.classList.toggle("svd-worked", formulas.open));
   replace(place, [

@@ -15,6 +15,18 @@ export const lineLook = (n, color = COLORS[n % COLORS.length]) => ({
   marker: { color, symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
 });
 
+/** A distribution as stems with a mark each, the ``n``-th of ``of`` that stand beside each other. */
+/** @type {(shares: [value: number, share: number][], n: number, of: number, look: object) => object} */
+export const stems = (shares, n, of, look) => ({
+  ...look,
+  mode: "markers",
+  x: shares.map(([value]) => value + (n - (of - 1) / 2) * Math.min(0.24, 0.8 / of)),
+  y: shares.map(([, share]) => share),
+  error_y: { type: "percent", symmetric: false, value: 0, valueminus: 100, width: 0, thickness: 2 },
+  customdata: shares.map(([value]) => value),
+  hovertemplate: "%{customdata} accepted: %{y:.0%} of the steps with a draft",
+});
+
 /** A chart without buttons. */
 const STILL = { displaylogo: false, displayModeBar: false, responsive: false };
 

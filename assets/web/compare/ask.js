@@ -4,7 +4,8 @@ import { h, must, replace } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
 import { sentence, tell } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
-import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
+import { parse, stored } from "specviz/base/storage.js";
+import { MARKS, going, page, part, post, seconds, tint } from "specviz/compare/state.js";
 import { ready, recorded, sent } from "specviz/prompt/draft.js";
 import { PromptFields } from "specviz/prompt/fields.js";
 import { offerModel } from "specviz/shell/made_with.js";
@@ -158,6 +159,8 @@ export function drawGo() {
   const run = part("run", HTMLButtonElement);
   run.disabled = Boolean(reason) || live || !page.wanted.length;
   run.textContent = `Run ${plural(page.wanted.length + 1, "lane")}`;
+  const { lanes, ms } = parse(stored.get("lanes-took"));
+  part("took").textContent = lanes && !live ? `The last ${plural(lanes, "lane")} here took ${seconds(ms)}.` : "";
   if (page.framed) part("stop").hidden = !live;
   part("reason").textContent = reason ? `${reason} Recorded runs can be compared all the same.` : "";
   part("reason").hidden = !reason;

@@ -2,11 +2,10 @@
 
 import { must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { charts, layout } from "specviz/base/plotly.js";
+import { charts, layout, stems } from "specviz/base/plotly.js";
 import { drawn, name, page, part } from "specviz/compare/state.js";
 
 const DASHES = ["dot", "solid", "dash", "dashdot", "longdash", "longdashdot"];
-const SHAPES = ["", "", "/", "x", ".", "-"];
 
 /**
  * What is drawn: a title, what the axes say, the traces.
@@ -31,14 +30,11 @@ function drawings(colors) {
     line: { color: lane.color, dash: DASHES[lane.n], shape: "hv", width: 2 },
     hovertemplate: "%{y} tokens after %{x:.3f} s",
   }));
-  const lengths = methods.map((lane) => ({
-    x: page.numbers[lane.id].lengths.map(([accepted]) => accepted),
-    y: page.numbers[lane.id].lengths.map(([, , share]) => share),
-    type: "bar",
-    name: label(lane),
-    marker: { color: lane.color, pattern: pattern(SHAPES[lane.n]) },
-    hovertemplate: "%{x} accepted: %{y:.0%} of the steps with a draft",
-  }));
+  const lengths = methods.map((lane, n) =>
+    stems(page.numbers[lane.id].lengths.map(([accepted, , share]) => [accepted, share]), n, methods.length, {
+      name: label(lane),
+      marker: { color: lane.color, symbol: lane.n, size: 8 },
+    }));
   const steps = methods.map((lane) => ({
     x: lane.lane.ends.map((_, k) => k + 1),
     y: [...lane.lane.accepted],
@@ -49,27 +45,26 @@ function drawings(colors) {
     line: { color: lane.color, width: 1, dash: DASHES[lane.n], shape: "hvh" },
     hovertemplate: "forward %{x}: %{y} accepted",
   }));
-  /** @type {(key: keyof LaneNumbers["times"], text: string, color: string, shape?: string) => object} */
-  const time = (key, text, color, shape = "") => ({
-    y: lanes.map(label),
-    x: lanes.map((lane) => page.numbers[lane.id].times[key]),
+  /** @type {(keys: (keyof LaneNumbers["times"])[], text: string, color: string, shape?: string) => object} */
+  const time = (keys, text, color, shape = "") => ({
+    y: lanes.map((lane) => `${label(lane)} `),
+    x: lanes.map((lane) => keys.reduce((sum, key) => sum + page.numbers[lane.id].times[key] / 1000, 0)),
     type: "bar",
     orientation: "h",
     name: text,
     marker: { color, pattern: pattern(shape) },
-    hovertemplate: "%{x:.1f} ms",
+    hovertemplate: "%{x:.3f} s",
   });
   const times = [
-    time("prefill", "reading the prompt", colors.line),
-    time("prepare", "preparing to draft", colors.faint, "/"),
-    time("draft", "drafting", colors.heat, "/"),
-    time("verify", "verifying", colors.accepted),
-    time("commit", "keeping", colors.faint, "x"),
+    time(["prefill"], "reading the prompt", colors.line),
+    time(["draft"], "drafting", colors.heat, "/"),
+    time(["verify"], "verifying", colors.accepted),
+    time(["prepare", "commit"], "preparing and keeping", colors.faint, "x"),
   ];
   /** @type {Drawing[]} */
   const all = [
     { key: "cumulative", title: "Tokens written over time", x: "seconds of decoding", y: "tokens", data: cumulative },
-    { key: "times", title: "Where the time went", x: "ms", y: "", data: times, stack: true },
+    { key: "times", title: "Where the time went", x: "seconds", y: "", data: times, stack: true },
   ];
   if (!methods.length) return all;
   const accepted = "accepted draft tokens";

@@ -2,6 +2,7 @@
 
 import { framed, h } from "specviz/base/dom.js";
 import { listen, poll, sentence, within } from "specviz/base/json.js";
+import { stored } from "specviz/base/storage.js";
 import { changed, frame } from "specviz/compare/frame.js";
 import { Lane } from "specviz/compare/lane.js";
 import { limit, pause, toggle } from "specviz/compare/race.js";
@@ -16,8 +17,8 @@ const unfinished = (lane) => ["waiting", "running"].includes(lane.state);
 const NEVER = { state: "stopped", error: "Stopped before it began." };
 /** What every comparison begins with. */
 const FRESH = {
-  numbers: {}, lens: {}, stretches: [], claim: null, repeating: false, mark: null, at: 0, live: true, stopping: false,
-  title: "", framed: false,
+  numbers: {}, lens: {}, stretches: [], claim: null, repeating: false, mark: null, at: 0, live: true, moved: false,
+  stopping: false, title: "", framed: false,
 };
 /** A lane of which nothing is known yet. @type {CompareLane} */
 const UNKNOWN = {
@@ -58,11 +59,14 @@ async function follow(ticket) {
   if (!mine.length && going()) adopt();
   changed();
   const watched = page.lanes.filter(unfinished).length > 1;
+  const start = performance.now();
   for (const lane of page.lanes) {
     if (ticket !== page.ticket) return;
     if (unfinished(lane)) await watch(lane, ticket);
   }
   if (ticket !== page.ticket) return;
+  if (mine.length && page.lanes.every((lane) => lane.mine && lane.state === "done"))
+    stored.set("lanes-took", JSON.stringify({ lanes: mine.length, ms: performance.now() - start }));
   over(ticket);
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches || page.stopping || drawn().length < 2;
   if (watched && !still && page.box.offsetWidth) toggle();

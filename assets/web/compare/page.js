@@ -32,6 +32,7 @@ function layout() {
   const go = [
     h("p.svf-reason.svc-reason", { role: "status", hidden: true }),
     h("p.svp-note.svc-note", { role: "status" }),
+    h("span.svc-took.ui-soft"),
     h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run"),
   ];
   const recorded = h("details.svc-from-runs.ui-fold",
@@ -44,7 +45,7 @@ function layout() {
     h(
       "details.svc-setup",
       { open: true },
-      h("summary.ui-row", h("h2", "Compare methods on one prompt")),
+      h("summary.ui-row", h("h2", "Prompt and methods")),
       h(
         "div.svc-columns",
         h("div.svc-prompt-form.ui-stack", h("p.svm-offer.svc-made-with.ui-row.ui-soft", { hidden: true })),

@@ -16,7 +16,7 @@ export const laneParts = (lane) => ({
   row: h("li.svc-lane", { style: tint(lane.n) }),
   place: h("span.svc-place"),
   name: h("button.svp-bare.svc-name", { onclick: () => inspect(lane) }),
-  settings: h("span.ui-soft.ui-clip"),
+  settings: h("span.svc-settings.ui-soft"),
   verdict: h("span.svc-verdict"),
   track: h("div.svc-track", { "aria-hidden": "true" }),
   fill: h("i.svc-fill"),
@@ -67,7 +67,6 @@ export function drawRows() {
     const p = must(lane.parts);
     p.name.textContent = name(lane);
     p.settings.textContent = [settings(lane), trained(lane.lane?.run.part?.training)].filter(Boolean).join(" · ");
-    p.settings.title = p.settings.textContent;
     p.state.textContent =
       lane.state === "waiting" && lane.ahead > 0
         ? `waiting: ${plural(lane.ahead, "run")} before it`
@@ -137,6 +136,7 @@ export const onOrder = (draw) => (redraw = draw);
 export function seek(value) {
   page.at = clamp(value, 0, limit());
   page.live = false;
+  page.moved = true;
   paint();
 }
 
@@ -160,6 +160,7 @@ export function toggle() {
   if (page.playing) return pause();
   if (page.at >= limit()) page.at = 0;
   page.live = false;
+  page.moved = true;
   page.playing = true;
   let before = 0;
   stop = playing((ms) => {
@@ -270,7 +271,7 @@ export function paint() {
   const writing = texts.filter((_, n) => done[n] < lanes[n].lane.steps); // a lane that is over leads nowhere
   const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...(writing.length ? writing : texts));
   const said = told(lanes, position);
-  if (lanes.length) page.ruler?.draw(position, done, page.mark, said);
+  if (lanes.length) page.ruler?.draw(position, done, page.mark, said, rest && !page.moved);
   part("reached").textContent = said;
   const slider = part("slider", HTMLInputElement);
   slider.value = String(page.at);

@@ -61,7 +61,7 @@ function stretch(one, winner) {
       { onclick: () => show(one) },
       mark(winner),
       h("span.svc-gain", h("b", `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
-      h("span.svc-where", `${place}: ${name(winner)} ${forwards}, ${theirs}`),
+      h("span.svc-where", `${place}: ${winner.mark} ${forwards}, ${theirs}`),
       h("code.ui-clip", winner.lane.pieces.phrase(winner.lane.output.slice(one.from, one.to), 90)),
     ),
     h("button.svp-link", open, "Inspect ↗"),

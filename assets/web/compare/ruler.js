@@ -145,16 +145,17 @@ export class Ruler {
     pen.restore();
   }
 
-  /** ``position``: tokens written; ``done``: steps done by each lane; ``mark``: what is to be emphasised. */
-  /** @type {(position: number, done: number[], mark: TokenRange | null, said: string) => void} */
-  draw(position, done, mark, said) {
+  /** ``position``: tokens written; ``done``: steps done by each lane; ``mark``: what is to be emphasised; ``begin``:
+      whether the window stands at the output's beginning. */
+  /** @type {(position: number, done: number[], mark: TokenRange | null, said: string, begin?: boolean) => void} */
+  draw(position, done, mark, said, begin = false) {
     const high = TEXT + this.lanes.length * ROW + TICKS;
     const wide = this.wide;
     const pen = this.size(this.window, high, wide);
     if (!this.length) return;
     const end = this.places[this.length];
     const at = this.places[clamp(position, 0, this.length)];
-    if (!this.held) this.left = clamp(at - 0.45 * wide, 0, Math.max(0, end - wide));
+    if (!this.held) this.left = begin ? 0 : clamp(at - 0.45 * wide, 0, Math.max(0, end - wide));
     const first = Math.max(0, upTo(this.places, this.left) - 1);
     const last = Math.min(this.length, upTo(this.places, this.left + wide));
     if (mark) this.emphasise(pen, mark, high);
@@ -165,7 +166,7 @@ export class Ruler {
     this.lanes.forEach((one, row) => this.parting(pen, one, TEXT + row * ROW, first, last));
     const x = Math.round(at - this.left);
     pen.fillStyle = this.colors.pin;
-    pen.fillRect(Math.min(x, wide - 2), 0, 2, high - TICKS);
+    if (x <= wide) pen.fillRect(Math.min(x, wide - 2), 0, 2, high - TICKS);
     const unit = this.overall / this.length;
     this.frame.style.width = `${Math.max(3, (last - first) * unit)}px`;
     this.frame.style.transform = `translateX(${first * unit}px)`;

@@ -48,6 +48,8 @@ export class ComparePage {
   by = "time";
   /** Where the clock stands. */
   at = 0;
+  /** Whether somebody moved the clock, or played the race. */
+  moved = false;
   /** Whether the newest is shown, whatever the clock says. */
   live = false;
   /** Seconds of a race. @type {number | "real"} */

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { getJson, sentence } from "specviz/base/json.js";
-import { shortSize } from "specviz/base/numbers.js";
+import { plural, shortSize } from "specviz/base/numbers.js";
 import { choose } from "specviz/shell/made_with.js";
 import { app } from "specviz/shell/state.js";
 import { Coded, computed, html, signal } from "specviz/ui/html.js";
@@ -39,9 +39,10 @@ function facts({ parameters, size_bytes: size, memory_bytes: memory }) {
 }
 
 /** @param {ListedModel} model */
-function parts({ parts: names }) {
-  if (names === null) return "Trained parts: known once it was opened";
-  return names.length ? `Trained parts: ${names.join(", ")}` : "No trained parts yet";
+function Parts({ parts: names }) {
+  if (!names?.length) return html`<p>${names ? "No trained parts yet" : "Trained parts: known once it was opened"}</p>`;
+  return html`<details class="ui-fold"><summary>${plural(names.length, "trained part")}</summary>
+    <ul>${names.map((name) => html`<li>${name}</li>`)}</ul></details>`;
 }
 
 /** @param {{ one: ListedModel, of: ModelList }} props */
@@ -54,7 +55,7 @@ function Row({ one, of }) {
     <div class="svm-what ui-soft">
       <p><b>${name}</b> ${[kind, ...more].join(", ")}</p>
       ${!NAMED.includes(model) && model !== name && html`<p class="svm-place">${model}</p>`}
-      ${missing ? html`<p><${Coded} text=${missing} /></p>` : html`<p>${facts(one)}</p><p>${parts(one)}</p>`}
+      ${missing ? html`<p><${Coded} text=${missing} /></p>` : html`<p>${facts(one)}</p><${Parts} ...${one} />`}
       ${used && of.pending && html`<p class="ui-soft">Meanwhile runs go on as they are: ${of.pending}.</p>`}
     </div>
     ${used ? html`<span class="svm-used">✓ In use</span>` : html`<button type="button" class="svp-button"
@@ -88,7 +89,7 @@ function Picker() {
       <label for="svm-weights">Weights</label>
       <select class="svp-select" id="svm-weights" value=${weights.value} onChange=${weigh}>
         ${of.choices.map((one) => html`<option value=${one} selected=${one === weights.value}>
-          ${one === OWN ? `${one}, as they are` : `${one}, rounded`}</option>`)}</select>
+          ${one === OWN ? "fp32, not rounded further" : `${one}, rounded`}</option>`)}</select>
       <span>Rounded ones are read faster and, once loaded, take less memory; what the model writes may differ.</span>
     </div>`}
     <ul class="svm-list ui-stack" aria-label="Models that are here">${of

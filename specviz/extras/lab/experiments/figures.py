@@ -46,7 +46,7 @@ MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
 MAX_LABELS = 9  # a paper's bars have numbers if so few
-BARS, DIGIT = 0.7 * NARROW, 7.0  # pixels of all bars, and of a character of their numbers
+BARS, PLOT, DIGIT, LINE_HEIGHT = 0.65 * NARROW, 180, 7.5, 14  # pixels of all bars, of their height, of their numbers
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 
@@ -250,8 +250,9 @@ def _bars(
     about = results.about
     names = list(dict.fromkeys(point["series"] for point in points))
     tallest = max((value for point in points if (value := value_of(point, quantity.key)) is not None), default=0.0)
-    texts = [amount(value_of(point, quantity.key), quantity.unit) for point in points]
-    is_numbered = DIGIT * max(map(len, texts), default=0) <= BARS / max(1, len(points))  # all bars or none
+    quantities = [results.quantity(key) for key in about["metrics"]]  # all bars of a result have numbers, or none
+    is_numbered = all(_angle(entry, points) is not None for entry in quantities if isinstance(entry, Quantity))
+    angle = _angle(quantity, points)
     for name in names:
         line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
@@ -265,7 +266,7 @@ def _bars(
                 error_y=whiskers(errors, GREY),
                 text=[amount(value, quantity.unit) for value in values] if is_numbered else None,
                 textposition=["outside" if (value or 0) < SHORTEST * tallest else "inside" for value in values],
-                insidetextanchor="start", textangle=0, textfont={"size": 11}, cliponaxis=False,
+                insidetextanchor="start", textangle=angle, textfont={"size": 12}, cliponaxis=False,
                 **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
                 showlegend=len(names) > 1,
             )
@@ -273,6 +274,22 @@ def _bars(
     figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})  # none that only a lens could read
     draw_axes(figure, about, quantity)
     name_places(figure)
+
+
+def _angle(quantity: Quantity, points: list[dict[str, Any]]) -> int | None:
+    """Angle of the numbers at the feet of bars: level, or upright on narrow bars; None where a number would stand on a
+    neighbour or on a whisker.
+    """
+    spreads = [point["values"][quantity.key] for point in points if value_of(point, quantity.key) is not None]
+    bars = [(spread["value"], spread.get("se") or 0.0) for spread in spreads]
+    width = DIGIT * max((len(amount(value, quantity.unit)) for value, _ in bars), default=0)
+    room, top = BARS / max(1, len(points)), max((value + error for value, error in bars), default=0.0)
+    if room < LINE_HEIGHT or not top:
+        return None
+    is_level = width <= room
+    foot = (LINE_HEIGHT if is_level else width) * top / PLOT  # what a number covers of a bar, in the quantity's unit
+    is_clear = all(value - error >= foot or (value < SHORTEST * top and not error) for value, error in bars)
+    return None if not is_clear else 0 if is_level else -90
 
 
 def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:

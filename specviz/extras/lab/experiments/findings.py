@@ -124,6 +124,8 @@ def _finding(results: Results, claim: Claim) -> Finding:
     is_in_label = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if is_in_label else UNITS.get(quantity.unit, f" {quantity.unit}")
     noun = f"{_lower(quantity.label)} ({part_name(part)})" if part else _lower(quantity.label)
+    if quantity.unit == "ms" and "time" not in noun:
+        noun += " time"
     sentence = _sentence(
         noun, [f"“{name}”" if ", " in name else name for name in names], [f"{text}{unit}" for text in texts], numbers,
         [_preposition(results, parts[0]) if parts else "" for parts in rest], is_level,

@@ -16,7 +16,9 @@ from typing import Any
 from decoders.errors import UserError
 
 from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
-from ..experiments.findings import first_claim, summary
+from ..experiments.drawing import amount
+from ..experiments.findings import UNITS, first_claim, summary
+from ..experiments.quantities import Profile
 from ..experiments.results import Results, columns_of, points
 from ..experiments.shipped import SHIPPED
 
@@ -38,7 +40,7 @@ def draw_pictures(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def picture(path: Path) -> dict[str, Any] | None:
-    """``{"kind", "lines", "marks", "finding"}`` of an experiment: its ``picture_of`` and its ``findings.summary``; None
+    """Picture of an experiment, with its "finding": its ``picture_of`` and its ``findings.summary``; None
     where it has no numbers.
     """
     with contextlib.suppress(UserError):
@@ -50,9 +52,9 @@ def picture(path: Path) -> dict[str, Any] | None:
 
 
 def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] | None:
-    """``{"kind", "lines", "marks"}``: "bar", "line" or "heat"; per line its values of one metric (None: no number), the
-    claim's before the first, from 0 to 1; [line, place] of the values that the claim compares. None where there are no
-    numbers.
+    """``{"kind", "lines", "marks", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one metric
+    (None: no number), the claim's before the first, from 0 to 1; [line, place] of the values that the claim compares;
+    the metric's name, and the values that the picture spans. None where there are no numbers.
     """
     about = results.about
     for metric in sorted(about["metrics"], key=lambda name: claim is not None and name != claim.metric):
@@ -62,7 +64,11 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
         lines: dict[str, list[float | None]] = {}
         names: dict[tuple[int, int], set[str]] = {}
         is_heat = about["chart"] == "heat" and len(about["axes"]) == 2
-        for point in points(results, [metric]):
+        drawn = list(points(results, [metric]))
+        claimed = {part for selector in claim.ours for part in selector.split(SEPARATOR)} if claim else set()
+        if len({point["series"] for point in drawn}) > MAX_LINES:  # the lines of the sentence come first
+            drawn.sort(key=lambda point: point["series"] not in claimed)
+        for point in drawn:
             value = (point["values"].get(columns[0]) or {}).get("value")
             name, x = str(point["y"] if is_heat else point["series"]), point["x"]
             row = lines.setdefault(name, [])
@@ -80,8 +86,24 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
         span = high - low
         shares = [[None if value is None else round((abs(value) - low) / span, 2) for value in row] for row in rows]
         marks = _marks(claim, names) if claim and claim.metric == metric else []
-        return {"kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares, "marks": marks}
+        quantity = results.quantity(metric)
+        return {
+            "kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares, "marks": marks,
+            "metric": quantity.label,
+            "range": "" if isinstance(quantity, Profile) else _range(min(numbers) if low else 0.0, high, quantity.unit),
+        }  # fmt: skip
     return None
+
+
+def _range(low: float, high: float, unit: str) -> str:
+    """The lowest and the highest value of a picture's axis.
+
+    >>> _range(0.0, 0.352, "share"), _range(2.71, 3.25, "×")
+    ('0–35 %', '2.71–3.25×')
+    """
+    is_mean = unit in ("×", "tokens/step")
+    first, last = (f"{value:.2f}" if is_mean else amount(value, unit).removesuffix("%") for value in (low, high))
+    return f"{first if low else 0}–{last}{UNITS[unit] if unit in ('share', '×') else ''}"
 
 
 def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tuple[int, int]]:

@@ -6,10 +6,11 @@ import { test } from "node:test";
 import { apart } from "specviz/places/frontier.js";
 import { layoutOf, shortfalls } from "specviz/places/strip.js";
 
-test("a strip fills its width, and goes on in further lines where columns would be too narrow", () => {
-  assert.deepEqual(layoutOf(10, 578), { cell: 14, columns: 10, lines: 1 });
-  assert.deepEqual(layoutOf(50, 578), { cell: 10, columns: 50, lines: 1 });
-  assert.deepEqual(layoutOf(106, 510), { cell: 8, columns: 54, lines: 2 });
+test("a strip fills its width; where columns would be too narrow it goes on in lines about as long", () => {
+  assert.deepEqual(layoutOf(10, 500), { cell: 14, columns: 10, lines: 1 });
+  assert.deepEqual(layoutOf(50, 500), { cell: 10, columns: 50, lines: 1 });
+  assert.deepEqual(layoutOf(106, 384), { cell: 10, columns: 36, lines: 3 });
+  assert.deepEqual(layoutOf(106, 432), { cell: 8, columns: 53, lines: 2 });
   assert.deepEqual(layoutOf(0, 0), { cell: 8, columns: 1, lines: 1 });
 });
 
@@ -20,5 +21,5 @@ test("a step falls short where some draft at its place would have reached furthe
 });
 
 test("names of lines never stand on each other", () => {
-  assert.deepEqual(apart([40, 10, 42]), [40, 10, 53]);
+  assert.deepEqual(apart([40, 10, 42]), [40, 10, 55]);
 });

@@ -29,18 +29,20 @@ def test_each_layer_is_left_out_on_demand(page: Any, port: int) -> None:
     page.click("text=Leave out each layer")
     bars = page.locator(".svly-bars g")
     expect(bars).to_have_count(3)
-    expect(page.locator(".svly")).to_contain_text("Of 30 places, the first choice stays most often without layer ")
-    expect(page.locator(".svly h3")).to_have_text("Which layers did this text not need?")  # stays with its answer
+    expect(page.locator(".svly")).to_contain_text("How many of 30 first choices stay without one layer.")
+    expect(page.locator(".svly h3").first).to_have_text("Which layers did this text not need?")  # stays with its answer
     assert page.evaluate("(() => { const box = (what) => document.querySelector(what).getBoundingClientRect(); "
                          "return box('.svly-bars g:last-of-type').right <= box('.svly').right - 20; })()")  # fmt: skip
-    expect(page.locator(".svly-most")).to_have_count(1)
-    expect(page.locator(".svly-least")).to_have_count(1)
+    expect(page.locator(".svly-most")).not_to_have_count(0)
+    expect(page.locator(".svly-least")).not_to_have_count(0)
+    expect(page.locator(".svly-token")).to_have_count(30)
     changed = page.evaluate("fetch(`api/layers/run/run`).then((answer) => answer.json())")["task"]["report"]["changed"]
     layer = max(range(3), key=lambda number: len(changed[number]))
     bars.nth(layer).focus()
     page.keyboard.press("Enter")
-    expect(page.locator(".svly-changed")).to_contain_text(f"Without layer {layer + 1} the choice changes at ")
-    page.locator(".svly-token").last.click()
+    expect(page.locator(".svly h3").last).to_contain_text(f"Without layer {layer + 1} the choice changes at ")
+    expect(page.locator(".svly-changes")).to_have_count(len(changed[layer]))
+    page.locator(".svly-changes").last.click()
     position = changed[layer][len(changed[layer]) - 1]
     assert page.evaluate(f"specviz.inspector.model.stepOf({position}) === specviz.inspector.number")
     fits(page, 400)

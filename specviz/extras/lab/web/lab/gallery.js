@@ -65,9 +65,11 @@ const tool = (name, title, about, open) =>
 const MARKS = { "✓": "as in the paper", "◐": "in part", "≈": "within the spread", "✗": "otherwise" };
 /** @typedef {keyof typeof MARKS} Mark */
 
-/** @type {(finding: LabSummary | undefined) => Mark | null} */
+const NONE = "–"; // the mark of what has no printed number
+
+/** @type {(finding: LabSummary | undefined) => Mark | typeof NONE} */
 function markOf(finding) {
-  if (!finding?.claims) return null;
+  if (!finding?.claims) return NONE;
   const { claims, alike, open } = finding;
   return alike === claims ? "✓" : open === claims ? "≈" : alike ? "◐" : "✗";
 }
@@ -95,18 +97,19 @@ function recipeCard({ name, title, figure, question }, choose) {
   return h(
     "button.svp-bare.svl-card.svl-recipe",
     { "data-name": name, title: question, onclick: () => choose(name) },
-    drawn(picture),
+    h("span.svl-framed", drawn(picture), picture && h("small.ui-soft", picture.metric, " ", h("span", picture.range))),
     h("small.ui-soft", figure),
     h("b", title),
     picture && [h("span.svl-say", picture.finding.text), agreed(picture.finding)],
   );
 }
 
-/** A recipe's picture with its name and its mark below it. @param {LabShort} recipe */
+/** A recipe's picture with its name, its mark and what it spans below it. @param {LabShort} recipe */
 function named({ name, title, figure }) {
   const picture = gallery().pictures[name];
   const mark = h("span", markOf(picture?.finding));
-  return h("span", { title: `${figure}: ${title}` }, drawn(picture), h("small", h("span", figure), mark));
+  return h("span", { title: `${figure}: ${title}` }, drawn(picture), h("small", h("span", figure), mark),
+    h("small.svl-range", picture?.range));
 }
 
 /** A paper: its experiments as cards; folded, their pictures in a row. */
@@ -130,7 +133,7 @@ function section(paper, choose) {
       h("h3", shortPaper(paper)),
       h("span.ui-soft", papers[paper].title.replace(/^[^:]+: /, "")),
       marks.length > 0 && h("span.svl-tally", { role: "img", "aria-label": outcome, title: outcome },
-        marks.map(([mark, count]) => h("span", `${mark} ${count}`))),
+        marks.map(([mark, count]) => h("span", `${mark} ${count}`, h("i", ` ${MARKS[mark]}`)))),
       strip, rest),
     h("div.svl-cards", own.map((recipe) => recipeCard(recipe, choose))));
   details.addEventListener("toggle", () => lab.unfolded.set(key, details.open));
@@ -149,7 +152,7 @@ function head() {
     h("p.svp-question",
       `${recipes.length} figures and tables of ${count} papers, measured again with a small model. `,
       "Open one to see its figure and what was found, or to run it with your model and prompts."),
-    h("ul.svl-outcome", outcome, rest > 0 && h("li", h("b", `– ${rest}`), "without a printed number")));
+    h("ul.svl-outcome", outcome, rest > 0 && h("li", h("b", `${NONE} ${rest}`), "without a printed number")));
 }
 
 /** What one measures oneself, and what was: results join once they are known. */

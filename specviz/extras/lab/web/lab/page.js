@@ -170,6 +170,15 @@ function home() {
   scrollTo({ top: 0 });
 }
 
+/** Scrolls the list, where the chosen entry is out of sight: others stand above and below it. */
+function centre() {
+  const entry = entries().find((one) => one.matches("[aria-current]"));
+  if (!entry) return;
+  const { top, bottom } = side.getBoundingClientRect();
+  const box = entry.getBoundingClientRect();
+  if (box.top < top || box.bottom > bottom) side.scrollTop += box.top - (top + bottom) / 2;
+}
+
 function draw() {
   const first = !lab.choice && !lab.id;
   lab.box.classList.toggle("svl-first", first);
@@ -179,7 +188,7 @@ function draw() {
   else parts.gallery.replaceChildren();
   if (first) return address();
   drawSide();
-  parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
+  centre();
   const name = lab.choice;
   const tool = isTool(name);
   parts.tool.hidden = !tool;

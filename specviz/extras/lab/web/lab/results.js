@@ -142,13 +142,23 @@ function frame() {
 const toned = (figure) => document.body.classList.contains("dark")
   ? figure.replace(/#[0-9a-f]{6}\b/gi, onDark) : figure;
 
+/** Black or white, whichever can be read better on a colour. @param {string} color "#rrggbb" */
+function inkOn(color) {
+  const [r, g, b] = [1, 3, 5].map((at) => (parseInt(color.slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "black" : "white";
+}
+
 /** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
 function dressed(figures) {
   const { ink, soft, hoverlabel } = theme();
   return figures.map(({ title, paper, figure }) => {
     const { data, layout } = JSON.parse(toned(figure));
-    for (const { type, error_y: whisker } of data)
-      if (type === "bar" && whisker) Object.assign(whisker, { color: ink, thickness: 1.5 }); // they lie on the bars
+    for (const trace of data) {
+      const { type, error_y: whisker, marker: { color = "" } = {} } = trace;
+      if (type !== "bar") continue;
+      if (whisker) Object.assign(whisker, { color: ink, thickness: 1.5 }); // they lie on the bars
+      trace.insidetextfont = { color: Array.isArray(color) ? color.map(inkOn) : inkOn(color) };
+    }
     return {
       label: `${title}; the same numbers stand under “${EVERY}”`,
       kind: paper ? "svl-paper" : "",
@@ -157,6 +167,7 @@ function dressed(figures) {
         ...layout,
         font: { ...layout.font, color: paper ? soft : ink },
         hoverlabel: { ...layout.hoverlabel, ...hoverlabel },
+        modebar: { bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: ink },
       },
       config: {
         displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],

@@ -37,7 +37,10 @@ type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "e
 type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "created" | "state">;
 
 /** What was recorded of an experiment, small: per line its values as shares of the largest. */
-interface LabPicture { kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks: [number, number][]; finding: LabSummary }
+interface LabPicture {
+  kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks: [number, number][]; metric: string; range: string;
+  finding: LabSummary;
+}
 /** The sentence of its first claim, how many of its ``claims`` come out as in the paper, how many within the spread. */
 interface LabSummary { text: string; claims: number; alike: number; open: number }
 /** What comes along, small: ``api/lab/gallery``. */

@@ -3,18 +3,27 @@
 import { percentage } from "specviz/base/numbers.js";
 import { html } from "specviz/ui/html.js";
 
-const [HIGH, TOP, BELOW] = [170, 8, 34]; // pixels
+const [HIGH, TOP, BELOW] = [190, 8, 34]; // pixels
 const [BAR, LEAST] = [18, 300]; // a bar at most, all bars where they are few
 const [HEIGHT, STEPS] = [HIGH - TOP - BELOW, [0, 0.5, 1]];
 
-/** The layers that were needed least, and most: numbers from 1, at most so many. */
+/** The layers that were needed least, and most, with those that are no different: numbers from 1. */
 /** @type {(kept: number[], most: number) => { least: number[], most: number[] }} */
 export function extremes(kept, most) {
-  const order = kept.map((share, k) => ({ share, k })).sort((a, b) => b.share - a.share || a.k - b.k);
-  const count = kept.length < 2 ? 0 : Math.min(most, Math.max(1, Math.floor(kept.length / 5)));
-  /** @param {{ k: number }[]} some */
-  const numbers = (some) => some.map(({ k }) => k + 1).sort((a, b) => a - b);
-  return { least: numbers(order.slice(0, count)), most: numbers(order.slice(kept.length - count)) };
+  const order = [...kept].sort((a, b) => b - a);
+  const count = Math.min(most, Math.max(1, Math.floor(kept.length / 5)));
+  const [high, low] = [order[count - 1], order[kept.length - count]];
+  if (!(high > low)) return { least: [], most: [] };
+  const numbers = kept.map((_, k) => k + 1);
+  return { least: numbers.filter((k) => kept[k - 1] >= high), most: numbers.filter((k) => kept[k - 1] <= low) };
+}
+
+/** How many layers change the choice at each place, of positions from ``start``. */
+/** @type {(changed: number[][], start: number, places: number) => number[]} */
+export function needed(changed, start, places) {
+  const counts = new Array(places).fill(0);
+  for (const positions of changed) for (const position of positions) counts[position - start]++;
+  return counts;
 }
 
 /** ``of``: how many layers there are; ``least``, ``most``: which of them are marked. */

@@ -3,13 +3,14 @@
 import { h } from "specviz/base/dom.js";
 import { goesOn } from "specviz/base/json.js";
 import { percentage, plural } from "specviz/base/numbers.js";
-import { Bars, extremes } from "specviz/layers/chart.js";
+import { Bars, extremes, needed } from "specviz/layers/chart.js";
 import { Standing, StagedTab, StartStop } from "specviz/staged/tab.js";
 import { showToken } from "specviz/staged/token.js";
 import { html, render, signal } from "specviz/ui/html.js";
 
 const NAMED = 3; // layers in the sentence
-const SHOWN = 40; // tokens in the list
+const SHOWN = 600; // tokens of the text
+const DARKEST = 0.7; // share of the colour, of the token that most layers change
 const NOTE =
   "The model reads this run's text with one layer left out, each in turn, and its first choices are compared " +
   "with those of the whole model. It does not say what leaving out two layers would do, nor what it would save.";
@@ -58,23 +59,41 @@ function Result({ tab, report, of }) {
   const { kept, changed, places } = report;
   const { least, most } = extremes(kept, NAMED);
   const layer = tab.layer.value;
-  /** @param {number[]} numbers */
-  const named = (numbers) => numbers.map((one) => `${one} (${percentage(kept[one - 1])})`).join(", ");
-  const { model } = tab.inspector;
+  /** @type {(numbers: number[]) => string} */
+  const named = (numbers) => numbers.every((one) => kept[one - 1] === kept[numbers[0] - 1])
+    ? `${numbers.join(", ")} (${percentage(kept[numbers[0] - 1])})`
+    : numbers.map((one) => `${one} (${percentage(kept[one - 1])})`).join(", ");
   return html`
-    <p>Of ${plural(places, "place")}${of > kept.length && `, by the first ${plural(kept.length, "layer")}`}, the first
-      choice stays most often without layer ${" "}
-      <b><i class="svly-key" />${named(least)}</b>, least often without ${" "}
-      <b><i class="svly-key svly-key-most" />${named(most)}</b>.</p>
+    <p>How many of ${plural(places, "first choice")} stay without one layer${
+      of > kept.length && `: the first ${plural(kept.length, "layer")} so far`}.</p>
+    ${least.length > 0 && html`<ul class="ui-legend">
+      <li><i class="svly-key" />needed least: <b>${named(least)}</b></li>
+      <li><i class="svly-key svly-key-most" />needed most: <b>${named(most)}</b></li></ul>`}
     <${Bars} kept=${kept} of=${of} least=${least} most=${most} chosen=${layer}
       choose=${(/** @type {number} */ one) => {
         tab.layer.value = one === layer ? -1 : one;
       }} />
-    ${layer >= 0 && html`<p class="svly-changed">
-      ${`Without layer ${layer + 1} the choice changes at ${plural(changed[layer].length, "token")}.`}
-      ${changed[layer].slice(0, SHOWN).map((position) => html`<button type="button" class="svly-token"
-        onClick=${() => showToken(tab.inspector, position)}><code class="sv-token">
-        ${model.pieces.label(model.id(position) ?? -1, 14)}</code></button>`)}
-      ${changed[layer].length > SHOWN && `and ${changed[layer].length - SHOWN} more`}</p>`}
+    <${Text} tab=${tab} counts=${needed(changed, tab.inspector.model.promptLength, places)} of=${kept.length}
+      chosen=${layer} changes=${new Set(changed[layer])} />
     <p class="ui-soft">${NOTE}</p>`;
+}
+
+/** The output: the more layers a token needs, the darker; those that the chosen layer changes are framed. */
+/** @type {(props: { tab: LayersTab, counts: number[], of: number, chosen: number, changes: Set<number> }) => unknown} */
+function Text({ tab, counts, of, chosen, changes }) {
+  const { model } = tab.inspector;
+  const most = Math.max(1, ...counts);
+  return html`<div class="ui-stack">
+    <h3>${chosen < 0
+      ? "Which tokens needed many layers?"
+      : `Without layer ${chosen + 1} the choice changes at ${plural(changes.size, "token")}`}</h3>
+    <p class="ui-soft">The stronger its colour, the more layers change a token. Choose a bar: its tokens are framed.</p>
+    <p class="svly-text">${counts.slice(0, SHOWN).map((count, place) => {
+      const position = model.promptLength + place;
+      return html`<button type="button" class="svly-token ${changes.has(position) ? "svly-changes" : ""}"
+        style="--share:${(DARKEST * count) / most}" title="${plural(count, "layer")} of ${of} change it"
+        onClick=${() => showToken(tab.inspector, position)}><code>
+        ${model.pieces.label(model.id(position) ?? -1, 14)}</code></button>`;
+    })}${counts.length > SHOWN && ` and ${plural(counts.length - SHOWN, "token")} more`}</p>
+  </div>`;
 }

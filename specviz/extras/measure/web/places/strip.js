@@ -1,21 +1,21 @@
 /* A run's places as a strip: a row per drafter, a column per token, the run's steps above, the best ones below. */
 
-import { h } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
 import { sheet } from "specviz/base/drawing.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { showToken } from "specviz/staged/token.js";
 
 export const MOST = 12; // tokens that have the darkest shade
-const LEFT = 78; // pixels: the rows' names
+const [LEAST, MOST_LEFT, APART] = [60, 140, 10]; // pixels: the rows' names, and between them and the cells
 const [CELL, WIDEST] = [8, 14]; // a column, at least and at most
-const [ROW, BRACKET, LOST, BETWEEN] = [13, 11, 5, 12]; // heights: a drafter, brackets, a short-fall, between lines
+const [ROW, BRACKET, LOST, BETWEEN] = [14, 11, 5, 10]; // heights: a drafter, brackets, a short-fall, between lines
 
-/** How a strip is broken into lines. @type {(count: number, width: number) => StripLayout} */
+/** How a strip is broken into lines, all about as long. @type {(count: number, width: number) => StripLayout} */
 export function layoutOf(count, width) {
-  const room = Math.max(CELL, width - LEFT);
-  const cell = clamp(Math.floor(room / Math.max(1, count)), CELL, WIDEST);
-  const columns = Math.max(1, Math.min(count, Math.floor(room / cell)));
-  return { cell, columns, lines: Math.max(1, Math.ceil(count / columns)) };
+  const room = Math.max(CELL, width);
+  const lines = Math.max(1, Math.ceil(count / Math.floor(room / CELL)));
+  const columns = Math.max(1, Math.ceil(count / lines));
+  return { cell: clamp(Math.floor(room / columns), CELL, WIDEST), columns, lines };
 }
 
 /** The places behind each of the run's steps that a draft there would have reached. */
@@ -36,6 +36,9 @@ export class StripView {
     this.canvas = h("canvas.svps-strip", { role: "img" });
     /** @type {PlacesReport | null} */
     this.report = null;
+    /** A drafter's title. @type {(name: string) => string} */
+    this.title = (name) => name;
+    this.left = LEAST; // where the cells begin
     this.layout = layoutOf(1, 0);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => owner.tip.hide());
@@ -55,9 +58,10 @@ export class StripView {
     return 2 * BRACKET + LOST + drafters * ROW + BETWEEN;
   }
 
-  /** @param {PlacesReport} report */
-  show(report) {
+  /** @type {(report: PlacesReport, title: (name: string) => string) => void} */
+  show(report, title) {
     this.report = report;
+    this.title = title;
     const { steps, oracle, regret } = report;
     const places = plural(this.count, "place");
     this.canvas.ariaLabel = `How far each drafter would have come from each of ${places}: the run took ` +
@@ -69,11 +73,17 @@ export class StripView {
     const { canvas, report } = this;
     const width = canvas.parentElement?.clientWidth ?? 0;
     if (!report || !width) return;
-    this.layout = layoutOf(this.count, width);
+    const font = `12px ${this.owner.colors.sans}`;
+    const names = Object.keys(report.reach).map(this.title);
+    const ruler = must(canvas.getContext("2d"));
+    ruler.font = font;
+    const widest = Math.max(...names.map((name) => ruler.measureText(name).width));
+    this.left = Math.ceil(clamp(widest, LEAST, Math.min(MOST_LEFT, width / 3))) + APART;
+    this.layout = layoutOf(this.count, width - this.left);
     const high = this.layout.lines * this.lineHeight;
     canvas.style.height = `${high}px`;
     const pen = sheet(canvas, width, high);
-    pen.font = `11px ${this.owner.colors.sans}`;
+    pen.font = font;
     pen.textBaseline = "middle";
     for (let line = 0; line < this.layout.lines; line++) this.drawLine(pen, line);
   }
@@ -87,7 +97,7 @@ export class StripView {
     const last = Math.min(this.count, first + columns);
     const top = line * this.lineHeight;
     /** @param {number} place */
-    const x = (place) => LEFT + (place - first) * cell;
+    const x = (place) => this.left + (place - first) * cell;
     const names = Object.keys(report.reach);
     const rows = top + BRACKET;
     const lost = rows + names.length * ROW;
@@ -106,12 +116,12 @@ export class StripView {
     names.forEach((name, k) => {
       const y = rows + k * ROW;
       pen.fillStyle = colors.ink;
-      pen.fillText(name, 0, y + ROW / 2, LEFT - 6);
+      pen.fillText(this.title(name), 0, y + ROW / 2, this.left - APART);
       report.reach[name].slice(first, last).forEach((tokens, at) => {
-        pen.globalAlpha = tokens ? 0.2 + (0.8 * Math.min(tokens, MOST)) / MOST : 0.5;
-        pen.fillStyle = tokens ? colors.accepted : colors.line;
+        pen.globalAlpha = tokens ? 0.2 + (0.8 * Math.min(tokens, MOST)) / MOST : 1;
+        pen.fillStyle = tokens ? colors.accepted : colors.unreached;
         if (tokens) pen.fillRect(x(first + at), y, cell - 1, ROW - 1);
-        else pen.fillRect(x(first + at), y + ROW / 2 - 1, cell - 1, 1);
+        else pen.fillRect(x(first + at) + 1, y + ROW / 2 - 1, cell - 3, 1);
         pen.globalAlpha = 1;
       });
     });
@@ -156,7 +166,7 @@ export class StripView {
     const box = this.canvas.getBoundingClientRect();
     const { cell, columns, lines } = this.layout;
     const line = Math.floor((event.clientY - box.top) / this.lineHeight);
-    const column = Math.floor((event.clientX - box.left - LEFT) / cell);
+    const column = Math.floor((event.clientX - box.left - this.left) / cell);
     const place = line * columns + column;
     return line < 0 || line >= lines || column < 0 || column >= columns || place >= this.count ? -1 : place;
   }
@@ -180,8 +190,8 @@ export class StripView {
     return [
       h("div", `Before token ${place + 1}, `, h("code.sv-token", model.pieces.label(id ?? -1, 14)), ":"),
       ...Object.entries(report.reach).map(([name, tokens]) =>
-        h("div", `${name}: ${plural(tokens[place], "token")} would have been accepted`)),
-      taken >= 0 ? h("div", `The best path takes ${report.choices[taken]} here.`) : null,
+        h("div", `${this.title(name)}: ${plural(tokens[place], "token")} would have been accepted`)),
+      taken >= 0 ? h("div", `The best path takes ${this.title(report.choices[taken])} here.`) : null,
     ];
   }
 }

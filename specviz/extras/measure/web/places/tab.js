@@ -2,7 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 import { plural, short } from "specviz/base/numbers.js";
-import { oracleOf, oracleWords } from "specviz/inspect/oracle.js";
+import { oracleOf } from "specviz/inspect/oracle.js";
 import { Frontier } from "specviz/places/frontier.js";
 import { MOST, StripView } from "specviz/places/strip.js";
 import { Standing, StagedTab, StartStop } from "specviz/staged/tab.js";
@@ -59,8 +59,10 @@ function Places({ tab }) {
 }
 
 /** Methods by their titles. @type {(answer: PlacesAnswer | null, names: string[]) => string} */
-const named = (answer, names) =>
-  names.map((name) => short(answer?.methods.find((one) => one.name === name)?.title ?? name)).join(", ");
+const named = (answer, names) => names.map((name) => titleIn(answer, name)).join(", ");
+
+/** @param {PlacesAnswer | null} answer @param {string} name */
+const titleIn = (answer, name) => short(answer?.methods.find((one) => one.name === name)?.title ?? name);
 
 /** @param {{ tab: PlacesTab, answer: PlacesAnswer }} props */
 function Form({ tab, answer }) {
@@ -75,28 +77,44 @@ function Form({ tab, answer }) {
   </div>`;
 }
 
+/** Steps that this text takes: as recorded, with each drafter, and with what nobody has. */
+/** @type {(props: { report: PlacesReport, title: (name: string) => string, oracle: number | undefined }) => unknown} */
+function Steps({ report, title, oracle }) {
+  const { steps, regret, alone } = report;
+  /** @type {[string, number, string][]} */
+  const rows = [
+    ["this run", steps.length, "svps-own"],
+    ...Object.entries(alone).map(([name, count]) =>
+      /** @type {[string, number, string]} */ ([`${title(name)} alone`, count, ""])),
+    ["best drafter at every place", report.oracle.length, ""],
+  ];
+  if (oracle) rows.push(["this run's candidates, ranked best", oracle, ""]);
+  const most = Math.max(...rows.map(([, count]) => count));
+  const saved = regret > 0 ? plural(regret, "step") : "No step"; // merged drafts may do with fewer
+  return html`<h3 class="svps-regret">${saved} could be saved by other drafters</h3>
+    <dl class="svps-steps" aria-label="Steps">${rows.map(([name, count, look]) => html`<dt>${name}</dt>
+      <dd class=${look}><i style="width:${(100 * count) / most}%" /></dd>
+      <dd>${plural(count, "step")}</dd>`)}</dl>`;
+}
+
 /** @param {{ tab: PlacesTab, report: PlacesReport }} props */
 function Result({ tab, report }) {
-  useLayoutEffect(() => tab.strip.show(report));
-  const alone = Object.entries(report.alone)
-    .map(([name, steps]) => `${named(tab.answer.value, [name])} ${steps}`).join(", ");
-  const saved = report.regret > 0 ? plural(report.regret, "step") : "No step"; // merged drafts may do with fewer
-  const { model } = tab.inspector;
+  /** @param {string} name */
+  const title = (name) => titleIn(tab.answer.value, name);
+  useLayoutEffect(() => tab.strip.show(report, title));
   return html`
-    <p><b class="svps-regret">${saved} could be saved by other drafters</b>
-      This run took ${plural(report.steps.length, "step")}; with the best drafter at every place it takes ${" "}
-      ${report.oracle.length}. One drafter alone: ${alone}.
-      ${(oracleOf(model)?.cost ?? 0) > 0 && html`<span>${" "}Another ranking could save some.
-        The oracle, ${oracleWords(model)}; here every drafter keeps its own ranking.</span>`}</p>
+    <${Steps} report=${report} title=${title} oracle=${oracleOf(tab.inspector.model)?.needs} />
+    <h3>How far a draft would have reached, from every token</h3>
     <${Held} class="svps-canvas" of=${tab.strip.canvas} />
     <ul class="svps-legend ui-legend">
+      <li>tokens accepted</li>
       ${SHADES.map((tokens) => html`<li key=${tokens}><i class=${tokens ? "svps-key" : "svps-none"}
         style="--share:${0.2 + (0.8 * tokens) / MOST}" />${tokens === MOST ? `${MOST} or more` : tokens}</li>`)}
-      <li>tokens accepted</li><li><i class="svps-taken" />taken by the best path</li>
+      <li><i class="svps-taken" />taken by the best path</li>
       <li><i class="svps-lost" />a draft would have reached further</li>
     </ul>
     ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>
-      ${why.startsWith(named(tab.answer.value, [name])) ? "" : `${named(tab.answer.value, [name])}: `}${why}.</p>`)}
-    <${Frontier} rows=${report.frontier.rows} lines=${report.frontier.lines} />
+      ${why.startsWith(title(name)) ? "" : `${title(name)}: `}${why}.</p>`)}
+    <${Frontier} rows=${report.frontier.rows} lines=${report.frontier.lines} title=${title} />
     <p class="ui-soft">${NOTE}</p>`;
 }
