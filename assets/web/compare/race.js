@@ -171,6 +171,7 @@ export function toggle() {
     page.at = Math.min(limit(), page.at + (ms - before) * rate);
     before = ms;
     const ended = page.at >= limit();
+    if (ended) page.moved = false;
     if (ended) pause();
     else paint();
     return ended;

@@ -48,7 +48,7 @@ export class ComparePage {
   by = "time";
   /** Where the clock stands. */
   at = 0;
-  /** Whether somebody moved the clock, or played the race. */
+  /** Whether somebody moved the clock, or the race plays: else the picture by position stands at its beginning. */
   moved = false;
   /** Whether the newest is shown, whatever the clock says. */
   live = false;
