@@ -229,6 +229,8 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     runs = {name: desk.store.get(f"gallery-{n}") for n, name in enumerate("PABCD")}
     total = len(runs["P"].output_ids)
     assert "lanes=gallery-0%2Cgallery-1%2Cgallery-2%2Cgallery-3%2Cgallery-4" in page.url
+    begins = f"(({{ ruler }}) => ruler.places.at(-1) > ruler.wide && ruler.left === 0)({STATE})"
+    assert page.evaluate(begins)  # of an output wider than the picture the first tokens are in sight
     # at rest: the first to finish on top, a bar as long as its lane took, and a sentence that says who won
     took = {name: trace.tables["steps"]["elapsed_ms"][-1] for name, trace in runs.items()}
     expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(sorted(runs, key=took.__getitem__))
@@ -295,7 +297,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     assert page.get_attribute(".sv-ruler", "aria-valuetext") == said
 
     stretch = page.locator(".svc-stretch").first
-    ((first, last, forwards),) = re.findall(r"tokens (\d+)–(\d+): Method \w (\d+)", stretch.inner_text())
+    ((first, last, forwards),) = re.findall(r"tokens (\d+)–(\d+): [A-E] (\d+)", stretch.inner_text())
     winner = runs[stretch.locator(".sv-lane-mark").inner_text()]
     start = winner.run["prompt_length"] + int(first) - 1
     steps = winner.tables["tokens"]["step"][start : winner.run["prompt_length"] + int(last)]

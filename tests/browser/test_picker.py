@@ -131,7 +131,7 @@ def test_another_model_is_picked_while_the_one_in_use_stays(page: Any, context: 
         expect(page.locator(".svm-wrong")).to_have_text("SmolLM2.gguf is truncated or damaged: download it again.")
         expect(page.locator(PILL)).to_contain_text("stub · 5.3M parameters")
         tab.click(PILL)  # it is not somebody else's mistake
-        expect(tab.locator(f"{PICKER} li")).to_have_count(5)
+        expect(tab.locator(f"{PICKER} .svm-list > li")).to_have_count(5)
         expect(tab.locator(".svm-wrong")).to_have_text("")
         tab.keyboard.press("Escape")
 

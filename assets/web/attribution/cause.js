@@ -4,7 +4,7 @@ import { tile } from "specviz/attribution/board.js";
 import { SOURCES, look, sourceKey, tag } from "specviz/attribution/links.js";
 import { append, h, replace } from "specviz/base/dom.js";
 import { sentence, tell } from "specviz/base/json.js";
-import { clamp, plural } from "specviz/base/numbers.js";
+import { clamp, format, plural } from "specviz/base/numbers.js";
 import { glyphs, inLine } from "specviz/base/text.js";
 
 const HOT = 5; // nats of a token drawn in full colour
@@ -116,8 +116,10 @@ export class CauseCard {
     const fall = (source) => (this.found.get(sourceKey(source))?.weights[0].fall ?? 0) / LN10;
     const [first] = [...read].sort((a, b) => fall(b) - fall(a));
     if (!first || fall(first) < 1) return false;
-    const power = h("sup", fall(first).toFixed(0));
-    return h("p.ui-soft", `Without ${tag(first)} this answer is 10`, power, " times less likely.");
+    const count = this.view.signal.verbatim.output_tokens;
+    const each = format(10 ** (fall(first) / count), 2); // of a whole answer the power of ten says nothing
+    const tokens = plural(count, "token");
+    return h("p.ui-soft", `Without ${tag(first)} each of the ${tokens} is on average ${each} times less likely.`);
   }
 
   /** A source's tag in its colour. @param {AttributedSource} source */
@@ -177,7 +179,7 @@ export class CauseCard {
       h(
         "tr",
         { "aria-current": this.chosen?.row === row ? "true" : null },
-        h("th.ui-clip", { scope: "row", title: name }, inLine(name)),
+        h("th", { scope: "row", title: name }, h("span.sv-a-part", inLine(name))),
         sources.map((source, k) => h("td", this.cell(source, k, row))),
       ),
     );

@@ -182,6 +182,7 @@ export function changed() {
   const address = page.host.figure(lanes.map((lane) => lane.id));
   figure.hidden = page.live || lanes.length < 2 || !address;
   figure.href = address;
+  part("once").hidden = going();
   part("turns").hidden = !going() || page.lanes.length < 2;
   part("controls").hidden = going() && page.lanes.length > 1; // no race before all are there
   drawRows();

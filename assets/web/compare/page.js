@@ -21,7 +21,7 @@ import { app } from "specviz/shell/state.js";
 const OUTPUTS = "Pasted, written with drafting and without: do they differ by rounding, by design or by a bug?";
 const WHAT =
   "Two to four methods draft for the same model on one prompt, beside plain decoding: see who needs how many " +
-  "forwards for which part of the output.";
+  "forwards, and where.";
 
 function layout() {
   const opener = { hidden: true, onclick: () => openRuns(example()?.map((one) => one.id) ?? []) };

@@ -63,14 +63,17 @@ export function drawRows() {
       }),
     );
   }
+  let over = 0; // of the lanes before it; one that is not listened to yet does not hear of them
   for (const lane of page.lanes) {
     const p = must(lane.parts);
     p.name.textContent = name(lane);
     p.settings.textContent = [settings(lane), trained(lane.lane?.run.part?.training)].filter(Boolean).join(" · ");
+    const ahead = lane.ahead - (lane.source ? 0 : over);
     p.state.textContent =
-      lane.state === "waiting" && lane.ahead > 0
-        ? `waiting: ${plural(lane.ahead, "run")} before it`
+      lane.state === "waiting" && ahead > 0
+        ? `waiting: ${plural(ahead, "run")} before it`
         : STATES[lane.state] || "";
+    if (lane.mine && !["waiting", "running"].includes(lane.state)) over++;
     p.state.dataset.state = lane.state;
     p.settings.hidden = Boolean(p.state.textContent); // one line below a name
     p.name.disabled = !lane.lane;
@@ -168,6 +171,7 @@ export function toggle() {
     page.at = Math.min(limit(), page.at + (ms - before) * rate);
     before = ms;
     const ended = page.at >= limit();
+    if (ended) page.moved = false;
     if (ended) pause();
     else paint();
     return ended;

@@ -239,7 +239,7 @@ export function drawTable() {
     const twins = lanes.filter(({ method }) => method === lane.method).length > 1;
     const set = twins && settings(lane);
     const col = { scope: "col", style: tint(lane.n) };
-    return h("th.svp-num", col, mark(lane), " ", name(lane), set && h("small", ` ${set}`));
+    return h("th.svp-num", col, mark(lane), " ", h("span", name(lane)), set && h("small", ` ${set}`));
   });
   const corner = h("th", { scope: "col" }, h("span.svp-unseen", "Number"));
   part("table").replaceChildren(h("table.svp-grid.svp-sheet", h("thead", h("tr", corner, heads)), h("tbody", rows)));

@@ -48,7 +48,7 @@ export class ComparePage {
   by = "time";
   /** Where the clock stands. */
   at = 0;
-  /** Whether somebody moved the clock, or played the race. */
+  /** Whether somebody moved the clock, or the race plays: else the picture by position stands at its beginning. */
   moved = false;
   /** Whether the newest is shown, whatever the clock says. */
   live = false;
@@ -122,7 +122,9 @@ export function settings(lane) {
       ? twins.some((other) => JSON.stringify(other.lane.run.method.params?.[key]) !== JSON.stringify(value))
       : typeof value === "number",
   );
-  return entries.slice(0, 3).map(([key, value]) => `${labels.get(key) || key} ${setting(value)}`).join(" · ");
+  /** @type {(key: string, value: unknown) => string} one setting stays on a line */
+  const said = (key, value) => `${labels.get(key) || key} ${setting(value)}`.replaceAll(" ", "\u00a0");
+  return entries.slice(0, 3).map(([key, value]) => said(key, value)).join(" · ");
 }
 
 /** What ran, and when. @param {Run} run */

@@ -71,7 +71,7 @@ more often (90 % against 60 %).'
     if count < FEWEST_DRAFTS:
         firsts = (f"{row['stood']} of {row['decided']}" for row in (best["depths"][0], rival["depths"][0]))
         evidence = f"Drafts whose first token is accepted: {' against '.join(firsts)}"
-        return f"{opening}. {evidence}; the drafts of {title} are too few to say where and why."
+        return f"{opening}. {evidence}; with only {plural(count, 'draft')} of {title}, nothing says where and why."
     return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
 
 

@@ -78,8 +78,8 @@ function Result({ tab, report, of }) {
     <p class="ui-soft">${NOTE}</p>`;
 }
 
-/** The output: the more layers a token needs, the darker; those that the chosen layer changes are framed. */
-/** @type {(props: { tab: LayersTab, counts: number[], of: number, chosen: number, changes: Set<number> }) => unknown} */
+/** The output: the more layers a token needs, the stronger its colour; those that the chosen layer changes are framed. */
+/** @param {{ tab: LayersTab, counts: number[], of: number, chosen: number, changes: Set<number> }} props */
 function Text({ tab, counts, of, chosen, changes }) {
   const { model } = tab.inspector;
   const most = Math.max(1, ...counts);

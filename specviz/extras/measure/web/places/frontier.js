@@ -37,11 +37,13 @@ export function Frontier({ rows, lines, title }) {
     <figcaption><h3>Tokens per step, by rows that a step verifies</h3>
       ${MERGED in lines && html`<p class="ui-soft">${ALL}: their drafts merged into one tree, its likeliest nodes
         verified.</p>`}</figcaption>
-    <svg viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="Tokens per step at ${rows.join(", ")} rows: ${names.map(said).join("; ")}">
+    <svg viewBox="0 0 ${WIDE} ${HIGH}" role="img"
+      aria-label="Tokens per step at ${rows.join(", ")} rows: ${names.map(said).join("; ")}">
       ${[0, top / 2, top].map((value) => html`<line x1=${LEFT} x2=${WIDE - RIGHT} y1=${y(value)} y2=${y(value)} />
         <text x=${LEFT - 6} y=${y(value) + 4} text-anchor="end">${format(value, 2)}</text>`)}
       ${rows.map((count, k) => html`<text x=${x(k)} y=${HIGH - BELOW + 16} text-anchor="middle">${count}</text>`)}
-      <text x=${(LEFT + WIDE - RIGHT) / 2} y=${HIGH - 2} text-anchor="middle">rows: drafted tokens and the root</text>
+      <text x=${(LEFT + WIDE - RIGHT) / 2} y=${HIGH - 2} text-anchor="middle">
+        rows: drafted tokens and the root</text>
       ${names.map((name, at) => html`<g class=${name === MERGED ? "svps-merged" : `svps-line-${(at + 3) % 4}`}>
         <polyline points=${lines[name].map((value, k) => `${x(k)},${y(value)}`).join(" ")} />
         ${lines[name].map((value, k) => html`<circle cx=${x(k)} cy=${y(value)} r="2.5">
