@@ -101,8 +101,13 @@ export class LatticeView extends Panel {
     /** @type {StepView | null} */
     this.view = null;
     owner.on("resized", () => {
-      if (this.view && this.body.clientWidth !== this.room) this.draw(this.view, this.body.clientWidth);
+      if (this.view && this.width !== this.room) this.draw(this.view, this.width);
     });
+  }
+
+  /** Of the panel: in large type a pixel is more. */
+  get width() {
+    return this.body.clientWidth / Math.max(1, this.owner.zoom - 0.15);
   }
 
   /** Whether the run has lattices. */
@@ -118,7 +123,7 @@ export class LatticeView extends Panel {
   }
 
   /** ``room``: the panel's width. @type {(view: StepView, room?: number) => void} */
-  draw(view, room = this.room || this.body.clientWidth) {
+  draw(view, room = this.room || this.width) {
     const { model } = this.owner;
     if (!this.on) return;
     const lattice = latticeOf(model, view);
