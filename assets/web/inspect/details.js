@@ -135,10 +135,11 @@ function part(owner) {
 
 /** The method's parameters as the run had them. @param {Inspector} owner @returns {Child[]} */
 function parameters(owner) {
-  const { method } = owner.model.run;
+  const { method, part: loaded } = owner.model.run;
   const controls = new Map((method.controls || []).map((control) => [control.name, control]));
   const chips = [...start(owner), ...part(owner)];
   for (const [name, given] of Object.entries(method.params || {})) {
+    if (name === "part" && given === null && loaded) continue; // "Drafted by" says which
     const control = controls.get(name);
     const label = control?.label || name;
     const resolved = method.resolved?.[name]; // what a setting left open came to

@@ -202,6 +202,7 @@ export class Inspector extends Listeners {
     const { model } = this;
     const tops = this.panes.map((pane) => pane.body.scrollTop);
     this.draft.clear();
+    this.root.classList.toggle("sv-uncopied", model.run.complete && !words.copied(model).length);
     this.text.fill(0, model.tokenCount);
     this.drawPool(true);
     this.panes.forEach((pane, k) => {

@@ -10,7 +10,7 @@ import { Panel } from "specviz/inspect/panel.js";
 
 const [WIDE, WIDEST, GAP, HIGH, ROW, TOP, LEFT] = [52, 88, 13, 34, 39, 6, 4]; // px: boxes, and the room between them
 const SHADES = 4; // of transitions
-const [LETTER, EDGES] = [7.3, 8]; // px: of a box's text, and what stays free beside it
+const [LETTER, EDGES] = [7.3, 7.5]; // px: of a letter in a box, and what stays free beside the text
 /** @type {[key: string, label: string][]} */
 const NUMBERS = [
   ["candidate_recall", "candidate recall"],
@@ -101,8 +101,13 @@ export class LatticeView extends Panel {
     /** @type {StepView | null} */
     this.view = null;
     owner.on("resized", () => {
-      if (this.view && this.body.clientWidth !== this.room) this.draw(this.view, this.body.clientWidth);
+      if (this.view && this.width !== this.room) this.draw(this.view, this.width);
     });
+  }
+
+  /** Of the panel: in large type a pixel is more. */
+  get width() {
+    return this.body.clientWidth / Math.max(1, this.owner.zoom - 0.15);
   }
 
   /** Whether the run has lattices. */
@@ -118,7 +123,7 @@ export class LatticeView extends Panel {
   }
 
   /** ``room``: the panel's width. @type {(view: StepView, room?: number) => void} */
-  draw(view, room = this.room || this.body.clientWidth) {
+  draw(view, room = this.room || this.width) {
     const { model } = this.owner;
     if (!this.on) return;
     const lattice = latticeOf(model, view);
@@ -211,7 +216,7 @@ class BoxElements {
   /** @param {SVGElement} svg */
   constructor(svg) {
     this.title = s("title");
-    this.text = s("text", { x: 6, y: 14 });
+    this.text = s("text", { x: 4, y: 14 });
     this.small = s("text.sv-candidate-prob", { y: 28, "text-anchor": "end" });
     this.rect = s("rect", { height: HIGH, rx: 5 });
     this.group = s("g", this.title, this.rect, this.text, this.small);

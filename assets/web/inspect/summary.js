@@ -39,7 +39,7 @@ const LATE = { key: "depth_efficiency", label: "Accepted ÷ depth", unit: "share
 const LOSS = ["other_share", "divergence"]; // of a lossy run
 
 /** How much was copied is one of the numbers of a method that drafts by copying. @param {Model} model */
-const copied = ({ trace }) =>
+export const copied = ({ trace }) =>
   trace.candidates.step.length > 0 || trace.nodes.source.some((at) => at >= 0) ? ["copied_share"] : [];
 
 /** The numbers that stand above the steps, in one line; each explains itself. */

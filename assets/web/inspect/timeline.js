@@ -189,7 +189,7 @@ export class Timeline {
 
   /** The rows' names, at the left. @type {(pen: Pen, rows: Row[], tops: Record<string, number>) => void} */
   names(pen, rows, tops) {
-    pen.font = `10.5px ${this.owner.colors.sans}`;
+    pen.font = `12px ${this.owner.colors.sans}`;
     pen.fillStyle = this.owner.colors.faint;
     pen.textAlign = "left";
     pen.textBaseline = "middle";
@@ -251,7 +251,7 @@ export class Timeline {
   axis(pen, full, most, count) {
     const { colors } = this.owner;
     const unit = (this.bars - 4) / most;
-    pen.font = `10.5px ${colors.sans}`;
+    pen.font = `12px ${colors.sans}`;
     pen.fillStyle = colors.faint;
     pen.textBaseline = "middle";
     pen.textAlign = "right";
@@ -261,7 +261,7 @@ export class Timeline {
       pen.fillStyle = colors.line;
       pen.fillRect(this.left, at(value), full - this.left - RIGHT, 1);
       pen.fillStyle = colors.faint;
-      pen.fillText(String(value), this.left - 6, Math.max(6, at(value)));
+      pen.fillText(String(value), this.left - 6, clamp(at(value), 6, this.bars - 6));
     }
     pen.textBaseline = "alphabetic";
     const room = Math.ceil(48 / this.width);

@@ -6,6 +6,7 @@ import { playing, written } from "specviz/compare/writing.js";
 import { LASTS_MS, done } from "specviz/opening/race.js";
 
 const MOST_TEXT = 4000; // characters of a lane's text
+const AHEAD = 48; // px of what is still to come, below what is written
 
 /** @typedef {ReturnType<typeof import("specviz/opening/race.js").lanes>} Race */
 /** @typedef {import("specviz/compare/lane.js").Lane} Lane */
@@ -98,8 +99,7 @@ export class RaceCard {
     const ahead = lane.stretches(lane.start(steps), lane.length).map(({ text }) => text).join("");
     const rest = h("span.svo-ahead", ahead.slice(0, MOST_TEXT));
     one.text.replaceChildren(...written(lane, steps, MOST_TEXT), rest);
-    if (one.text.scrollHeight > one.text.clientHeight) rest.remove(); // else its end would be what is seen
-    one.text.scrollTop = one.text.scrollHeight;
+    one.text.scrollTop = rest.offsetTop + AHEAD - one.text.clientHeight;
     one.count.textContent = lane.start(steps).toLocaleString("en");
     const time = this.race.timed && steps ? ` · ${seconds(lane.times[steps - 1])}` : "";
     one.facts.textContent = `${plural(steps, "forward")}${time}`;
