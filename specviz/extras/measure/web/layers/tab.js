@@ -78,7 +78,7 @@ function Result({ tab, report, of }) {
     <p class="ui-soft">${NOTE}</p>`;
 }
 
-/** The output: the more layers a token needs, the stronger its colour; those that the chosen layer changes are framed. */
+/** The output: the more layers a token needs, the stronger its colour; those the chosen layer changes are framed. */
 /** @param {{ tab: LayersTab, counts: number[], of: number, chosen: number, changes: Set<number> }} props */
 function Text({ tab, counts, of, chosen, changes }) {
   const { model } = tab.inspector;

@@ -105,7 +105,7 @@ function Result({ tab, report }) {
   return html`
     <${Steps} report=${report} title=${title} oracle=${oracleOf(tab.inspector.model)?.needs} />
     <h3>How far a draft would have reached, from every token</h3>
-    <${Held} class="svps-canvas" of=${tab.strip.canvas} />
+    <${Held} of=${tab.strip.canvas} />
     <ul class="svps-legend ui-legend">
       <li>tokens accepted</li>
       ${SHADES.map((tokens) => html`<li key=${tokens}><i class=${tokens ? "svps-key" : "svps-none"}
