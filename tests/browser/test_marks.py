@@ -149,7 +149,7 @@ CROSSED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("width", matrix([1280, 900, 400], 1280, "where lines break"))
+@pytest.mark.parametrize("width", matrix([1280, 900, 640, 400], 1280, "where lines break"))
 def test_branches_below_a_line_stand_on_no_token(chromium: Any, tmp_path: Path, width: int) -> None:
     """A tree of 59 tokens over prose: the refused token may be the first of a broken line."""
     run = tracefile.load(GALLERY / "17-lighthouse-story-eagle3.spectrace")

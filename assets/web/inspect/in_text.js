@@ -164,8 +164,8 @@ export class DraftInText {
     const letter = this.letter(style.font);
     const frame = this.paper.getBoundingClientRect();
     if (!frame.width) return;
-    /** @type {Map<number, Hung[]>} */
-    const lines = new Map();
+    /** @type {{ middle: number, taken: Hung[] }[]} */
+    const lines = [];
     for (const one of hung) {
       const box = [...one.at.getClientRects()].at(-1) ?? one.at.getBoundingClientRect();
       one.top = box.bottom - frame.top;
@@ -173,9 +173,10 @@ export class DraftInText {
       const wide = (cells) => cells.reduce((sum, { text }) => sum + text.length * letter + GAP, 0);
       one.wide = Math.max(...one.rows.map(wide));
       one.x = Math.max(0, Math.min(box.left - frame.left, frame.width - SIDE - one.wide));
-      const line = Math.round((box.top + box.bottom) / 2 / row); // the same for all of a line
-      const taken = lines.get(line) ?? [];
-      lines.set(line, taken);
+      const middle = (box.top + box.bottom) / 2;
+      let line = lines.find((known) => Math.abs(known.middle - middle) < row / 2);
+      if (!line) lines.push((line = { middle, taken: [] }));
+      const { taken } = line;
       const meets = (/** @type {Hung} */ other) =>
         other.x < one.x + one.wide && one.x < other.x + other.wide &&
         other.lane < one.lane + one.rows.length && one.lane < other.lane + other.rows.length;
@@ -183,7 +184,7 @@ export class DraftInText {
       taken.push(one);
     }
     let moved = 0; // by the room that lines above were given: worked out, as to ask costs a layout
-    for (const [, taken] of [...lines].sort(([a], [b]) => a - b)) {
+    for (const { taken } of lines.sort((a, b) => a.middle - b.middle)) {
       const deep = row * Math.max(...taken.map(({ lane, rows }) => lane + rows.length)) + ROOM;
       // inside the element and behind its letters: no line may break there that did not while places were measured
       const strut = h("span.sv-strut", { style: `line-height:calc(1lh + ${deep}px)` });
