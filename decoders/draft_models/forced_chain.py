@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # logits [depth, drafted] of the tokens behind a context, each behind the tokens that are given before it
 Chain = Callable[[Context, Sequence[int]], Float[Tensor, "depth drafted"]]
+# the same behind several contexts, which are one text as far as different places
+Chains = Callable[[Sequence[Context], Sequence[Sequence[int]]], Float[Tensor, "contexts depth drafted"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,11 @@ class ForcedChain:
     def chain(self, depth: int) -> Chain:
         """The logits along drafts that are given, for one text."""
         raise NotImplementedError
+
+    def chains(self, depth: int) -> Chains:
+        """The logits along drafts behind several places of one text; one after another, where its kind says no more."""
+        chain = self.chain(depth)
+        return lambda contexts, drafts: torch.stack([chain(*pair) for pair in zip(contexts, drafts, strict=True)])
 
     def options(self, depth: int) -> Iterator[Option]:
         """Switches of its description that change no shape, each set otherwise."""

@@ -13,7 +13,7 @@ from functools import partial
 from torch import Tensor
 
 from decoders.draft_models.fit import Fit
-from decoders.draft_models.forced_chain import Chain, Option
+from decoders.draft_models.forced_chain import Chain, ForcedChain, Option
 from decoders.draft_models.published import CONFIG, Published
 from decoders.errors import UserError
 from decoders.method.part import Kind
@@ -74,6 +74,7 @@ class PEagleChain(EagleChain):
     """P-EAGLE's heads along given texts: what a row guesses does not depend on the tokens before it."""
 
     parallel, feeds_back = True, False
+    chains = ForcedChain.chains
 
     def depth(self, limit: int) -> int:
         return min(limit, self.config.places)

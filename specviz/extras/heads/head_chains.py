@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoders.draft_models.forced_chain import Chain, ForcedChain, Option, with_settings
+from decoders.draft_models.draft_run import forwards_of
+from decoders.draft_models.forced_chain import Chain, Chains, ForcedChain, Option, with_settings
 from decoders.model.state.memory import Context
+from decoders.model.state.transfer import send
 
-from .eagle_run import EagleRun
+from .eagle_run import DRAFT_ROWS, EagleRun
 from .heads_prefix import PrefixRun
 
 
@@ -68,6 +71,18 @@ class EagleChain(ForcedChain):
     def chain(self, depth: int) -> Chain:
         return chain_of_states(EagleRun(self.network), depth)
 
+    def chains(self, depth: int) -> Chains:
+        run, most = PlacedRun(self.network), DRAFT_ROWS // depth
+
+        def chains(contexts: Sequence[Context], drafts: Sequence[Sequence[int]]) -> Tensor:
+            states = run.read_all(max(contexts, key=lambda context: context.length))
+            roots = [context.root_position for context in contexts]
+            tokens = torch.tensor(drafts, device=run.device)[:, : depth - 1]
+            starts = range(0, len(roots), most)
+            return torch.cat([run.draft_behind(states, roots[i : i + most], tokens[i : i + most]) for i in starts])
+
+        return chains
+
     def options(self, depth: int) -> Iterator[Option]:
         """Switches of an EAGLE-3 head."""
         head = self.network
@@ -96,6 +111,49 @@ class EagleChain(ForcedChain):
             f"set norm_before_residual to {str(residual).lower()} in the head's description", variant,
             is_screened=False,
         )  # fmt: skip
+
+
+class PlacedRun(EagleRun):
+    """A head that reads a text once, and goes on behind several of its places side by side."""
+
+    @torch.inference_mode()
+    def read_all(self, context: Context) -> Float[Tensor, "pairs hidden"]:
+        """The state that each pair of the text leads to."""
+        _, pairs = self._catch_up(context)
+        states = list[Tensor]()
+        for start, stop, mask in forwards_of(0, pairs, context, self.device):
+            features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
+            (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
+            state = self.head.read(features.to(self.like.dtype))
+            states.append(self._states(state, tokens, start, range(start, stop), mask))
+        return torch.cat(states)
+
+    @torch.inference_mode()
+    def draft_behind(
+        self, states: Float[Tensor, "pairs hidden"], roots: Sequence[int], tokens: Int[Tensor, "places depth"]
+    ) -> Float[Tensor, "places depth+1 drafted"]:
+        """Logits after each root, and after every token of the draft behind it; ``roots`` are positions."""
+        first = torch.tensor(roots, device=self.device)
+        states, self.places = states[first - 1], []
+        logits, text = [self.head.say(states).float()], torch.arange(self.base, device=self.device) < first[:, None]
+        own = torch.eye(len(roots), dtype=torch.bool, device=self.device)
+        for level, column in enumerate(tokens.unbind(1)):
+            mask, start = torch.cat([text, own.repeat(1, level + 1)], 1), self.base + level * len(roots)
+            positions = [root + level for root in roots]
+            self.places += positions
+            states = self._states(states, column, start, positions, mask)
+            logits.append(self.head.say(states).float())
+        return torch.stack(logits, 1)
+
+    def _states(
+        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, positions: Sequence[int],
+        mask: Bool[Tensor, "rows keys"] | None,
+    ) -> Float[Tensor, "rows hidden"]:  # fmt: skip
+        """The states that pairs lead to, of which keys and values go to cache rows ``start`` on."""
+        stop, at = start + len(tokens), list(positions)
+        turns = self.cache.cos[at], self.cache.sin[at]
+        remember = self.cache.rows(start, stop)
+        return self.head(state[None], tokens[None], *turns, mask, remember, self.distances(at, stop))[0]
 
 
 def chain_of_states(run: Any, depth: int) -> Chain:

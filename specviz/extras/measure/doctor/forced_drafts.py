@@ -20,7 +20,7 @@ from torch import Tensor
 
 from decoders.draft.distributions import DraftVocab
 from decoders.draft.needs import Needs
-from decoders.draft_models.forced_chain import Chain, ForcedChain, chain_of
+from decoders.draft_models.forced_chain import Chain, Chains, ForcedChain, chain_of
 from decoders.drafters.sps import LanguageModelRun
 from decoders.errors import UserError
 from decoders.method.part import kinds
@@ -74,6 +74,10 @@ class Drafting:
     def chain(self) -> Chain:
         """The logits along drafts that are given, for one text."""
         return self.forced_chain.chain(self.deepest)
+
+    def chains(self) -> Chains:
+        """The same behind several places of one text."""
+        return self.forced_chain.chains(self.deepest)
 
     def with_depth(self, depth: int) -> Drafting:
         """The same with drafts of at most so many tokens; parallel heads are all asked, which costs little."""
@@ -217,10 +221,13 @@ def drafts(drafting: Drafting, texts: Sequence[ReadText], temperature: float = 1
     depth, network = drafting.deepest, drafting.network
     vocab = DraftVocab.of(getattr(network, "drafted", None), drafting.target.info["vocab"])
     for text in texts:
-        chain, memory, tokens = drafting.chain(), text.memory(drafting), text.tokens
+        memory, tokens = text.memory(drafting), text.tokens
+        contexts = [text.context(drafting, place + 1, memory) for place in text.places]
+        text_tokens = [tokens[place + 1 : place + 1 + depth].tolist() for place in text.places]
+        logits = drafting.chains()(contexts, text_tokens)
         for number, place in enumerate(text.places):
+            log_probs = logits[number].log_softmax(-1).cpu()
             right, later_tokens, earlier_tokens = (tokens[place + 1 + by : place + 1 + by + depth] for by in (0, 1, -1))
-            log_probs = chain(text.context(drafting, place + 1, memory), right.tolist()).log_softmax(-1).cpu()
             at, *shifted_ids = (
                 ids if vocab is None else vocab.places[ids] for ids in (right, later_tokens, earlier_tokens)
             )

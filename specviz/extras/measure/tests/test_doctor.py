@@ -16,6 +16,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from decoders import Prompt, UserError, find_method, generate
+from decoders.draft_models.forced_chain import with_settings
 from decoders.model.target_model.target import Target
 from decoders.names import QUICK
 from decoders.parts import load_part
@@ -77,6 +78,24 @@ def test_a_forced_chain_is_what_the_method_drafts(target: Target, kind: str) -> 
             whole = draft.distributions[node]
             own = whole if len(said[node]) == len(whole) else whole[drafting.network.drafted.long()]
             torch.testing.assert_close(said[node], own.float(), atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind, windows", [*((kind, False) for kind in METHODS), ("eagle", True)])
+def test_chains_behind_several_places_are_those_behind_each(target: Target, kind: str, windows: bool) -> None:
+    save_tiny_part(target, kind)
+    drafting = Drafting(target, load_part(target, kind), depth=4)
+    if windows:
+        network = with_settings(drafting.network, windows=(8,) * drafting.network.config.layers)
+        drafting = replace(drafting, network=network)
+    text = text_of(target, drafting, 24)
+    memory, chain = text.memory(drafting), drafting.chain()
+    contexts = [text.context(drafting, place + 1, memory) for place in text.places]
+    tokens = [text.tokens[place + 1 : place + 1 + drafting.deepest].tolist() for place in text.places]
+    each = torch.stack([chain(*pair) for pair in zip(contexts, tokens, strict=True)])
+    torch.testing.assert_close(drafting.chains()(contexts, tokens), each, atol=1e-5, rtol=1e-4)
+    if kind == "eagle":
+        other = [[(token + 1) % 100 for token in draft] for draft in tokens]
+        assert not torch.allclose(drafting.chains()(contexts, other)[:, 1:], each[:, 1:], atol=1e-2)
 
 
 def test_hits_are_counted_against_the_text(target: Target) -> None:
