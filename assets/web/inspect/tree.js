@@ -251,7 +251,7 @@ export class TreeView extends Panel {
   caption(item, view) {
     const { pieces } = this.owner.model;
     const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" ? item.node : null;
-    const more = view.nodes[0].draft ? "… " : "+"; // beside another draft + says whose a token is
+    const more = view.nodes[0].draft ? "▸" : "+"; // beside another draft + says whose a token is
     if (item.kind === "chip") {
       item.text = `${more}${item.count}`;
     } else if (item.kind === "stretch") {
