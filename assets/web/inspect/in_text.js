@@ -137,7 +137,7 @@ export class DraftInText {
       // those that the drafter liked better than the token that was kept
       const better = beside.filter((one) => one.draftProb === null || one.draftProb > (node.draftProb ?? 1));
       if (node.draftProb === null ? beside.some((one) => one.index < node.index) : better.length)
-        add(this.owner.text.elements(view.context + k)[0], cells(better));
+        add(this.owner.text.elements(view.context + k)[0], cells(beside));
     });
     const [ghost] = this.ghosts;
     if (ghost) {

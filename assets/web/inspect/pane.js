@@ -239,7 +239,10 @@ export class TokenPane extends Panel {
     this.row.size += visible.length;
     for (let position = cell.start + this.offset; position < cell.stop + this.offset; position++) {
       if (!this.spans[position - this.base]) this.spans[position - this.base] = span;
-      else this.more.set(position, [...(this.more.get(position) || []), span]);
+      else {
+        this.more.set(position, [...(this.more.get(position) || []), span]);
+        span.classList.add("sv-continued");
+      }
     }
   }
 

@@ -38,9 +38,8 @@ export class PromptsView extends LookPanel {
 
   /** What depends on the run alone, as far as it has gone. */
   describe() {
-    const { model, root } = this.owner;
+    const { model } = this.owner;
     this.on = present(model);
-    root.classList.toggle("sv-prompted", this.on);
     this.attention = (this.on && model.run.attention?.probes && model.run.attention) || null;
     this.offerLooks(this.attention);
     if (!this.on) return this.clear();

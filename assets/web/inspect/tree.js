@@ -158,7 +158,10 @@ export class TreeView extends Panel {
     const ranked = view.nodes.some((node) => choiceOf(this.owner.model, node));
     const letters = origins.flatMap(({ letter, label }) => (letter && !ranked ? [`${letter} ${label}`] : []));
     if (ranked) letters.push("2nd: the draft's 2nd choice"); // nodes bear them
-    if (ranked && !this.other) letters.push(".60:\u00a0the target's probability", "+5: five more below it");
+    if (ranked && !this.other) letters.push(".60:\u00a0the target's probability");
+    if (ranked && !this.other && placed.some((item) => item.kind === "node" && item.hidden))
+      letters.push("+5: five more below it");
+    if (hangs) letters.push("◇: a prompt token", "→3: the state that they lead to");
     const counts = view.drafted ? [all, stood, ...letters].join(" · ") : none;
     this.note.textContent = this.other ? `as recorded: ${counts}` : counts;
     const merged = drafters(this.owner.model).join();

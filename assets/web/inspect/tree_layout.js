@@ -211,23 +211,25 @@ export function position(placed, columns, hangs, high, room = Infinity, closed =
   for (const item of placed) item.x = lefts[item.column];
   const trunk = placed.filter(({ column }) => !column);
   const deep = trunk.reduce((depth, item) => Math.max(depth, item.depth), 0) + 1;
-  const lines = closed ? Infinity : Math.max(0, Math.floor((high - 2 * MARGIN) / LINE) - deep);
+  const line = hangs ? NODE + HUNG + 8 : LINE;
+  const lines = closed ? Infinity : Math.max(0, Math.floor((high - 2 * MARGIN) / line) - deep);
   const grown = placed.some(({ column, children }) => column && children.length);
-  const apart = hangs || (grown && !closed && lefts[columns] <= room); // each has its column, and depth runs across
+  // each has its column, and depth runs across
+  const apart = grown && (hangs || (!closed && lefts[columns] <= room));
   const added = apart ? [] : flow(trunk, lefts[1], room, lines);
   const deepest = placed.reduce((most, item) => Math.max(most, item.row), 0);
   const extra = added.reduce((sum, count) => sum + count, 0);
-  const fitted = rowHeight(deepest, closed ? high : high - extra * LINE, lowest(room));
-  const row = hangs ? NODE + HUNG + 8 : Math.min(fitted, closed?.row ?? TALL);
+  const fitted = rowHeight(deepest, closed ? high : high - extra * line, lowest(room));
+  const row = hangs ? line : Math.min(fitted, closed?.row ?? TALL);
   const node = Math.min(NODE, row - clamp(row - SNUG, CLEAR[0], CLEAR[1]));
   for (const item of placed) {
     const above = added.slice(0, item.row).reduce((sum, count) => sum + count, item.level);
-    item.y = MARGIN + item.row * row + above * LINE;
+    item.y = MARGIN + item.row * row + above * line;
     item.high = hangs ? NODE : node;
     if (!item.column) item.width = widths[0];
   }
   const right = placed.reduce((most, item) => Math.max(most, item.x + item.width), 0);
-  const height = 2 * MARGIN + deepest * row + extra * LINE + (hangs ? NODE + HUNG : node);
+  const height = 2 * MARGIN + deepest * row + extra * line + (hangs ? NODE + HUNG : node);
   return { placed, row, width: right + MARGIN, height };
 }
 
