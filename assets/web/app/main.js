@@ -29,7 +29,7 @@ expose({
 paint();
 markOverrides();
 const asked = early.id !== FIRST || location.search || location.hash.length > 1;
-document.body.classList.toggle("sv-simple", !asked && !stored.get("opening")); // a newcomer: the opening comes
+if (!asked && !stored.get("opening")) document.body.classList.add("sv-simple", "sv-awaits"); // the opening comes
 /** The first tab stop leads past the editor. @param {Event} event */
 function toSteps(event) {
   event.preventDefault();

@@ -5,7 +5,8 @@ import { POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { ofPosition } from "specviz/inspect/selection.js";
 
-/** ``inside``: the focus is in the inspector; else only keys are taken that the page does not use. @type {TakeKey} */
+/** ``inside``: the focus is in the inspector; else only keys are taken that the page does not use: those that scroll
+ * are free where nothing has the focus, and all is in sight. @type {TakeKey} */
 export function keys(inspector, event, inside) {
   const typing = closest(event, "input, textarea, select, [contenteditable]");
   if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !inspector.model) return;
@@ -32,7 +33,9 @@ export function keys(inspector, event, inside) {
     o: () => inspector.offerButton.click(),
   };
   if (!closest(event, "button, a, [role=button]")) focused[" "] = () => inspector.player.toggle();
-  const act = own[/^[DF]$/.test(event.key) ? event.key.toLowerCase() : event.key] || (inside && focused[event.key]);
+  const { scrollHeight, clientHeight } = document.documentElement;
+  const free = inside || (document.activeElement === document.body && scrollHeight <= clientHeight);
+  const act = own[/^[DF]$/.test(event.key) ? event.key.toLowerCase() : event.key] || (free && focused[event.key]);
   if (!act) return;
   event.preventDefault();
   act();

@@ -17,7 +17,7 @@ const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Qu
 const OUTPUT = "Output";
 const MARGIN = 40; // pixels below a step's last token
 const PEEK = 100; // pixels at the top that the peek of a far source may cover
-const BESIDE = 150; // pixels beside a line: the gutter, and the margin in which arcs are drawn
+const BESIDE = 130; // pixels beside a line: the gutter, and the margin in which arcs are drawn
 const MOST_HANG = 12; // characters: a deep line keeps room for what it says
 const CHARACTER = 7.83; // pixels, of the text's letters
 

@@ -157,7 +157,7 @@ export class JudgesPanel {
       h("span", { "aria-hidden": "true" }, "→"), h("span.svp-unseen", " then "),
       h("code.svj-follows", view.bonus < 0 ? "stop" : label(this.owner, view.bonus, 14)),
     ];
-    return h("div.svj-places.ui-row", { role: "group", "aria-label": "Position that is looked at" }, buttons,
+    return h("div.svj-places.ui-row.ui-scroll", { role: "group", "aria-label": "Position that is looked at" }, buttons,
       view.path.every((node) => chain.includes(node)) && next);
   }
 
@@ -209,13 +209,14 @@ export class JudgesPanel {
       h("p.ui-soft.svj-visited", this.meant(view), MEANT));
   }
 
-  /** Why the tokens of a rule end where they do: of the token that fell there, by its name; else of the last. */
+  /** Why the tokens of a rule end where they do: of the token that fell there; else of the last. */
   /** @type {(view: StepView, rule: JudgedStepRule) => Child} */
   ending({ nodes }, { nodes: judged, open }) {
     const end = judged.findLast(([, stands]) => stands);
     const fell = judged.find(([node, stands]) => !stands && nodes[node].parent === (end?.[0] ?? 0));
     const reason = saidBeside((fell ?? end)?.[3] ?? "");
-    const name = fell && reason && h("code", label(this.owner, nodes[fell[0]].token, 14));
+    const struck = nodes.find(({ index, parent }) => index && parent === (end?.[0] ?? 0)); // by tokens(), above it
+    const name = fell && reason && nodes[fell[0]] !== struck && h("code", label(this.owner, nodes[fell[0]].token, 14));
     return h("small", name && ["refused ", name, ": "], [reason, open && "the record leaves this open"]
       .filter(Boolean).join("; "));
   }

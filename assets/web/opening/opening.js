@@ -10,6 +10,7 @@ import { offerModel } from "specviz/shell/made_with.js";
 import { RaceCard } from "specviz/opening/card.js";
 import { bestStep, cold, firstMiss, lanes } from "specviz/opening/race.js";
 import { why } from "specviz/opening/why.js";
+import { empty } from "specviz/prompt/draft.js";
 import { early, FIRST } from "specviz/shell/early.js";
 import { editing } from "specviz/shell/request.js";
 import { host } from "specviz/shell/stage.js";
@@ -51,6 +52,7 @@ function simplify(on) {
   const { inspector } = app;
   const before = document.body.classList.contains("sv-simple"); // or since the page began
   document.body.classList.toggle("sv-simple", on);
+  if (!on) document.body.classList.remove("sv-awaits");
   document.querySelector(".svo-everything")?.remove();
   if (on) {
     const all = h("button.ui-button.svo-everything", { onclick: () => simplify(false) }, "Show everything");
@@ -76,6 +78,7 @@ export async function play() {
   if (app.shown !== id) return;
   stored.set(SEEN, "1");
   shown = new Opening(lanes(trace, plain));
+  document.body.classList.remove("sv-awaits");
 }
 
 /** Plain decoding of the same prompt by the same model, where it was recorded. @param {string} id */
@@ -127,6 +130,7 @@ class Opening extends RaceCard {
   get turn() {
     const go = () => {
       this.close();
+      empty();
       editing.value = true;
     };
     return h("button.svp-button", { onclick: go }, "Your turn");

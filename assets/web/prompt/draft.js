@@ -5,7 +5,7 @@ import { on } from "specviz/base/bus.js";
 import { rested } from "specviz/base/dom.js";
 import { getJson, sentence } from "specviz/base/json.js";
 import { parse, stored } from "specviz/base/storage.js";
-import { EMPTY, NO_SOURCE, isEmpty, payload, referenceOf, same, turned } from "specviz/prompt/text.js";
+import { EMPTY, NO_SOURCE, isEmpty, payload, same, turned } from "specviz/prompt/text.js";
 import { takeOver } from "specviz/shell/request.js";
 import { app } from "specviz/shell/state.js";
 import { computed, signal } from "specviz/ui/html.js";
@@ -117,15 +117,8 @@ export function typeReference(text) {
   keep();
 }
 
-/** Another form, with what was typed where it is empty; the reference goes along. @param {TypedPrompt["mode"]} mode */
-export function turn(mode) {
-  const { own, source } = draft.value;
-  const { text } = referenceOf(draft.value);
-  type(turned(draft.value.prompt, mode));
-  if (!text || text !== source.prompt.reference) return;
-  const back = same(draft.value.prompt, source.prompt);
-  if (back || own === null) draft.value = { ...draft.value, own: back ? null : text };
-}
+/** Another form, with what was typed where it is empty. @param {TypedPrompt["mode"]} mode */
+export const turn = (mode) => type(turned(draft.value.prompt, mode));
 
 /** Puts another prompt into the form; what stood there can be undone. */
 /** @type {(prompt: TypedPrompt, source: PromptSource) => void} */
@@ -138,6 +131,11 @@ function fill(prompt, source) {
   own.value = -1;
   note();
   keepDraft();
+}
+
+/** An empty form, for a prompt of one's own; what somebody typed stays. */
+export function empty() {
+  if (pending.value || !edited()) fill(EMPTY, NO_SOURCE);
 }
 
 /** @param {string} id */

@@ -20,6 +20,7 @@ import { Hint } from "specviz/ui/tooltip.js";
 
 /** @typedef {FieldEvent<HTMLTextAreaElement>} Typing */
 
+const INSTRUCTION = "What the model is to do, for example: Summarize this text in two sentences.";
 const CONTEXT = "The text to work on. Put --- on a line of its own between passages.";
 const TEXT = "Continued as it stands, without the model's chat template.";
 const MESSAGES = "The chat's messages are kept: choose Chat to have them back.";
@@ -115,7 +116,7 @@ function Texts({ prefix }) {
     return html`<${Area} ...${area("text")} label="Text" rows="14" code
       help=${prompt.messages.length ? `${TEXT} ${MESSAGES}` : TEXT} />`;
   return html`
-    <${Area} ...${area("instruction")} label="Instruction" rows="2" />
+    <${Area} ...${area("instruction")} label="Instruction" rows="2" placeholder=${INSTRUCTION} />
     <${Area} ...${area("context")} label="Context" rows="9" placeholder=${CONTEXT} code />
     <${Area} ...${area("question")} label="Question" rows="1" />`;
 }

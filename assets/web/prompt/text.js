@@ -40,7 +40,7 @@ export function firstWords(prompt) {
 
 /**
  * The reference that a draft is measured by, whose it is, and a sentence about it. One that belongs to an example or a
- * run is dropped with its prompt, and is back with it; one that was typed stays.
+ * run is dropped with its prompt, and is back with it, in whichever form that is; one that was typed stays.
  *
  * @param {PromptDraft} draft
  */
@@ -51,7 +51,7 @@ export function referenceOf({ prompt, source, own }) {
   }
   const { whose, prompt: { reference } } = source;
   if (!reference.trim()) return { text: "", of: "", words: "" };
-  if (same(prompt, source.prompt))
+  if (same(prompt, turned(source.prompt, prompt.mode)))
     return { text: reference, of: whose, words: `Quality is measured against ${whose} reference.` };
   const words = `The prompt is not ${whose} any more, nor is its reference used: quality is not measured.`;
   return { text: "", of: "", words };

@@ -1,12 +1,12 @@
 /* The run bar: the run that is shown, its prompt, the method of the next run, and what one does with the run. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { framed, h, must } from "specviz/base/dom.js";
 import { short } from "specviz/base/numbers.js";
 import { Actions } from "specviz/inspect/actions.js";
 import { open } from "specviz/shell/open.js";
 import * as request from "specviz/shell/request.js";
-import { fillRuns } from "specviz/shell/runs.js";
+import { fillRuns, fitRun } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 import { html, render, signal } from "specviz/ui/html.js";
 import { Held } from "specviz/ui/element.js";
@@ -30,7 +30,17 @@ function runsSelect() {
     const { key, shiftKey } = event;
     app.inspector?.root.dispatchEvent(new KeyboardEvent("keydown", { key, shiftKey, cancelable: true }));
   });
-  const draw = () => fillRuns(select, app.current);
+  const pen = must(h("canvas").getContext("2d"));
+  const fit = () => {
+    const { fontSize, fontFamily } = getComputedStyle(select);
+    pen.font = `${fontSize} ${fontFamily}`;
+    fitRun(select, (text) => pen.measureText(text).width);
+  };
+  const draw = () => {
+    fillRuns(select, app.current);
+    fit();
+  };
+  new ResizeObserver(framed(fit)).observe(select);
   on("runs", draw);
   on("current", draw);
   draw();

@@ -1,7 +1,7 @@
 /* The list of recorded runs, and which runs of this page go on. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { h, write } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
 import { mean, percentage } from "specviz/base/numbers.js";
 import { cut, inLine } from "specviz/base/text.js";
@@ -95,13 +95,27 @@ export function variant({ forced, lossless, other_share: share, divergence }) {
 }
 
 const MOST_TITLE = 38; // characters: what drafted, and how well, stands behind them
+const LEAST_TITLE = 10;
 
 /** A run in a line; its title keeps to itself which way it is written (an option has no element to isolate it). */
-/** @param {RunRecord} run */
-export function brief(run) {
+/** @type {(run: RunRecord, most?: number) => string} */
+export function brief(run, most = MOST_TITLE) {
   const { title, method, tokens_per_step: speed } = run;
   const perStep = typeof speed === "number" && `${mean(speed)} tokens/step`;
-  return [title && inLine(cut(title, MOST_TITLE)), method + variant(run), perStep].filter(Boolean).join(" · ");
+  return [title && inLine(cut(title, most)), method + variant(run), perStep].filter(Boolean).join(" · ");
+}
+
+/** Shortens the title of the run that is chosen until what stands behind it is in sight. */
+/** @type {(select: HTMLSelectElement, measure: (text: string) => number) => void} */
+export function fitRun(select, measure) {
+  const run = app.runs.find(({ id }) => id === select.value);
+  const [option] = select.selectedOptions;
+  const { paddingLeft, paddingRight } = getComputedStyle(select);
+  const room = select.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+  if (!run || !option || room <= 0) return;
+  let most = MOST_TITLE;
+  while (most > LEAST_TITLE && measure(brief(run, most)) > room) most--;
+  write(option, brief(run, most));
 }
 
 /** The runs to choose from, by kind; ``current`` is chosen, be it in the list or not. */

@@ -8,7 +8,6 @@ import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference } from "specviz/inspect/ghosts.js";
-import { folds } from "specviz/inspect/tree_boxes.js";
 import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
@@ -20,7 +19,8 @@ import { cardOf, joined, parted, ruleField } from "specviz/shell/verifiers.js";
 
 /** How the tree tells both drafts apart. @type {[look: string, sign: string, said: string][]} */
 const LEGEND = [
-  ["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"], ["fold", "▸4", "four more, folded"],
+  ["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"], ["chip", "▸4", "four more, folded"],
+  ["stretch", "×4", "four in a row, folded"],
 ];
 const REST_MS = 250; // after the last change, before the server is asked
 /** The tab: another draft of the step shown, drawn over the recorded one. */
@@ -357,7 +357,9 @@ export class WhatIf {
   /** What stands for what in the tree, of what is in it. */
   drawLegend() {
     const { placed } = this.inspector.tree;
-    const there = placed.flatMap((one) => [folds(one) ? "fold" : "", (one.kind === "node" && one.node.draft) || ""]);
+    const nodes = placed.flatMap((item) => "nodes" in item ? item.nodes : "node" in item ? item.node : []);
+    /** @type {(string | undefined)[]} */
+    const there = [...placed.map(({ kind }) => kind), ...nodes.map(({ draft }) => draft)];
     const keys = LEGEND.filter(([look]) => there.includes(look));
     replace(this.legend, keys.map(([look, sign, said]) => h("li", h(`code.svw-key-${look}`, sign), said)));
   }
