@@ -88,8 +88,8 @@ class Claim:
         """
         signs = order(self.numbers(results), self.level)
         pairs = zip(signs, self.differences(results), strict=True)
-        known = [(n, difference) for n, (sign, difference) in enumerate(pairs) if sign != "=" and difference]
-        return min(known, key=lambda entry: abs(entry[1].value) / entry[1].error, default=None)
+        entries = [(n, difference) for n, (sign, difference) in enumerate(pairs) if sign != "=" and difference]
+        return min(entries, key=lambda entry: abs(entry[1].value) / entry[1].error, default=None)
 
     def texts(self, results: Results) -> list[str]:
         """Ours as the sentence shows them."""
@@ -139,10 +139,10 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
 
 
 def _difference(
-    of_all: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float
+    total: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float
 ) -> Difference | None:
-    """First less second, which are numbers by prompt or one plain number: the smaller of that ``of_all`` and the mean
-    over prompts. None where fewer than two numbers of a side are known, or all are copies of one.
+    """First less second, which are numbers by prompt or one plain number: the smaller of the ``total`` over all runs
+    and the mean over prompts. None where fewer than two numbers of a side are known, or all are copies of one.
     """
     numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
     prompts = sorted(numbers.keys() & rivals.keys())
@@ -157,7 +157,7 @@ def _difference(
     if min(map(len, samples)) < 2:
         return None
     error = sum((variance(sample) / len(sample)) ** 0.5 for sample in samples)
-    value = min(of_all, sum(map(fmean, samples)), key=abs)
+    value = min(total, sum(map(fmean, samples)), key=abs)
     return Difference(value, error, len(samples[0]), is_paired=len(prompts) > 1) if error else None
 
 

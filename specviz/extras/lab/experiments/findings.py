@@ -140,8 +140,9 @@ def _finding(results: Results, claim: Claim) -> Finding:
     if least_certain := claim.least_certain(results):
         place, difference = least_certain
         within_spread = difference.is_within_spread
-        which = f"Least certain difference ({' and '.join(values[place : place + 2])})" if values[2:] else "Difference"
-        spread = f"{which}, {_spread_text(difference, quantity.unit, is_level)}."
+        pair = " and ".join(values[place : place + 2])
+        heading = f"Least certain difference ({pair})" if values[2:] else "Difference"
+        spread = f"{heading}, {_spread_text(difference, quantity.unit, is_level)}."
     return Finding(
         text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread, spread
     )
@@ -156,9 +157,9 @@ def _spread_text(difference: Difference, unit: str, is_level: bool) -> str:
     form = f",.{max(0, 1 - floor(log10(error)))}f"  # two digits of the error
     end = " points" if unit == "share" else UNITS.get(unit, f" {unit}")
     prompts = plural(difference.count, "prompt")
-    of = f"in pairs of the same {prompts}" if difference.is_paired else f"over {prompts}"
-    of = of if difference.is_paired or is_level else "of different prompts, both whiskers added"
-    return f"{of}: {value:{form}} ± {error:{form}}{end}"
+    basis = f"in pairs of the same {prompts}" if difference.is_paired else f"over {prompts}"
+    basis = basis if difference.is_paired or is_level else "of different prompts, both whiskers added"
+    return f"{basis}: {value:{form}} ± {error:{form}}{end}"
 
 
 def _sentence(
@@ -197,8 +198,8 @@ def _sentence(
         if len(pairs) == 2:
             (value, name, *_), (rival_value, rival, *_) = pairs
             relation = "more" if is_plural else "a higher"
-            valued = f"{label[:-1]}, {value})" if label.endswith(")") else f"{label} ({value})"
-            return f"{name} has {relation} {valued} than {rival} ({rival_value})"
+            label = f"{label[:-1]}, {value})" if label.endswith(")") else f"{label} ({value})"
+            return f"{name} has {relation} {label} than {rival} ({rival_value})"
         rest = _all_of([f"{value} {place}" for value, _, place, _ in pairs[1:]], "and")
         most = f"the {'most' if is_plural else 'highest'} {label} of {COUNTS.get(len(pairs), 'those compared')}"
         return f"{pairs[0][1]} has {most}: {pairs[0][0]}, against {rest}"
