@@ -3,7 +3,7 @@
 import { drawing, page } from "specviz/acceptance/state.js";
 import { h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
-import { percentage, plural, range } from "specviz/base/numbers.js";
+import { plural, range } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 
 const WORDS =
@@ -59,9 +59,10 @@ export function judgesTable(answer) {
     );
   });
   const steps = answer.rules[0]?.steps ?? 0;
-  const rest = answer.rest > 0.01
-    ? `At some position ${percentage(answer.rest)} of p or q is not recorded: ranges are what that leaves ` +
-      "open. Runs of specviz run --first-choices N hold more."
+  const ranges = answer.rules.flatMap(({ tokens_per_step: tokens, other_share: share }) => [tokens, share]);
+  const rest = ranges.some((pair) => pair && pair[1] - pair[0] > 0.005)
+    ? "Only the top probabilities were recorded, so some numbers are ranges. " +
+      "Runs of specviz run --first-choices N hold more."
     : "";
   const faults = answer.faults.map((words) => h("p.ui-soft", words));
   if (!answer.runs) return faults;

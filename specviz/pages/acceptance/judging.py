@@ -98,7 +98,8 @@ class Judging:
             return trace, over
         with self._change:
             if key not in self._runs:
-                run = new_judgement(trace, str(trace.run.get("title") or key))
+                names = (trace.run.get("title") or key, trace.run["method"].get("title"))
+                run = new_judgement(trace, " · ".join(str(name) for name in names if name))
                 self._runs[key] = run, self._worker.submit(self._judge, trace, run)
             return self._runs[key]
 

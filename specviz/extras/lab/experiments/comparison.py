@@ -35,6 +35,26 @@ SEPARATOR, ALL_RUNS, COLUMN, PLACE = " @ ", "all", "of ", "at "
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """Two of our numbers, one less the other, and its standard error: of the two numbers of a prompt where both sides
+    ran it, or of one against a plain number; else the sum of both sides' own, which are the whiskers of a picture.
+    """
+
+    value: float
+    error: float
+    count: int  # prompts
+    is_paired: bool
+
+    @property
+    def is_within_spread(self) -> bool:
+        """
+        >>> Difference(-1.0, 1.0, 4, True).is_within_spread, Difference(2.0, 1.0, 4, True).is_within_spread
+        (True, False)
+        """
+        return abs(self.value) <= self.error * (1 + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """Our numbers beside the paper's; ``decimals`` of ours in the sentence (shares are percentages without)."""
 
@@ -55,14 +75,21 @@ class Claim:
         """Ours, computed from the rows. Raises ValueError for a number that no run has."""
         return [_number(results, selector, self.metric) for selector in self.ours]
 
-    def is_within_spread(self, results: Results) -> bool:
-        """True where a difference that the order of our numbers rests on is at most its standard error: of the two
-        numbers of a prompt where both sides ran it, else of the two means. False where nothing is known of the spread.
-        """
-        sides = [_by_prompt(results, selector, self.metric) for selector in self.ours]
+    def differences(self, results: Results) -> list[Difference | None]:
+        """Of each number and the next; None where one run of each side is known, or none."""
         numbers = self.numbers(results)
-        pairs = zip(order(numbers, self.level), itertools.pairwise(numbers), itertools.pairwise(sides), strict=True)
-        return any(sign != "=" and _is_noise(a - b, *pair) for sign, (a, b), pair in pairs)
+        sides = [_by_prompt(results, selector, self.metric) for selector in self.ours]
+        pairs = zip(itertools.pairwise(numbers), itertools.pairwise(sides), strict=True)
+        return [_difference(b - a, second, first) for (a, b), (first, second) in pairs]
+
+    def least_certain(self, results: Results) -> tuple[int, Difference] | None:
+        """The place and the difference, of those that the order of our numbers rests on, with the largest standard
+        error beside it. None where nothing is known of the spread.
+        """
+        signs = order(self.numbers(results), self.level)
+        pairs = zip(signs, self.differences(results), strict=True)
+        entries = [(n, difference) for n, (sign, difference) in enumerate(pairs) if sign != "=" and difference]
+        return min(entries, key=lambda entry: abs(entry[1].value) / entry[1].error, default=None)
 
     def texts(self, results: Results) -> list[str]:
         """Ours as the sentence shows them."""
@@ -111,22 +138,27 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
     return "".join("=" if abs(a - b) <= level * max(abs(a), abs(b)) else "<" if a < b else ">" for a, b in pairs)
 
 
-def _is_noise(difference: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float) -> bool:
-    """True where two sides, numbers by prompt or one plain number, differ by no more than the standard error of it:
-    by their ``difference`` over all, or by the mean over prompts.
+def _difference(
+    total: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float
+) -> Difference | None:
+    """First less second, which are numbers by prompt or one plain number: the smaller of the ``total`` over all runs
+    and the mean over prompts. None where fewer than two numbers of a side are known, or all are copies of one.
     """
     numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
-    if levels := [side for side in (first, second) if isinstance(side, float)]:
-        level = levels[0]
-        samples = [[number - level for number in (numbers or rivals).values()]]
-    elif len(prompts := numbers.keys() & rivals.keys()) > 1:
+    prompts = sorted(numbers.keys() & rivals.keys())
+    if isinstance(second, float):
+        samples = [[number - second for number in numbers.values()]]
+    elif isinstance(first, float):
+        samples = [[first - number for number in rivals.values()]]
+    elif len(prompts) > 1:
         samples = [[numbers[prompt] - rivals[prompt] for prompt in prompts]]
     else:
         samples = [[*numbers.values()], [-number for number in rivals.values()]]
     if min(map(len, samples)) < 2:
-        return False
-    error = sum(variance(sample) / len(sample) for sample in samples) ** 0.5
-    return min(abs(difference), abs(sum(map(fmean, samples)))) <= error * (1 + 1e-9)
+        return None
+    error = sum((variance(sample) / len(sample)) ** 0.5 for sample in samples)
+    value = min(total, sum(map(fmean, samples)), key=abs)
+    return Difference(value, error, len(samples[0]), is_paired=len(prompts) > 1) if error else None
 
 
 def _by_prompt(results: Results, selector: str, metric: str) -> dict[str, float] | float:

@@ -86,7 +86,7 @@ def caption(results: Results) -> str:
     elif about["chart"] in ("line", "bar"):
         lines = len({point["series"] for point in points(results)}) if about["chart"] == "line" else 0
         spread_note = "shaded: ± a standard error" if lines <= MOST_BANDS else "± standard errors in the table"
-        own_note += f", {spread_note if lines else 'with standard errors'}"
+        own_note += f", {spread_note if lines else 'whiskers: ± a standard error of each alone'}"
     if count > 1 and pooled and about["chart"] != CASES:
         own_note += f", {' and '.join(pooled)} pooled (Σ ÷ Σ over their steps)"
     if about.get("rounds", 1) > 1:

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
+from math import floor, log10
 from typing import Any
 
 from decoders.errors import capital
 from specviz.views.prompts import ALL_TASKS, NAMES
+from specviz.words import plural
 
-from .comparison import COLUMN, PLACE, SEPARATOR, Claim, PaperComparison, is_number, order
+from .comparison import COLUMN, PLACE, SEPARATOR, Claim, Difference, PaperComparison, is_number, order
 from .drawing import amount
 from .experiment import CATEGORY
 from .quantities import Profile, part_name
@@ -22,6 +24,7 @@ RELATIONS = {"<": "below", ">": "above", "=": "level with"}
 TRENDS = {"<": "rises", ">": "falls", "=": "stays level"}
 UNITS = {"share": " %", "×": "×", "": "", "ρ": ""}
 PLAIN = "Plain decoding"  # a line
+COUNTS = {3: "the three", 4: "the four", 5: "the five"}  # compared lines
 SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
 
 
@@ -29,7 +32,8 @@ SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
 class Finding:
     """One claim. ``text``: our numbers as a sentence; ``subject``: what is compared; ``values``: ours;
     ``paper_values``: the paper's (of a drawing, their order in words), ``source``: their place in it; ``alike``: both
-    stand in one order; ``within_spread``: our order rests on a difference that is no larger than its standard error.
+    stand in one order; ``within_spread``: our order rests on a difference that is no larger than its standard error;
+    ``spread``: the difference nearest to that, with its standard error, as a sentence (of level numbers nothing).
     """
 
     text: str
@@ -39,6 +43,7 @@ class Finding:
     source: str
     alike: bool
     within_spread: bool = False
+    spread: str = ""
 
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
@@ -124,15 +129,37 @@ def _finding(results: Results, claim: Claim) -> Finding:
     is_in_label = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if is_in_label else UNITS.get(quantity.unit, f" {quantity.unit}")
     noun = f"{_lower(quantity.label)} ({part_name(part)})" if part else _lower(quantity.label)
-    if quantity.unit == "ms" and "time" not in noun:
+    if quantity.unit in ("ms", "hours") and "time" not in noun:
         noun += " time"
     sentence = _sentence(
         noun, [f"“{name}”" if ", " in name else name for name in names], [f"{text}{unit}" for text in texts], numbers,
         [_preposition(results, parts[0]) if parts else "" for parts in rest], is_level,
     )  # fmt: skip
     text = capital(", ".join([*context, sentence])) + "."
-    within_spread = claim.is_within_spread(results)
-    return Finding(text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread)
+    spread, within_spread = "" if {*signs} == {"="} else "Too few measurements for a spread.", False
+    if least_certain := claim.least_certain(results):
+        place, difference = least_certain
+        within_spread = difference.is_within_spread
+        pair = " and ".join(values[place : place + 2])
+        heading = f"Least certain difference ({pair})" if values[2:] else "Difference"
+        spread = f"{heading}, {_spread_text(difference, quantity.unit, is_level)}."
+    return Finding(
+        text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread, spread
+    )
+
+
+def _spread_text(difference: Difference, unit: str, is_level: bool) -> str:
+    """
+    >>> _spread_text(Difference(-0.0406, 0.0187, 4, True), "share", False)
+    'in pairs of the same 4 prompts: 4.1 ± 1.9 points'
+    """
+    value, error = (100 * number if unit == "share" else number for number in (abs(difference.value), difference.error))
+    form = f",.{max(0, 1 - floor(log10(error)))}f"  # two digits of the error
+    end = " points" if unit == "share" else UNITS.get(unit, f" {unit}")
+    prompts = plural(difference.count, "prompt")
+    basis = f"in pairs of the same {prompts}" if difference.is_paired else f"over {prompts}"
+    basis = basis if difference.is_paired or is_level else "of different prompts, both whiskers added"
+    return f"{basis}: {value:{form}} ± {error:{form}}{end}"
 
 
 def _sentence(
@@ -142,7 +169,7 @@ def _sentence(
     """Our numbers as a person says them.
 
     >>> _sentence("speedup", ["PLD", "PLD+"], ["2.1×", "2.4×"], [2.1, 2.4], ["with", "with"], False)
-    'PLD+ has the highest speedup: 2.4×, against 2.1× with PLD'
+    'PLD+ has a higher speedup (2.4×) than PLD (2.1×)'
     >>> _sentence("tokens per step", ["K = 2", "K = 8"], ["2.7", "3.2"], [2.7, 3.2], ["at", "at"], False)
     'tokens per step rise from 2.7 at K = 2 to 3.2 at 8'
     """
@@ -168,8 +195,14 @@ def _sentence(
     if {*prepositions} in ({"with"}, {"on"}):
         if len({*values}) == 1:
             return f"{_all_of([name for _, name, *_ in pairs], 'and')} have the same {label}: {values[0]}"
+        if len(pairs) == 2:
+            (value, name, *_), (rival_value, rival, *_) = pairs
+            relation = "more" if is_plural else "a higher"
+            label = f"{label[:-1]}, {value})" if label.endswith(")") else f"{label} ({value})"
+            return f"{name} has {relation} {label} than {rival} ({rival_value})"
         rest = _all_of([f"{value} {place}" for value, _, place, _ in pairs[1:]], "and")
-        return f"{pairs[0][1]} has the {'most' if is_plural else 'highest'} {label}: {pairs[0][0]}, against {rest}"
+        most = f"the {'most' if is_plural else 'highest'} {label} of {COUNTS.get(len(pairs), 'those compared')}"
+        return f"{pairs[0][1]} has {most}: {pairs[0][0]}, against {rest}"
     places = zip(values, at, strict=True) if {*prepositions} == {"at"} else ((pair[0], pair[2]) for pair in pairs)
     return f"{label} {'are' if is_plural else 'is'} {_all_of([' '.join(place) for place in places], 'and')}"
 

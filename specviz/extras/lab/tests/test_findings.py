@@ -20,7 +20,8 @@ def claimed(name: str, *claims: Claim) -> PaperComparison:
 def test_methods_are_named_from_the_highest_on() -> None:
     results = example(SHIPPED / "adapld-table1.zip")
     found = findings(results, comparisons(SHIPPED)["adapld-table1"])
-    assert found[0].text == "AdaPLD has the most tokens per step: 4.62, against 4.10 with PLD+ and 3.84 with PLD."
+    most = "AdaPLD has the most tokens per step of the three: 4.62, against 4.10 with PLD+ and 3.84 with PLD."
+    assert found[0].text == most
     assert (found[0].values, found[0].paper_values) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
     assert found[0].alike and not found[1].alike and found[1].values == "5.17 > 4.62"
     assert [finding.within_spread for finding in found].count(True) == 3  # four prompts
@@ -35,7 +36,8 @@ def test_a_sentence_is_of_the_rows() -> None:
     ]
     rows = [{**row, "tokens": row["steps"]} if row["series"] == "AdaPLD" and "steps" in row else row for row in rows]
     (first, *_) = findings(Results(results.about, rows), comparisons(SHIPPED)["adapld-table1"])
-    assert first.text == "PLD+ has the most tokens per step: 4.10, against 3.84 with PLD and 1.00 with AdaPLD."
+    most = "PLD+ has the most tokens per step of the three: 4.10, against 3.84 with PLD and 1.00 with AdaPLD."
+    assert first.text == most
     assert not first.alike
 
 
@@ -88,6 +90,26 @@ def test_what_its_spread_could_have_made_comes_out_neither_way() -> None:
     assert summary(results, comparison) | {"text": ""} == {"text": "", "claims": 1, "alike": 0, "open": 1}
     doubled = [{**row, "accepted_there": 3.0 if "PLD+" in row["series"] else 0.0} for row in results.rows]
     assert verdict(findings(Results(results.about, doubled), comparison)) == "Comes out as in the paper"
+
+
+def test_two_compared_lines_are_not_the_highest_of_all() -> None:
+    """A third line, Medusa with typical acceptance, is higher and not compared."""
+    found = findings(example(SHIPPED / "ppd-table1.zip"), comparisons(SHIPPED)["ppd-table1"])
+    assert found[1].text == "Medusa has a higher verifying time (100 ms) than PPD (51 ms)."
+    assert found[2].text == "Medusa has more tokens per step (1.75) than PPD (1.59)."
+
+
+def test_a_difference_stands_beside_its_error_in_pairs() -> None:
+    """The whiskers of 21 and 17 % overlap; the pairs of the same prompts differ by more than their standard error."""
+    results, comparison = example(SHIPPED / "glide-fig4.zip"), comparisons(SHIPPED)["glide-fig4"]
+    paired, single = findings(results, comparison)
+    assert paired.spread == "Difference, in pairs of the same 4 prompts: 4.1 ± 1.6 points."
+    assert paired.alike and not paired.within_spread
+    assert single.spread == "Too few measurements for a spread."  # a training each
+    apart = [{**row, "prompt": f"{row['prompt']} again"} if row["series"] == "GLIDE" else row for row in results.rows]
+    unpaired, _ = findings(Results(results.about, apart), comparison)
+    assert unpaired.within_spread and unpaired.text == paired.text
+    assert unpaired.spread == "Difference, of different prompts, both whiskers added: 4.1 ± 8.2 points."
 
 
 @pytest.mark.parametrize("name", comparisons(SHIPPED))

@@ -27,6 +27,8 @@ def lengths_by_method(traces: Iterable[Trace], load: Load | None) -> list[dict[s
         summary: dict[str, Any] = {"method": name, "title": title, "runs": len(runs)}
         summary |= {"policies": [], "batches": [], "tiers": None, "why": ""}
         try:
+            if not any(any(trace.tables["steps"]["drafted"]) for trace in runs):
+                raise ValueError("Nothing was drafted, so there is no length to choose.")
             summary["policies"] = [asdict(p) for p in compare([(offers_of(t), costs_of(t)) for t in runs])]
         except (ValueError, KeyError) as problem:
             summary["why"] = str(problem)

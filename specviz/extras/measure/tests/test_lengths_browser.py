@@ -25,7 +25,10 @@ def test_policies_of_servers_stand_among_the_views_of_acceptance(page: Any, port
     views = page.locator(".svd-views button")
     expect(views).to_have_text(["Definitions", "Calibration", "Draft lengths", "Other judges"])
     expect(views.nth(2)).to_have_attribute("aria-pressed", "true")
-    expect(page.locator(".svd-body table tbody tr").first).to_contain_text("oracle")
+    rows = page.locator(".svd-body table").first.locator("tbody tr")
+    expect(rows.nth(0)).to_contain_text(", 1 run")
+    expect(rows.nth(1)).to_contain_text("oracle")
+    expect(page.locator(".svd-body thead th").first).to_have_text("policy")
     fits(page, 400)
     nothing_wrong(page, port)
 

@@ -26,7 +26,10 @@ const line = ({ subject, values, paper_values, source, alike, within_spread: ope
 export function verdictOf({ verdict, findings, about }, open) {
   if (!verdict && !about.compared) return [];
   const said = h("p", h("b", "Here: "), verdict ? h("b", `${verdict}. `) : about.compared);
-  const points = findings.map((one) => h("li", h("span", { "aria-hidden": "true" }, mark(one)), h("span", one.text)));
+  const points = findings.map((one) =>
+    h("li", h("span", { "aria-hidden": "true" }, mark(one)),
+      h("span", one.text, one.spread && h("small.ui-soft", ` ${one.spread}`))),
+  );
   const answer = h("div.svl-found.svl-compared", said, points.length > 0 && h("ul.svl-points", points));
   if (!findings.length) return [answer];
   const table = tabled({ class: "svl-claims" }, heads(["Compared", "Here", "The paper", ""]), findings.map(line));

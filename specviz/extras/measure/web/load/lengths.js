@@ -22,29 +22,17 @@ const NUMBERS = [
   ["regret", (row) => cell(row.regret, percentage)],
 ];
 
-/** A policy without its number, by which it is paired: "best fixed, 20" of one method, and 19 of another. */
-/** @param {Policy} row */
-const kind = ({ policy }) => policy.replace(/(, \d+)$/, "");
-
-/** A row per policy, and beside one another what it comes to with each method. @param {LengthSet[]} sets */
+/** Each method's policies below its name. @param {LengthSet[]} sets */
 function policies(sets) {
-  const names = [...new Set(sets.flatMap((set) => set.policies.map(kind)))];
-  const lines = names.map((name) => {
-    const rows = sets.map((set) => set.policies.find((row) => kind(row) === name));
-    const [first] = rows.filter((row) => row !== undefined);
-    const whys = [...new Set(rows.map((row) => row?.why ?? ""))];
-    const each = sets.flatMap(({ title }, n) => (rows[n]?.why ? `${title}: ${rows[n].why}` : []));
-    const why = whys.length === 1 ? whys[0] : each.join("; ");
-    const said = [...new Set(rows.flatMap((row) => row?.policy ?? []))].map((policy) => policy.slice(name.length + 2));
-    const numbers = said.some(Boolean) && `: ${said.join(" and ")}`;
-    const cells = rows.map((row) => NUMBERS.map(([, form]) => (row ? form(row) : h("td.svp-num", "–"))));
-    return h("tr", h("th", { scope: "row", title: first?.source }, name, numbers, why && h("small", why)), cells);
-  });
-  const groups = sets.map((set) =>
-    h("th", { scope: "colgroup", colspan: NUMBERS.length }, set.title, h("small", plural(set.runs, "run"))));
-  const columns = sets.flatMap(() => NUMBERS.map(([head]) => h("th.svp-num", { scope: "col" }, head)));
-  const head = [h("tr", h("th", { scope: "col", rowspan: 2 }, "policy"), groups), h("tr", columns)];
-  return scrolled("Policies", h("table.svp-grid.svd-table", h("thead", head), h("tbody", lines)));
+  const rows = sets.flatMap((set) => [
+    h("tr.svp-kind",
+      h("th", { scope: "rowgroup", colspan: NUMBERS.length + 1 }, `${set.title}, ${plural(set.runs, "run")}`)),
+    ...set.policies.map((row) =>
+      h("tr", h("th", { scope: "row", title: row.source }, row.policy, row.why && h("small", row.why)),
+        NUMBERS.map(([, form]) => form(row)))),
+  ]);
+  const head = heads(["policy"], NUMBERS.map(([title]) => title));
+  return scrolled("Policies", table({ class: "svd-table" }, head, rows));
 }
 
 /** @param {LengthSet} set */
