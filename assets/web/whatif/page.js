@@ -19,8 +19,8 @@ import { cardOf, joined, parted, ruleField } from "specviz/shell/verifiers.js";
 
 /** How the tree tells both drafts apart. @type {[look: string, sign: string, said: string][]} */
 const LEGEND = [
-  ["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"], ["chip", "▸4", "four more, folded"],
-  ["stretch", "×4", "four in a row, folded"],
+  ["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"],
+  ["chip", "▸4", "four more, folded"], ["stretch", "×4", "four in a row, folded"],
 ];
 const REST_MS = 250; // after the last change, before the server is asked
 /** The tab: another draft of the step shown, drawn over the recorded one. */
