@@ -102,7 +102,10 @@ def test_a_newcomer_sees_a_race_its_best_step_a_miss_and_is_given_the_turn(visit
     expect(page.locator(".sv-sentence")).to_contain_text("kept none")
     page.click(".svo button:has-text('Your turn')")
     expect(page.locator(".svo")).to_have_count(0)
-    expect(page.locator("#sv-panel textarea >> visible=true").first).to_be_focused()
+    text = page.locator("#sv-panel textarea >> visible=true").first
+    expect(text).to_be_focused()
+    expect(text).to_have_value("")  # not the prompt of the run that was raced
+    assert text.get_attribute("placeholder")
 
 
 def _lose(desk: StubDesk, miss: int) -> bool:

@@ -23,6 +23,7 @@ test("a reference goes with its prompt and is back with it; a typed one stays", 
   assert.match(other.words, /not the example's any more/);
   assert.deepEqual([of(text("The river?"), "Seine").text, of(text("The river?"), "Seine").of], ["Seine", "your own"]);
   assert.deepEqual([of(paris, "").text, of(paris, "").of], ["", ""]); // removed
+  assert.equal(of(turned(paris, "chat")).of, "the example's"); // in another form, too
   assert.equal(referenceOf({ prompt: paris, source: NO_SOURCE, own: null }).words, "");
 });
 

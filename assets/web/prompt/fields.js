@@ -36,7 +36,7 @@ const count = signal(/** @type {{ text: string, error: boolean }} */ ({ text: ""
 const ask = rested(async () => {
   const { prompt } = draft.value;
   if (!visible || pending.value) return;
-  if (isEmpty(prompt)) return (count.value = { text: EMPTY, error: true });
+  if (isEmpty(prompt)) return (count.value = { text: EMPTY, error: false });
   const answer = await postJson("api/inspect/count", sent()).catch(() => ({ text: "", error: false }));
   if (prompt === draft.value.prompt) count.value = answer;
 }, 250);
