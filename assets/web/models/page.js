@@ -89,7 +89,7 @@ function Picker() {
       <label for="svm-weights">Weights</label>
       <select class="svp-select" id="svm-weights" value=${weights.value} onChange=${weigh}>
         ${of.choices.map((one) => html`<option value=${one} selected=${one === weights.value}>
-          ${one === OWN ? "fp32, not rounded further" : `${one}, rounded`}</option>`)}</select>
+          ${one === OWN ? "fp32, as in the file" : `${one}, rounded`}</option>`)}</select>
       <span>Rounded ones are read faster and, once loaded, take less memory; what the model writes may differ.</span>
     </div>`}
     <ul class="svm-list ui-stack" aria-label="Models that are here">${of

@@ -8,7 +8,7 @@ import { showToken } from "specviz/staged/token.js";
 export const MOST = 12; // tokens that have the darkest shade
 const [LEAST, MOST_LEFT, APART] = [60, 140, 10]; // pixels: the rows' names, and between them and the cells
 const [CELL, WIDEST] = [8, 14]; // a column, at least and at most
-const [ROW, BRACKET, LOST, BETWEEN] = [14, 11, 5, 10]; // heights: a drafter, brackets, a short-fall, between lines
+const [ROW, BRACKET, LOST, BETWEEN] = [17, 16, 5, 12]; // heights: a drafter, brackets, a short-fall, between lines
 
 /** How a strip is broken into lines, all about as long. @type {(count: number, width: number) => StripLayout} */
 export function layoutOf(count, width) {
@@ -19,8 +19,8 @@ export function layoutOf(count, width) {
 }
 
 /** The places behind each of the run's steps that a draft there would have reached. */
-/** @type {(report: Pick<PlacesReport, "steps" | "reach">, count: number) => [from: number, to: number][]} */
-export function shortfalls({ steps, reach }, count) {
+/** @type {(report: Pick<PlacesReport, "steps" | "reach">, count?: number) => [from: number, to: number][]} */
+export function shortfalls({ steps, reach }, count = Object.values(reach)[0]?.length ?? 0) {
   return steps.flatMap((start, k) => {
     const end = steps[k + 1] ?? count;
     const best = Math.max(0, ...Object.values(reach).map((tokens) => tokens[start] ?? 0));
@@ -112,7 +112,7 @@ export class StripView {
     }
     pen.fillStyle = colors.faint;
     pen.fillText("this run", 0, top + BRACKET / 2);
-    pen.fillText("best", 0, lost + LOST + BRACKET / 2);
+    pen.fillText("best path", 0, lost + LOST + BRACKET / 2);
     names.forEach((name, k) => {
       const y = rows + k * ROW;
       pen.fillStyle = colors.ink;
@@ -125,8 +125,8 @@ export class StripView {
         pen.globalAlpha = 1;
       });
     });
-    this.brackets(pen, report.steps, within, x, top + 3, 1, colors.own);
-    this.brackets(pen, report.oracle, within, x, lost + LOST + BRACKET - 4, -1, colors.accepted);
+    this.brackets(pen, report.steps, within, x, rows - 8, 1, colors.own);
+    this.brackets(pen, report.oracle, within, x, lost + LOST + 7, -1, colors.accepted);
     report.oracle.forEach((place, k) => {
       const row = names.indexOf(report.choices[k]);
       if (!within(place, place + 1) || row < 0) return;
@@ -135,7 +135,7 @@ export class StripView {
       pen.strokeRect(x(place) - 0.5, rows + row * ROW - 0.5, cell, ROW);
     });
     pen.fillStyle = colors.rejected;
-    for (const [from, to] of shortfalls(report, this.count)) {
+    for (const [from, to] of shortfalls(report)) {
       const part = within(from, to);
       if (part) pen.fillRect(x(part[0]), lost + 1, (part[1] - part[0]) * cell - 1, 2);
     }

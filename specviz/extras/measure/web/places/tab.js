@@ -4,7 +4,7 @@ import { h } from "specviz/base/dom.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { oracleOf } from "specviz/inspect/oracle.js";
 import { Frontier } from "specviz/places/frontier.js";
-import { MOST, StripView } from "specviz/places/strip.js";
+import { MOST, StripView, shortfalls } from "specviz/places/strip.js";
 import { Standing, StagedTab, StartStop } from "specviz/staged/tab.js";
 import { Held } from "specviz/ui/element.js";
 import { html, render, signal, useLayoutEffect } from "specviz/ui/html.js";
@@ -111,7 +111,7 @@ function Result({ tab, report }) {
       ${SHADES.map((tokens) => html`<li key=${tokens}><i class=${tokens ? "svps-key" : "svps-none"}
         style="--share:${0.2 + (0.8 * tokens) / MOST}" />${tokens === MOST ? `${MOST} or more` : tokens}</li>`)}
       <li><i class="svps-taken" />taken by the best path</li>
-      <li><i class="svps-lost" />a draft would have reached further</li>
+      ${shortfalls(report).length > 0 && html`<li><i class="svps-lost" />a draft would have reached further</li>`}
     </ul>
     ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>
       ${why.startsWith(title(name)) ? "" : `${title(name)}: `}${why}.</p>`)}
