@@ -45,7 +45,8 @@ function gainsOf(gains, [name, other], [id, otherId]) {
       h("td", step(gain.step, id, name)),
       h("td.svr-gained", gained(gain)),
       h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start} tokens`),
-      h("td", step(gain.other_step, otherId, other), gain.other_steps > 1 && ` +\u00a0${gain.other_steps - 1}\u00a0more`),
+      h("td", step(gain.other_step, otherId, other),
+        gain.other_steps > 1 && ` +\u00a0${gain.other_steps - 1}\u00a0more`),
       h("td", instead(gain)),
     ),
   );
