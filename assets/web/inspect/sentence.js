@@ -43,16 +43,17 @@ export function copyOf(view) {
 /** A drafter's name in a sentence: its method's title, as far as that is a name. @param {Inspector} owner */
 const drafter = ({ model }) => short(model.run.method.title || model.run.method.name);
 
-/** What ranked a candidate: "hidden cosine 0.93". @type {(owner: Inspector, candidate: Candidate) => string} */
+/** What ranked a candidate, and what that is: "hidden cosine 0.93". */
+/** @type {(owner: Inspector, candidate: Candidate) => [words: string, term?: RunTerm]} */
 function evidence(owner, candidate) {
   const { model } = owner;
   for (const term of model.run.terms || []) {
     const value = model.term(candidate, term.key);
     if (typeof value !== "number") continue;
     const label = term.label || term.key;
-    return `${label.charAt(0).toLowerCase()}${label.slice(1)} ${format(value, 2)}`;
+    return [`${label.charAt(0).toLowerCase()}${label.slice(1)} ${format(value, 2)}`, term];
   }
-  return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
+  return [typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : ""];
 }
 
 /** "line 30", which leads there. @type {(owner: Inspector, position: Position) => HTMLElement} */
@@ -65,8 +66,10 @@ function ranked(owner, view) {
   const count = candidates.length + unlisted;
   if (!chosen || count < 2) return [];
   const places = terms.term(owner, "step_candidates", plural(count, "place"));
-  const score = evidence(owner, chosen);
-  return [", chosen of ", places, ...(score ? [" by its ", terms.term(owner, "step_score", score)] : [])];
+  const [score, term] = evidence(owner, chosen);
+  const told = term && { label: term.label, help: term.help };
+  const explained = () => owner.tip.explained("span.sv-term", () => terms.explain(owner, "step_score", told), score);
+  return [", chosen of ", places, ...(score ? [" by its ", explained()] : [])];
 }
 
 /** Where the draft is from. @type {(owner: Inspector, view: StepView) => Child[]} */
