@@ -84,7 +84,7 @@ function store(text, k) {
 }
 
 /** Whether somebody typed what stands in the form. */
-const edited = () => {
+export const edited = () => {
   const { prompt, source, own: reference } = draft.value;
   return reference !== null || !same(prompt, source.prompt, true);
 };

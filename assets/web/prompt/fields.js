@@ -7,8 +7,8 @@ import { postJson, sentText, sentence } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { inLine } from "specviz/base/text.js";
 import {
-  call, chooseExample, chooseTemplate, draft, example, fault, name, offer, pending, pool, ready, recorded, redoable,
-  restore, senders, sent, step, texts, turn, type, typeReference, undoable,
+  call, chooseExample, chooseTemplate, draft, edited, example, fault, name, offer, pending, pool, ready, recorded,
+  redoable, restore, senders, sent, step, texts, turn, type, typeReference, undoable,
 } from "specviz/prompt/draft.js";
 import { MODES, firstWords, isEmpty, referenceOf } from "specviz/prompt/text.js";
 import { method } from "specviz/shell/request.js";
@@ -36,7 +36,7 @@ const count = signal(/** @type {{ text: string, error: boolean }} */ ({ text: ""
 const ask = rested(async () => {
   const { prompt } = draft.value;
   if (!visible || pending.value) return;
-  if (isEmpty(prompt)) return (count.value = { text: EMPTY, error: false });
+  if (isEmpty(prompt)) return (count.value = { text: EMPTY, error: edited() }); // a new form is no fault
   const answer = await postJson("api/inspect/count", sent()).catch(() => ({ text: "", error: false }));
   if (prompt === draft.value.prompt) count.value = answer;
 }, 250);
