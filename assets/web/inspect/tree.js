@@ -131,7 +131,7 @@ export class TreeView extends Panel {
     this.drawn = this.owner.model;
     const hangs = this.owner.prompts.on;
     const { placed, row, width, height } = this.lay(view, hangs);
-    this.drawDistances(row, hangs ? view.depth : 0);
+    this.drawDistances(placed, hangs ? view.depth : 0);
     const { svg } = this;
     const label = `Draft tree of step ${view.number + 1}`;
     const look = `sv-tree-svg${row < 24 ? " sv-tree-low" : ""}`;
@@ -294,11 +294,13 @@ export class TreeView extends Panel {
     return rail(this.owner.prompts.count(item.node.index));
   }
 
-  /** Beside each row of guesses: how far ahead they are. @type {(row: number, depth: number) => void} */
-  drawDistances(row, depth) {
+  /** Beside each row of guesses, where it begins: how far ahead they are. */
+  /** @type {(placed: TreeItem[], depth: number) => void} */
+  drawDistances(placed, depth) {
     while (this.distances.childElementCount < depth) this.distances.append(s("text", { x: MARGIN }));
     [...this.distances.children].forEach((text, k) => {
-      set(text, { display: k < depth ? null : "none", y: MARGIN + (k + 1) * row + 18 });
+      const tops = placed.filter((item) => item.depth === k + 1).map(({ y }) => y);
+      set(text, { display: k < depth && tops.length ? null : "none", y: (tops.length ? Math.min(...tops) : 0) + 18 });
       write(text, `distance ${k + 1}`);
     });
   }

@@ -36,22 +36,29 @@ SEPARATOR, ALL_RUNS, COLUMN, PLACE = " @ ", "all", "of ", "at "
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two of our numbers, one less the other, and its standard error: of the two numbers of a prompt where both sides
-    ran it, or of one against a plain number; else the sum of both sides' own, which are the whiskers of a picture.
+    """Two of our numbers, one less the other: the mean over prompts and the ``total`` over all runs. ``error`` is the
+    mean's standard error: of the two numbers of a prompt where both sides ran it, or of one against a plain number;
+    else the sum of both sides' own, which are the whiskers of a picture.
     """
 
     value: float
+    total: float
     error: float
     count: int  # prompts
     is_paired: bool
 
     @property
+    def errors(self) -> float:
+        """The smaller of both values, in standard errors.
+
+        >>> Difference(-3.0, -1.0, 2.0, 4, True).errors
+        0.5
+        """
+        return min(abs(self.value), abs(self.total)) / self.error
+
+    @property
     def is_within_spread(self) -> bool:
-        """
-        >>> Difference(-1.0, 1.0, 4, True).is_within_spread, Difference(2.0, 1.0, 4, True).is_within_spread
-        (True, False)
-        """
-        return abs(self.value) <= self.error * (1 + 1e-9)
+        return self.errors <= 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class Claim:
         signs = order(self.numbers(results), self.level)
         pairs = zip(signs, self.differences(results), strict=True)
         entries = [(n, difference) for n, (sign, difference) in enumerate(pairs) if sign != "=" and difference]
-        return min(entries, key=lambda entry: abs(entry[1].value) / entry[1].error, default=None)
+        return min(entries, key=lambda entry: entry[1].errors, default=None)
 
     def texts(self, results: Results) -> list[str]:
         """Ours as the sentence shows them."""
@@ -141,8 +148,8 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
 def _difference(
     total: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float
 ) -> Difference | None:
-    """First less second, which are numbers by prompt or one plain number: the smaller of the ``total`` over all runs
-    and the mean over prompts. None where fewer than two numbers of a side are known, or all are copies of one.
+    """First less second, which are numbers by prompt or one plain number. None where fewer than two numbers of a side
+    are known, or all are copies of one.
     """
     numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
     prompts = sorted(numbers.keys() & rivals.keys())
@@ -157,8 +164,8 @@ def _difference(
     if min(map(len, samples)) < 2:
         return None
     error = sum((variance(sample) / len(sample)) ** 0.5 for sample in samples)
-    value = min(total, sum(map(fmean, samples)), key=abs)
-    return Difference(value, error, len(samples[0]), is_paired=len(prompts) > 1) if error else None
+    mean = sum(map(fmean, samples))
+    return Difference(mean, total, error, len(samples[0]), is_paired=len(prompts) > 1) if error else None
 
 
 def _by_prompt(results: Results, selector: str, metric: str) -> dict[str, float] | float:

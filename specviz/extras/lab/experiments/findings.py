@@ -150,14 +150,14 @@ def _finding(results: Results, claim: Claim) -> Finding:
 
 def _spread_text(difference: Difference, unit: str, is_level: bool) -> str:
     """
-    >>> _spread_text(Difference(-0.0406, 0.0187, 4, True), "share", False)
-    'in pairs of the same 4 prompts: 4.1 ± 1.9 points'
+    >>> _spread_text(Difference(-0.0406, -0.0406, 0.0187, 4, True), "share", False)
+    'the mean over pairs of the same 4 prompts: 4.1 ± 1.9 points'
     """
     value, error = (100 * number if unit == "share" else number for number in (abs(difference.value), difference.error))
     form = f",.{max(0, 1 - floor(log10(error)))}f"  # two digits of the error
     end = " points" if unit == "share" else UNITS.get(unit, f" {unit}")
     prompts = plural(difference.count, "prompt")
-    basis = f"in pairs of the same {prompts}" if difference.is_paired else f"over {prompts}"
+    basis = f"the mean over pairs of the same {prompts}" if difference.is_paired else f"the mean over {prompts}"
     basis = basis if difference.is_paired or is_level else "of different prompts, both whiskers added"
     return f"{basis}: {value:{form}} ± {error:{form}}{end}"
 

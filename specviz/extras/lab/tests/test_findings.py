@@ -103,7 +103,7 @@ def test_a_difference_stands_beside_its_error_in_pairs() -> None:
     """The whiskers of 21 and 17 % overlap; the pairs of the same prompts differ by more than their standard error."""
     results, comparison = example(SHIPPED / "glide-fig4.zip"), comparisons(SHIPPED)["glide-fig4"]
     paired, single = findings(results, comparison)
-    assert paired.spread == "Difference, in pairs of the same 4 prompts: 4.1 ± 1.6 points."
+    assert paired.spread == "Difference, the mean over pairs of the same 4 prompts: 4.1 ± 1.6 points."
     assert paired.alike and not paired.within_spread
     assert single.spread == "Too few measurements for a spread."  # a training each
     apart = [{**row, "prompt": f"{row['prompt']} again"} if row["series"] == "GLIDE" else row for row in results.rows]
