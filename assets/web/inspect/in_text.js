@@ -135,8 +135,8 @@ export class DraftInText {
     path.forEach((node, k) => {
       const beside = nodes.filter((one) => one.parent === node.parent && one !== node && one.index);
       // those that the drafter liked better than the token that was kept
-      const better = beside.filter((one) => one.draftProb === null || one.draftProb > (node.draftProb ?? 1));
-      if (node.draftProb === null ? beside.some((one) => one.index < node.index) : better.length)
+      const better = (/** @type {TreeNode} */ one) => one.draftProb === null || one.draftProb > (node.draftProb ?? 1);
+      if (beside.some((one) => (node.draftProb === null ? one.index < node.index : better(one))))
         add(this.owner.text.elements(view.context + k)[0], cells(beside));
     });
     const [ghost] = this.ghosts;

@@ -318,20 +318,20 @@ class GraphForward(StaticForward):
             while busy():
                 time.sleep(REST_S)
             self.compiled_layers.compile_rows(rows)  # seconds, in which a run may begin
-        times: list[float] = []
+        graphs = []
         for rows in FIRST_ROWS:
             with self._turn(busy):
                 graphs = [self._capture_rows(cache, rows, compiled) for compiled in (False, True)]
                 stock, logits = (graph.replay().clone() for graph in graphs)
                 distance = difference(logits, stock, self.target.dtype)
-                times = [median_ms(graph.replay, self.target.device) for graph in graphs]
             if distance is not None:
                 self._reason = f"compiled layers of {self.target.name} differ from its own by {distance:.2g}: not used"
                 break
-        with self.target.lock:
-            self.takes_compiled = self._reason is None and (self.keeps_slower or times[1] < times[0])
-            rows_text = f"{rows} row{'s' * (rows > 1)} of {self.target.name}"
-            log.info("a forward of %s: %.2f ms, compiled %.2f", rows_text, *times)
+        with self._turn(busy):
+            if self._reason is None:
+                stock_ms, ms = (median_ms(graph.replay, self.target.device) for graph in graphs)  # of one row
+                log.info("a forward of one row of %s: %.2f ms, compiled %.2f", self.target.name, stock_ms, ms)
+                self.takes_compiled = self.keeps_slower or ms < stock_ms
             assert cache.lease is not None
             kinds = [kind for kind in cache.lease.companions if isinstance(kind, Kind)]
             for kind in kinds:

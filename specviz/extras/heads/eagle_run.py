@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,13 +96,19 @@ class EagleRun:
         """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
         have, pairs = self._catch_up(context)
         states = logits = torch.zeros(0)
+        for state, tokens, places, mask in self.pieces(have, pairs, context):
+            states, logits = self.forward(state, tokens, places.start, places, mask, last_only=True)
+        self.levels = [states]
+        return logits[0]
+
+    def pieces(self, have: int, pairs: int, context: Context) -> Iterator[tuple[Tensor, Tensor, slice, Tensor | None]]:
+        """The forwards that read a text from pair ``have`` on: states and tokens of pairs, where they stand, and which
+        sees which.
+        """
         for start, stop, mask in forwards_of(have, pairs, context, self.device):
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
             (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
-            state = self.head.read(features.to(self.like.dtype))
-            states, logits = self.forward(state, tokens, start, slice(start, stop), mask, last_only=True)
-        self.levels = [states]
-        return logits[0]
+            yield self.head.read(features.to(self.like.dtype)), tokens, slice(start, stop), mask
 
     def _pairs(self, context: Context) -> tuple[int, int]:
         """All pairs of a context, and those that were read before."""
@@ -194,8 +200,17 @@ class EagleRun:
         if start and self.compiled is not None and self.compiled.takes(len(tokens)):
             states = self.compiled.run(state, tokens, start, cos, sin, mask, self.cache.store, last_only)
             return states, self.compiled.shortlist(self.head.stands_for(states))
-        remember = self.cache.rows(start, start + len(tokens))
-        distances = self.distances(range(positions.start, positions.stop), start + len(tokens))
-        states = self.head(state[None], tokens[None], cos, sin, mask, remember, distances)[0]
+        states = self.states_behind(state, tokens, start, range(positions.start, positions.stop), (cos, sin), mask)
         states = states[-1:] if last_only else states
         return states, self.head.say(states).float()
+
+    def states_behind(
+        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, positions: Sequence[int],
+        turns: tuple[Tensor, Tensor], mask: Bool[Tensor, "rows keys"] | None,
+    ) -> Float[Tensor, "rows hidden"]:  # fmt: skip
+        """The states that pairs lead to, of which keys and values go to cache rows ``start`` on; ``turns`` are cos and
+        sin of their positions.
+        """
+        stop = start + len(tokens)
+        distances = self.distances(positions, stop)
+        return self.head(state[None], tokens[None], *turns, mask, self.cache.rows(start, stop), distances)[0]

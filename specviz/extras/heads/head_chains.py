@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from decoders.draft_models.draft_run import forwards_of
 from decoders.draft_models.forced_chain import Chain, Chains, ForcedChain, Option, with_settings
 from decoders.model.state.memory import Context
-from decoders.model.state.transfer import send
 
 from .eagle_run import DRAFT_ROWS, EagleRun
 from .heads_prefix import PrefixRun
@@ -121,11 +119,9 @@ class PlacedRun(EagleRun):
         """The state that each pair of the text leads to."""
         _, pairs = self._catch_up(context)
         states = list[Tensor]()
-        for start, stop, mask in forwards_of(0, pairs, context, self.device):
-            features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
-            (tokens,) = send(self.device, self.tokens[start + 1 : stop + 1])
-            state = self.head.read(features.to(self.like.dtype))
-            states.append(self._states(state, tokens, start, range(start, stop), mask))
+        for state, tokens, places, mask in self.pieces(0, pairs, context):
+            turns, positions = (self.cache.cos[places], self.cache.sin[places]), range(places.start, places.stop)
+            states.append(self.states_behind(state, tokens, places.start, positions, turns, mask))
         return torch.cat(states)
 
     @torch.inference_mode()
@@ -141,19 +137,10 @@ class PlacedRun(EagleRun):
             mask, start = torch.cat([text, own.repeat(1, level + 1)], 1), self.base + level * len(roots)
             positions = [root + level for root in roots]
             self.places += positions
-            states = self._states(states, column, start, positions, mask)
+            turns = self.cache.cos[positions], self.cache.sin[positions]
+            states = self.states_behind(states, column, start, positions, turns, mask)
             logits.append(self.head.say(states).float())
         return torch.stack(logits, 1)
-
-    def _states(
-        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, " rows"], start: int, positions: Sequence[int],
-        mask: Bool[Tensor, "rows keys"] | None,
-    ) -> Float[Tensor, "rows hidden"]:  # fmt: skip
-        """The states that pairs lead to, of which keys and values go to cache rows ``start`` on."""
-        stop, at = start + len(tokens), list(positions)
-        turns = self.cache.cos[at], self.cache.sin[at]
-        remember = self.cache.rows(start, stop)
-        return self.head(state[None], tokens[None], *turns, mask, remember, self.distances(at, stop))[0]
 
 
 def chain_of_states(run: Any, depth: int) -> Chain:
