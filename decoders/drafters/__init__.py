@@ -1,6 +1,6 @@
 """The registry of drafting methods. One method, one file: a module here that defines ``METHOD`` is found by itself, and
-so are plug-ins (``decoders.method.plugins``), when methods are first asked for. Verifiers are registered beside them:
-``METHOD@VERIFIER`` is a method whose drafts another verifier judges.
+so are annexes' and plug-ins (``decoders.method.plugins``), when methods are first asked for. Verifiers are registered
+beside them: ``METHOD@VERIFIER`` is a method whose drafts another verifier judges.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _verifier_places: dict[str, str] = {}
 
 
 class _Plugins:
-    """This process's plug-ins: read once, when methods are first asked for."""
+    """This process's methods and plug-ins: read once, when methods are first asked for; not when this package is
+    imported, which an annex's module may do before its own card stands.
+    """
 
     def __init__(self) -> None:
         self.read, self.lock = False, threading.RLock()  # a plug-in may ask for methods while it is imported
@@ -46,6 +48,11 @@ def register(method: Method) -> Method:
     """Add a method (or replace the one of the same name) for this process: app, CLI, benchmarks and contract tests
     see it.
     """
+    _read()
+    return _add(method)
+
+
+def _add(method: Method) -> Method:
     _methods[method.name] = method
     if method.part is not None:
         register_kind(method.part.kind)
@@ -56,6 +63,7 @@ def register_plugin(plugin: Plugin) -> None:
     """Add a plug-in's methods, guarded; they replace those that stood at the same place. Raises Unusable, and adds
     none, where one has a name that is taken.
     """
+    _read()
     old_methods = _free(plugin, "method", plugin.methods, _methods, _places)
     old_verifiers = _free(plugin, "verifier", plugin.verifiers, registered_verifiers(), _verifier_places)
     for name in old_verifiers:
@@ -68,7 +76,7 @@ def register_plugin(plugin: Plugin) -> None:
         del _methods[name], _places[name]
     for method in plugin.methods:
         _places[method.name] = plugin.place
-        register(guard(method, plugin.place, plugin.own))
+        _add(guard(method, plugin.place, plugin.own))
 
 
 def _free(
@@ -92,7 +100,7 @@ def _free(
 
 def add_plugin(path: Path) -> Plugin:
     """Read a file as a plug-in, anew where it was read before. Raises Unusable."""
-    _read_plugins()
+    _read()
     plugin = load(file_source(path))
     register_plugin(plugin)
     return plugin
@@ -100,25 +108,25 @@ def add_plugin(path: Path) -> Plugin:
 
 def methods() -> dict[str, Method]:
     """All registered methods by name, plain decoding first, plug-ins' last."""
-    _read_plugins()
+    _read()
     return Methods(_methods)
 
 
 def plugin_problems() -> tuple[str, ...]:
     """A sentence for every annex or plug-in that was left out."""
-    _read_plugins()
+    _read()
     return (*extra.problems(), *_plugins.problems)
 
 
 def plugin_place(name: str) -> str | None:
     """The place of the plug-in that brought a method; None for a method of specviz's own."""
-    _read_plugins()
+    _read()
     return _places.get(name)
 
 
 def find_method(name: str) -> Method:
     """The method called ``name``; UserError lists those that exist, and says which plug-ins were left out."""
-    _read_plugins()
+    _read()
     base, mark, judge = name.partition(UNDER)
     if mark and base in _methods:
         return under(_methods[base], find_verifier(judge))
@@ -127,7 +135,7 @@ def find_method(name: str) -> Method:
 
 def verifiers() -> dict[str, VerifierCard]:
     """All registered verifiers by name, lossless ones first, plug-ins' last."""
-    _read_plugins()
+    _read()
     return registered_verifiers()
 
 
@@ -145,7 +153,7 @@ def _entry(noun: str, name: str, cards: Mapping[str, Any]) -> Any:
 
 def verifier_place(name: str) -> str | None:
     """The place of the plug-in that brought a verifier; None for one of specviz's own."""
-    _read_plugins()
+    _read()
     return _verifier_places.get(name)
 
 
@@ -154,6 +162,7 @@ def select_method(method: str | Method, params: Mapping[str, Any] | Any = None) 
 
     Raises UserError for an unknown method, ValueError for an unknown parameter or a value out of range.
     """
+    _read()
     entry = find_method(method) if isinstance(method, str) else method
     return entry, params if isinstance(params, entry.params) else make_params(entry.params, params or {})
 
@@ -165,22 +174,24 @@ def _discover() -> None:
     entries += [method for module in modules for method in module.get("METHODS", ())]
     entries += [method for _, method in extra.cards("methods", "METHOD", "METHODS")]
     for method in sorted(entries, key=lambda m: (m.name != "plain", m.order, m.name)):
-        register(method)
+        _add(method)
     for _, card in extra.cards("verifiers", "VERIFIER", "VERIFIERS"):
         register_verifier(card)
 
 
-def _read_plugins() -> None:
+def _read() -> None:
     with _plugins.lock:
         if _plugins.read:
             return
         _plugins.read = True
+        try:
+            _discover()
+        except BaseException:
+            _plugins.read = False
+            raise
         for source in sources():
             try:
                 register_plugin(load(source))
             except Unusable as problem:
                 _plugins.problems.append(str(problem))
                 log.warning("%s", problem)
-
-
-_discover()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -39,3 +41,13 @@ def test_eagle2_drafts_where_nothing_matches(target: Any) -> None:
         assert route == "fallback" or cosine is None or np.isnan(cosine), f"{route}: {beta} copied tokens have none"
     read = ReadRun(target, trace)
     assert read.redraft(ours).same and read.redraft(steps["route"].index("text")).same
+
+
+def test_its_module_may_be_the_first_that_is_imported() -> None:
+    """It imports the core's method, so methods were looked for while it was half imported itself, and it was lost."""
+    code = """
+import specviz.extras.heads.sam as sam
+from decoders import methods
+assert methods()["sam"] is sam.METHOD, methods()["sam"].params
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
