@@ -86,6 +86,7 @@ def edit(page: Any) -> None:
     """Opens the form, once it holds the prompt of the run shown."""
     if page.get_attribute(".svp-edit", "aria-expanded") == "false":
         page.click(".svp-edit")
+    expect(page.locator(".svp-edit")).to_have_attribute("aria-expanded", "true")
     page.wait_for_selector("#sv-panel .sve-prompt:not(.sve-waits)")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from decoders.importers import open_log
 from tests import recordings
-from tests.browser.test_app import edit
+from tests.browser.test_app import edit, open_app
 from tests.stubs import StubDesk, gallery_desk, nothing_wrong, serving
 from tests.waiting import expect, fits
 
@@ -26,9 +26,7 @@ def desk(module_home: Path) -> StubDesk:
 
 @pytest.fixture
 def inspect(page: Any, port: int) -> Any:
-    page.goto(f"http://127.0.0.1:{port}/")
-    expect(page.locator(".sv-headline").first).to_be_visible()
-    yield page
+    yield open_app(page, port)
     assert [text for text in page.problems if "/api/inspect/open" not in text] == []
 
 
