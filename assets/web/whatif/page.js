@@ -8,7 +8,7 @@ import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference } from "specviz/inspect/ghosts.js";
-import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
+import { agreement, otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
@@ -381,11 +381,9 @@ export class WhatIf {
       h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + rule.expected[0], 1 + rule.expected[1]], most)),
       h("td", h("small", why)),
     ));
-    const keep = count === 1 ? "keeps" : "keep";
-    const words = count ? `${count} of ${of} ${keep} other tokens` : "all keep the same tokens";
     const label = "This draft under every rule";
     replace(this.judged, [
-      h("summary", `${label}: ${words}`),
+      h("summary", `${label}: ${count ? `of ${of} ` : ""}${agreement(count)}`),
       h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
         table({ class: "svj-table ui-dense" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
     ]);
