@@ -7,7 +7,7 @@ import { mass } from "specviz/inspect/mass.js";
 import { visited } from "specviz/generated/terms.js";
 import { agreement, otherwise, parting, pathOf, range, rowsOf } from "specviz/judges/rules.js";
 
-const HEADS = ["rule", "accepted → next token"];
+const HEADS = ["rule", "accepted → next"];
 const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance of acceptance.";
 const OTHER =
   "Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
