@@ -1,6 +1,6 @@
 /* The panel "Rules": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
 
-import { card, h, heads, rangeBar, replace } from "specviz/base/dom.js";
+import { card, h, heads, replace } from "specviz/base/dom.js";
 import { percentage, plural, probability } from "specviz/base/numbers.js";
 import { guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
@@ -175,7 +175,6 @@ export class JudgesPanel {
     const rows = rowsOf(step, this.run.cards).sort((a, b) => b.rule.differs.length - a.rule.differs.length);
     const numbers = rows.flatMap(({ rule }) => [...rule.expected, ...(rule.other ?? [])]);
     const digits = numbers.every(Number.isInteger) ? 0 : 2; // of a greedy step all are counts
-    const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
     const parted = otherwise(step) > 0; // else the tokens are the same in all rows, and stand above them
     const columns = parted ? 5 : 4;
     /** @param {Child[]} reason */
@@ -188,7 +187,6 @@ export class JudgesPanel {
     /** @param {JudgedRow} row */
     const lines = ({ cards, rule }) => {
       const chance = rule.nodes.find(([node]) => node === this.node)?.[2];
-      const [low, high] = rule.expected;
       const look = { class: rule.differs.length ? "svj-differs" : null };
       const first = h(
         "tr",
@@ -200,7 +198,7 @@ export class JudgesPanel {
         ),
         parted && h("td", rule.differs.length ? this.tokens(view, ...ends(view, rule), rule.bonus) : "as recorded"),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
-        h("td.svp-num", range(rule.expected, 1, digits), rangeBar("svj-bar", [1 + low, 1 + high], most)),
+        h("td.svp-num", range(rule.expected, 1, digits)),
         h("td.svp-num", cards[0].lossless ? "0" : range(rule.other, 0, digits)),
       );
       const second = because(this.ending(view, rule));
