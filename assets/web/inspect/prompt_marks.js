@@ -133,7 +133,8 @@ export function legend(owner) {
   const entry = (mini, text, help) => owner.tip.add(h("li", mini, h("span", text)), () => [help]);
   /** @type {(name: string) => SVGElement} */
   const row = (name) =>
-    s("g", { class: `sv-hung ${name}`, transform: `translate(${10 - FIRST} 0)` }, s("path.sv-hung-marks", { d: chain(2) }));
+    s("g", { class: `sv-hung ${name}`, transform: `translate(${10 - FIRST} 0)` },
+      s("path.sv-hung-marks", { d: chain(2) }));
   const pill = s(
     "g.sv-hung",
     s("rect.sv-hung-pill", { ...PILL, x: 1, width: 28 }),

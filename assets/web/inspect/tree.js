@@ -159,7 +159,7 @@ export class TreeView extends Panel {
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
     const counts = view.drafted ? `${all} · ${stood}` : none;
     this.note.textContent = this.other ? `as recorded: ${counts}` : counts;
-    const signs = view.drafted ? marks(this, view) : [];
+    const signs = view.drafted && !this.other ? marks(this, view) : []; // else they stand beside the other draft's
     const said = signs.join();
     if (said !== this.said) replace(this.signs, signs.map(([sign, words]) => h("li", h("b", sign), words)));
     this.said = said;
@@ -258,7 +258,8 @@ export class TreeView extends Panel {
     if (item.kind === "chip") {
       item.text = `${more}${item.count}`;
     } else if (item.kind === "stretch") {
-      const chain = view.last === view.nodes.length - 1 && new Set(view.nodes.map(({ parent }) => parent)).size > view.last;
+      const parents = new Set(view.nodes.map(({ parent }) => parent));
+      const chain = view.last === view.nodes.length - 1 && parents.size > view.last;
       item.text = pieces.phrase(item.nodes.map((node) => node.token), chain ? LONG : PHRASE);
       item.line = `×${item.nodes.length}`;
     } else if (item.kind === "bonus") {
@@ -337,6 +338,8 @@ export class TreeView extends Panel {
     /** @type {(item: TreeItem) => boolean} */
     const isChosen = picker.on && !this.other ? (item) => picker.isChosen(item) : (item) => this.isSelected(item);
     const chosen = items.find(isChosen) ?? items.find((item) => this.isSelected(item)) ?? null;
+    const told = picker.on && (this.owner.options.drawer === false || !!this.owner.borrowed); // beside the tree
+    this.body.classList.toggle("sv-tree-picked", told || items.some((item) => this.isSelected(item)));
     for (const box of this.boxes.slice(0, this.shown))
       if (!folds(box.item)) pick(box, box.item === chosen, box.item === (chosen ?? items[0]));
   }

@@ -258,7 +258,7 @@ function flow(trunk, left, room, lines) {
   /** @type {(items: TreeItem[], row: number, from: number, level: number) => number} */
   const lay = (items, row, from, level) => {
     const widths = inColumns(items, room - MARGIN - from, lines);
-    if (widths) items.forEach((item, k) => (item.width = widths[k % widths.length]));
+    if (widths) items.forEach((item, k) => item.kind === "chip" || (item.width = widths[k % widths.length]));
     let x = from;
     let taken = false; // the line, by what hangs on another
     for (const item of items) {

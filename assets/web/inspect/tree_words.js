@@ -37,14 +37,14 @@ export function marks({ owner, placed, other }, view) {
   const sure = nodes.find(({ node }) => node.index && node.prob !== null);
   const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))].map((name) => owner.model.origin(name));
   /** @type {[string, string][]} */
-  const signs = ranked ? [[ranked.tag, `the draft's ${ranked.tag} choice`]]
+  const signs = ranked ? [[ranked.tag, "choice"]]
     : names.flatMap(({ letter, label }) => (letter ? [[letter, label ?? ""]] : []));
   if (ranked && sure && !other && view.bonus !== OPEN)
-    signs.push([probability(sure.node.prob), "the target's probability"]);
-  if (below && !other) signs.push([`+${below.hidden}`, `${below.hidden} more below it`]);
-  if (owner.prompts.on) {
+    signs.push([probability(sure.node.prob), "target's probability"]);
+  if (below && !other) signs.push([`+${below.hidden}`, "below it"]);
+  if (owner.prompts.on && !other) {
     const count = owner.prompts.count(view.last);
-    signs.push(["◇", "prompt token"], [`→${count}`, `state ${count} next`]);
+    signs.push(["◇", "prompt token"], [`→${count}`, "next state"]);
   }
   return signs;
 }

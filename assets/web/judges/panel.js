@@ -13,7 +13,8 @@ const OTHER =
   "Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
   "Greedy: accepted tokens that are not the target's first choice.";
 const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
-const MEANT = "Length: tokens that this step writes, on average. " +
+const MEANT = "All rules see the same probabilities and random numbers. " +
+  "Length: tokens that this step writes, on average. " +
   "Other: how many of these the target would have written otherwise. ";
 /** @type {[lossless: boolean, title: string, about: string][]} */
 const KINDS = [
@@ -140,7 +141,7 @@ export class JudgesPanel {
     const of = Object.keys(step.rules).length;
     return h(
       "p.svj-words",
-      `${plural(view.drafted, "token")} under ${plural(of, "rule")}, on the same probabilities and random numbers: `,
+      `${plural(view.drafted, "token")} under ${plural(of, "rule")}: `,
       h("b", agreement(count)),
       count ? "." : [", ", this.recordedTokens(view)],
     );

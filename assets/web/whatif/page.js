@@ -8,6 +8,7 @@ import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference } from "specviz/inspect/ghosts.js";
+import { marks } from "specviz/inspect/tree_words.js";
 import { agreement, otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
@@ -351,18 +352,18 @@ export class WhatIf {
 
   /** What stands for what in the tree: signs and numbers as they stand in it. */
   drawLegend() {
-    const { placed } = this.inspector.tree;
+    const { tree } = this.inspector;
+    const { placed } = tree;
     const nodes = placed.flatMap((item) => ("nodes" in item ? item.nodes : "node" in item ? item.node : []));
-    /** @type {[sign: string, said: string][]} */
-    const signs = [];
+    const signs = marks(tree, tree.view);
     if (nodes.some(({ draft }) => draft === "other")) signs.push(["+", "only in this draft"]);
     if (nodes.some(({ draft }) => draft === "recorded")) signs.push(["−", "only in the recorded draft"]);
     const [chip, stretch, parent] = ["chip", "stretch", "node"].map((kind) =>
       placed.find((item) => item.kind === kind && (item.kind !== "node" || item.hidden)));
     if (parent?.kind === "node")
-      signs.push([`▸${parent.hidden}`, `${parent.hidden} more below it${parent.node.draft === "recorded" ? ", too" : ""}`]);
-    if (chip?.kind === "chip") signs.push([`▸${chip.count}`, `${chip.count} more beside`]);
-    if (stretch?.kind === "stretch") signs.push([`×${stretch.nodes.length}`, `${stretch.nodes.length} in a row`]);
+      signs.push([`▸${parent.hidden}`, `more below it${parent.node.draft === "recorded" ? ", left out too" : ""}`]);
+    if (chip?.kind === "chip") signs.push([`▸${chip.count}`, "more beside"]);
+    if (stretch?.kind === "stretch") signs.push([`×${stretch.nodes.length}`, "in a row"]);
     replace(this.legend, signs.map(([sign, said]) => h("li", h("code", sign), said)));
   }
 
