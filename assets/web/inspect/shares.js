@@ -76,7 +76,7 @@ export function run(owner) {
 /** What an accepted path was made of, in words. @type {(model: Model, outcome: string) => string} */
 const composed = (model, outcome) => outcome.split("+").map((name) => {
   const { beside, label } = model.origin(name);
-  return beside ? "a guess beside the first" : label;
+  return beside ? "2nd or later guess" : label;
 }).join(" + ");
 
 /** The outcomes in one line. @type {(owner: Inspector) => (Node | string)[]} */
