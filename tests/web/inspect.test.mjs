@@ -171,7 +171,7 @@ test("a chain runs down one column, the target's own token at its end", () => {
 });
 
 test("rows are as high as the panel allows: a long path fits, a short one is not lost", () => {
-  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [50, 30, 20, 20]);
+  assert.deepEqual([2, 20, 31, 200].map((depth) => rowHeight(depth, 656)), [50, 30, 24, 24]);
 });
 
 const node = (index, parent, depth, status = "rejected", origin = "main") =>
@@ -247,10 +247,10 @@ test("opening what hangs beside a path leaves what was shown where it is; every 
   assert.equal(new Set(opened.placed.map(({ x, y }) => `${x} ${y}`)).size, opened.placed.length);
 });
 
-test("a phone's rows are as tall as a finger needs", () => {
+test("rows are as tall as a finger needs", () => {
   const nodes = Array.from({ length: 12 }, (_, k) => node(k, k - 1, k, k ? "accepted" : "root"));
   const { placed, columns } = arrange(items({ nodes, drafted: 11, last: 11, bonus: 1 }, new Set()));
-  assert.deepEqual([360, 600].map((room) => position(placed, columns, false, 200, room).row), [24, 20]);
+  assert.deepEqual([360, 600].map((room) => position(placed, columns, false, 200, room).row), [24, 24]);
   const { row } = position(placed, columns, false, 200, 600);
   assert.ok(placed[0].high < row - 2, "an edge is seen between two rows");
 });
@@ -522,7 +522,7 @@ test("rules with one verdict share a row, and where rules part is found", () => 
   ]);
   assert.deepEqual([parting(step), parting({ rules: { a: step.rules.a } }), otherwise(step)], [2, 0, 1]);
   assert.equal(decisive([]), null);
-  assert.deepEqual([judgedRange([1, 1.5], 1), judgedRange([0.5, 0.5]), judgedRange(null)], ["2.00 to 2.50", "0.50", "–"]);
+  assert.deepEqual([judgedRange([1, 1.5], 1), judgedRange([0.5, 0.5]), judgedRange(null)], ["2.00–2.50", "0.50", "–"]);
 });
 
 test("the path through a node goes on by accepted nodes, and by first children", () => {

@@ -249,9 +249,11 @@ export class Tooltip {
     this.element.hidden = false;
     const frame = this.root.getBoundingClientRect();
     const box = owner.getBoundingClientRect();
+    const around = owner instanceof Element ? owner.closest(".sv-sentence") : null; // stays in sight, all of it
+    const { top: above, bottom } = (around ?? owner).getBoundingClientRect();
     const size = this.element.getBoundingClientRect();
-    const below = box.bottom + 8 + size.height < window.innerHeight || box.top - 8 - size.height < 0;
-    const top = below ? box.bottom + 8 : box.top - 8 - size.height;
+    const below = bottom + 8 + size.height < window.innerHeight || above - 8 - size.height < 0;
+    const top = below ? bottom + 8 : above - 8 - size.height;
     const most = Math.max(4, Math.min(frame.width, window.innerWidth - frame.left) - size.width - 4);
     const left = clamp(box.left + Math.min(box.width, 80) / 2 - size.width / 2 - frame.left, 4, most);
     this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top - frame.top)}px)`;

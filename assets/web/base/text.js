@@ -44,6 +44,9 @@ export const cut = (text, most) => (text.length > most ? `${text.slice(0, most -
 /** In a narrow place: eight spaces are ␣×8. @type {(cells: { text: string }[], most: number) => string} */
 const brief = (cells, most) => cut(glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`), most);
 
+/** Between tokens: a line may break here, and in no token. */
+export const BREAK = "\u200b";
+
 /** The text of cells. @type {(cells: { text: string }[]) => string} */
 export const joined = (cells) => cells.map((cell) => cell.text).join("");
 
@@ -136,9 +139,10 @@ export class Pieces {
     return this.label(id, most + 1).replace(/^␣(?=[^␣])/, "").slice(0, most);
   }
 
-  /** Several tokens as one visible text. @type {(ids: number[], most?: number) => string} */
-  phrase(ids, most = Infinity) {
-    return brief(this.cells(ids), most);
+  /** Several tokens as one visible text, each as its label; ``between`` them, such as where a line may break. */
+  /** @type {(ids: number[], most?: number, between?: string) => string} */
+  phrase(ids, most = Infinity, between = "") {
+    return cut(this.cells(ids).map((cell) => brief([cell], Infinity)).join(between), most);
   }
 
   /** Tokens as cells: usually one token each; tokens that share a grapheme share a cell. */

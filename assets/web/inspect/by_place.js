@@ -43,10 +43,10 @@ export function byPlace({ model, tip }) {
   };
   const depths = rows[0].map((_, k) => h("th", { scope: "col" }, String(k + 1)));
   const body = rows.map((cells, rank) => h(
-    "tr", h("th", { scope: "row" }, nth(rank + 1)), cells.map((cell, k) => draw(cell, rank, k)),
+    "tr", h("th", { scope: "row" }, `${nth(rank + 1)} guess`), cells.map((cell, k) => draw(cell, rank, k)),
   ));
-  const label = "Accepted after an accepted parent, by depth and rank";
-  const table = h("table.sv-place-map", h("thead", h("tr", h("th", "guess"), depths)), h("tbody", body));
+  const label = "Share of guesses accepted, of those whose parent was";
+  const table = h("table.sv-place-map", h("thead", h("tr", h("th", "at depth"), depths)), h("tbody", body));
   return [
     h("p.sv-faint", `${label}:`),
     h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, table),

@@ -1,13 +1,15 @@
 /* The ranking behind a draft: every candidate with its score terms, what it offered and what it would have accepted. */
 
-import { closest, framed, h, told, write } from "specviz/base/dom.js";
+import { closest, framed, h, replace, told, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 import { clamp, format, nth, plain, plural } from "specviz/base/numbers.js";
-import { capital } from "specviz/base/text.js";
+import { BREAK, capital } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
+import { evidence } from "specviz/inspect/sentence.js";
 
-const ROW = 26; // pixels, of a line of text
-const ROWS = [82, 63, 44, ROW]; // of four lines (large type) to one: the highest that all rows have room for
+const ROW = 26; // pixels, of a line: of a row whose text stands beside its numbers
+const [LINE, EDGE] = [19, 7]; // pixels: of a line of text below the numbers, and of the room around it
+const LINES = [4, 3, 2, 1]; // of text below the numbers: as many as all rows have room for
 const SNIPPET = 24; // tokens
 const LETTER = 7; // pixels, of a head
 
@@ -22,7 +24,7 @@ const column = (width, label, help) => [width, capital(label), help];
 /** @typedef {Record<"rank" | "text" | "term" | "would" | "pick" | "gap" | "edge", number>} Size */
 /** @type {Size[]} */
 const SIZES = [
-  { rank: 38, text: 150, term: 84, would: 104, pick: 58, gap: 8, edge: 10 },
+  { rank: 30, text: 150, term: 84, would: 104, pick: 58, gap: 8, edge: 10 },
   { rank: 30, text: 104, term: 80, would: 92, pick: 58, gap: 8, edge: 10 },
   { rank: 28, text: 84, term: 44, would: 84, pick: 54, gap: 5, edge: 6 }, // numbers without bars
 ];
@@ -34,7 +36,7 @@ const OFFER = "The earlier place and the tokens after it: what it offers. Underl
 /** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
 class Row {
   /** @param {CandidateTable} table */
-  constructor({ terms, plains, showScore, showLength, picks }) {
+  constructor({ terms, plains, showScore, showLength, offered }) {
     /** @type {(name: string) => HTMLElement} */
     const cell = (name) => h("span", { class: name, role: "cell" }, "");
     this.k = -1;
@@ -44,18 +46,19 @@ class Row {
     this.anchor = h("code.sv-anchor-text", "");
     this.taken = h("code.sv-taken", "");
     this.rest = h("code", "");
+    this.text = h("span.sv-offered.ui-clip", this.anchor, this.taken, this.rest);
     /** @type {{ cell: HTMLElement, share: string }[]} */
     this.terms = Array.from(terms, () => ({ cell: cell("sv-term"), share: "" }));
     this.plains = Array.from(plains, () => cell("sv-plain ui-clip"));
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
-    this.pick = picks ? h("button.sv-button.sv-try", "What if") : null;
+    this.pick = offered ? h("button.sv-button.sv-try", "What if") : null;
     this.element = h(
       "div.sv-crow",
       { role: "row" },
       this.rank,
-      h("span.sv-snippet.ui-clip", { role: "cell" }, this.place, this.anchor, this.taken, this.rest),
+      h("span.sv-snippet", { role: "cell" }, this.place, this.text),
       this.terms.map((one) => one.cell),
       this.plains,
       showScore && this.score,
@@ -119,11 +122,6 @@ export class CandidateTable extends Panel {
       if (k >= 0 && this.view && closest(event, ".sv-try")) this.offered?.(this.view.candidates[k]);
       else this.go(k);
     });
-  }
-
-  /** Whether rows have a button: not where nobody presses it. */
-  get picks() {
-    return !!this.offered && this.owner.zoom === 1;
   }
 
   /** A button in every losing row: ``act`` is told which place was picked; null takes the buttons away. */
@@ -195,7 +193,7 @@ export class CandidateTable extends Panel {
       this.showScore && [58, "Score", "What the method ranks by."],
       this.showLength && [46, "Offers", "Tokens offered."],
       [size.would, "Would accept", WOULD],
-      this.picks && [size.pick, "Pick", "Drafts this step again from a place that was not chosen."],
+      !!this.offered && [size.pick, "Pick", "Drafts this step again from a place that was not chosen."],
     ];
     return all.filter((one) => one !== false);
   }
@@ -234,15 +232,15 @@ export class CandidateTable extends Panel {
     this.drawRemark(view);
   }
 
-  /** Gives every row as much height as all of them have room for. */
+  /** Gives every row's text lines of its own, where all of them have room for it; else it stands beside the numbers. */
   stretch() {
     const count = this.view?.candidates.length ?? 0;
-    const high = this.owner.zoom > 1 ? ROWS : ROWS.slice(1);
-    this.row = high.find((row) => count * row <= this.height / this.owner.zoom - ROW) ?? ROW;
-    this.table.classList.toggle("sv-tall", this.row > ROW);
-    this.table.style.setProperty("--sv-row", `${this.row}px`);
-    this.table.style.setProperty("--sv-lines", String(Math.round((this.row - 6) / 19)));
-    this.rows.style.height = `${count * this.row}px`;
+    const room = this.height / this.owner.zoom - ROW;
+    const lines = LINES.find((many) => count * (ROW + EDGE + many * LINE) <= room) ?? 0;
+    this.row = lines ? ROW + EDGE + lines * LINE : ROW;
+    this.table.classList.toggle("sv-tall", lines > 0);
+    this.table.style.setProperty("--sv-lines", String(lines));
+    this.rows.style.height = lines ? "" : `${count * this.row}px`; // a row with lines is as high as it needs
   }
 
   /** Places that lie in the same line, in its order. @type {(list: Candidate[]) => Map<Candidate, string>} */
@@ -280,8 +278,12 @@ export class CandidateTable extends Panel {
       if (!one) return [];
       const { model } = this.owner;
       const start = one.position + 1;
-      const text = one.length ? model.pieces.phrase(model.ids(start, start + one.length)) : "";
-      return [one.excluded && h("div", `Could not win: ${one.excluded}`), text && h("code.sv-token", text)];
+      const { scrollWidth, clientWidth, scrollHeight, clientHeight } = row.text;
+      const whole = one.length <= SNIPPET && scrollWidth <= clientWidth && scrollHeight <= clientHeight + 1;
+      const text = whole ? "" : model.pieces.phrase(model.ids(start, start + one.length), Infinity, BREAK);
+      /** @type {Child[]} */
+      const parts = one.excluded ? [h("div", `Could not win: ${one.excluded}`)] : [];
+      return text ? [...parts, h("code.sv-token", text)] : parts;
     });
     return row;
   }
@@ -303,19 +305,20 @@ export class CandidateTable extends Panel {
       row.element.dataset.k = String(k);
       row.element.setAttribute("aria-rowindex", String(k + 2));
     }
-    const top = `translateY(${k * this.row}px)`;
+    const top = this.row > ROW ? "" : `translateY(${k * this.row}px)`;
     if (row.top !== top) row.element.style.transform = row.top = top;
     const most = Math.min(one.length, SNIPPET);
     const taken = clamp(one.would, 0, most);
     const start = one.position + 1;
     /** @type {(a: Position, b: Position) => string} */
-    const phrase = (a, b) => (b > a ? model.pieces.phrase(model.ids(a, b)) : "");
+    const phrase = (a, b) => (b > a ? model.pieces.phrase(model.ids(a, b), Infinity, BREAK) : "");
     write(row.rank, `${one.chosen ? "▸" : ""}${one.rank >= 0 ? one.rank + 1 : "–"}`);
     write(row.place, this.owner.short(this.owner.model.placeOf(one)) + (this.nths.get(one) ?? ""));
     if (row.anchor.hidden !== this.sameAnchor) row.anchor.hidden = this.sameAnchor;
     write(row.anchor, this.sameAnchor ? "" : phrase(one.position, start));
     write(row.taken, phrase(start, start + taken));
-    write(row.rest, phrase(start + taken, start + most) + (one.length > most ? "…" : ""));
+    const open = taken && taken < most ? BREAK : "";
+    write(row.rest, open + phrase(start + taken, start + most) + (one.length > most ? "…" : ""));
     this.terms.forEach((term, n) => this.level(row.terms[n], model.term(one, term.key), term));
     this.plains.forEach((column, n) => write(row.plains[n], plain(model.plainValue("candidates", column, one.row))));
     if (this.showScore) write(row.score, format(one.score));
@@ -361,11 +364,13 @@ export class CandidateTable extends Panel {
 
   /** Ties, ranking regret and exclusions, in words. @param {StepView} view */
   drawRemark(view) {
-    const parts = [];
     const { candidates, chosen, best } = view;
+    /** @type {Child[]} */
+    const parts = [];
     const eligible = candidates.filter((one) => !one.excluded);
     const ties = chosen ? eligible.filter((one) => one.score === chosen.score).length : 0;
     if (chosen && ties > 1) parts.push(h("span", `${ties} places tie at ${format(chosen.score)}. `));
+    else if (chosen && eligible.length > 1) parts.push(this.lead(chosen, eligible.filter((one) => one !== chosen)));
     if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
       const text =
         `Of the chosen place ${chosen.would} were accepted; of the best, ` +
@@ -379,8 +384,20 @@ export class CandidateTable extends Panel {
     if (out.length) parts.push(h("span", `${plural(out.length, "place")} could not win (${out[0].excluded}). `));
     if (view.unlisted)
       parts.push(h("span", `Not recorded: ${plural(view.unlisted, "place")} ranked behind these. `));
-    this.remark.replaceChildren(...parts);
+    replace(this.remark, parts);
     this.remark.hidden = !parts.length;
+  }
+
+  /** What put the chosen place first, where the next one's number shows it. */
+  /** @type {(chosen: Candidate, others: Candidate[]) => Child} */
+  lead(chosen, others) {
+    const { model } = this.owner;
+    const where = this.owner.where(model.placeOf(chosen));
+    const [words, term] = evidence(this.owner, chosen);
+    const [own, ...rest] = [chosen, ...others].map((one) => (term ? model.term(one, term.key) : one.score) ?? NaN);
+    const next = Math.max(...rest);
+    return own > next &&
+      h("span", `${capital(where)} is first by its ${words}; the next place has ${format(next, 2)}. `);
   }
 
   /** @param {number} k */

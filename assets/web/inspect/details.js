@@ -85,8 +85,8 @@ function metricGroups(owner) {
   const helps = new Map((owner.model.run.metric_help ?? []).map(({ key, help }) => [key, help]));
   for (const box of [...all.children]) {
     const { key = "" } = /** @type {HTMLElement} */ (box).dataset;
-    const [sentence] = (helps.get(key) ?? terms[key]?.help ?? "").split(/(?<=\.) /);
-    box.firstElementChild?.append(h("small", sentence));
+    const [clause] = (helps.get(key) ?? terms[key]?.help ?? "").split(/\.(?: |$)|[:;] /); // its card says all of it
+    box.firstElementChild?.append(" ", h("small", clause));
     sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
   }
   const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h4", title), sorted[k]] : []));
@@ -95,7 +95,7 @@ function metricGroups(owner) {
 
 /** Names of what is recorded of a model, where they are not read as they are. @type {Record<string, string>} */
 const MODEL = { kv_heads: "key-value heads", context_length: "longest context", packed: "weights packed for few rows",
-  fused_norms: "fused norm layers", dequantised: "weights read from", key: "fingerprint", dtype: "computed in",
+  fused_norms: "norms in one kernel each", dequantised: "weights read from", key: "fingerprint", dtype: "computed in",
   hidden: "hidden size", vocab: "vocabulary" };
 
 /** @type {(entry: [string, unknown]) => Fact} */

@@ -7,6 +7,8 @@ const KIND = "prompt";
 const JOINT = "joint"; // what several vectors of a prompt token guess together
 const MARKS = 6; // prompt tokens drawn one by one
 const APART = 10; // pixels from one to the next
+const FIRST = 24; // right of the edge that leaves a node
+const PILL = { y: 2, height: 16, rx: 8 };
 
 /** Whether a run hangs prompt tokens on its trees; a live one is known by its declared numbers. @param {Model} model */
 export function present(model) {
@@ -99,10 +101,10 @@ const marks = (count) => (count > MARKS ? 1 : count);
 
 /** The outline of a row of prompt tokens: a chain, as each sees those before it. @param {number} count */
 function chain(count) {
-  let d = count ? "M7 0V3" : "";
+  let d = count ? `M${FIRST} 0V6` : "";
   for (let k = 0; k < marks(count); k++) {
-    const x = 7 + APART * k;
-    d += `M${x} 3l4 4-4 4-4-4z${k ? `M${x - APART + 4} 7h2` : ""}`;
+    const x = FIRST + APART * k;
+    d += `M${x} 6l4 4-4 4-4-4z${k ? `M${x - APART + 4} 10h2` : ""}`;
   }
   return d;
 }
@@ -111,9 +113,14 @@ function chain(count) {
 export function rail(count) {
   const more = count > MARKS ? `×${count} ` : "";
   const text = `${more}→${count}`;
-  const x = count ? 15 + APART * (marks(count) - 1) : 3;
-  return { d: chain(count), text, x, width: x + 9 + 6 * text.length };
+  const x = FIRST + (count ? 9 + APART * (marks(count) - 1) : -4);
+  return { d: chain(count), text, x, width: x + 14 + 8 * text.length };
 }
+
+/** The drawing of what hangs on a node: its prompt tokens, and the state they lead to. */
+export const hanging = () =>
+  s("g", { "aria-hidden": "true" }, s("path.sv-hung-marks"), s("rect.sv-hung-pill", PILL),
+    s("text.sv-hung-state", { y: 14.4 }));
 
 /** @param {Inspector} owner */
 export function legend(owner) {
@@ -121,16 +128,17 @@ export function legend(owner) {
   const count = kind.filter((one) => one === KIND).length;
   /** @type {(...inside: Child[]) => SVGElement} */
   const sample = (...inside) =>
-    s("svg.sv-mini", { width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true" }, ...inside);
+    s("svg.sv-mini", { width: 30, height: 20, viewBox: "0 0 30 20", "aria-hidden": "true" }, ...inside);
   /** @type {(mini: SVGElement, text: Child, help: string) => HTMLElement} */
   const entry = (mini, text, help) => owner.tip.add(h("li", mini, h("span", text)), () => [help]);
   /** @type {(name: string) => SVGElement} */
   const row = (name) =>
-    s("g", { class: `sv-hung ${name}`, transform: "translate(3 0)" }, s("path.sv-hung-marks", { d: chain(2) }));
+    s("g", { class: `sv-hung ${name}`, transform: `translate(${10 - FIRST} 0)` },
+      s("path.sv-hung-marks", { d: chain(2) }));
   const pill = s(
     "g.sv-hung",
-    s("rect.sv-hung-pill", { x: 1, y: 1, width: 22, height: 12, rx: 6 }),
-    s("text.sv-hung-state", { x: 12, y: 10.5 }, "→2"),
+    s("rect.sv-hung-pill", { ...PILL, x: 1, width: 28 }),
+    s("text.sv-hung-state", { x: 15, y: 14.4 }, "→2"),
   );
   return [
     entry(

@@ -45,7 +45,7 @@ const drafter = ({ model }) => short(model.run.method.title || model.run.method.
 
 /** What ranked a candidate, and what that is: "hidden cosine 0.93". */
 /** @type {(owner: Inspector, candidate: Candidate) => [words: string, term?: RunTerm]} */
-function evidence(owner, candidate) {
+export function evidence(owner, candidate) {
   const { model } = owner;
   for (const term of model.run.terms || []) {
     const value = model.term(candidate, term.key);

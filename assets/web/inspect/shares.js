@@ -74,7 +74,10 @@ export function run(owner) {
 }
 
 /** What an accepted path was made of, in words. @type {(model: Model, outcome: string) => string} */
-const composed = (model, outcome) => outcome.split("+").map((name) => model.origin(name).label).join(" + ");
+const composed = (model, outcome) => outcome.split("+").map((name) => {
+  const { beside, label } = model.origin(name);
+  return beside ? "2nd or later guess" : label;
+}).join(" + ");
 
 /** The outcomes in one line. @type {(owner: Inspector) => (Node | string)[]} */
 export function brief(owner) {
@@ -178,7 +181,7 @@ export class StepFacts {
       const value = this.owner.model.stepTerm(view.number, one.term.key);
       if (value === null) put(one, "");
       else if (!isTime(one.term)) put(one, format(value));
-      else put(one, `${format(value, 2)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)}` : "");
+      else put(one, `${format(value, 2)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)} of verifying` : "");
     }
     for (const one of this.plains) {
       const value = this.owner.model.plainValue("steps", one.column, view.number);

@@ -1,6 +1,6 @@
 /* The draft tree of a step, as SVG: accepted path straight down, the rest to its right, the target's own token last. */
 
-import { h, later, must, s, write } from "specviz/base/dom.js";
+import { h, later, must, replace, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { clamp, probability } from "specviz/base/numbers.js";
@@ -11,17 +11,17 @@ import { rail } from "specviz/inspect/prompt_marks.js";
 import { LatticeView } from "specviz/inspect/lattice.js";
 import { Panel } from "specviz/inspect/panel.js";
 import { drafters, legend } from "specviz/inspect/proposers.js";
-import { Box, boxOf, choiceOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
+import { Box, boxOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
 import {
   CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, items, position, rowsIn, under, unplaced,
 } from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
-import { LABEL, explain } from "specviz/inspect/tree_words.js";
+import { LABEL, explain, marks } from "specviz/inspect/tree_words.js";
 
 /** Edges by the status of what they lead to, from the back to the front. @type {ReturnType<typeof statusOf>[]} */
 const EDGES = ["chip", "root", "unreached", "rejected", "bonus", "accepted"];
 
-const PHRASE = 16; // characters of a stretch
+const [PHRASE, LONG] = [16, 48]; // characters of a stretch, and of one that nothing stands beside
 
 export class TreeView extends Panel {
   /** @param {Inspector} owner */
@@ -54,7 +54,11 @@ export class TreeView extends Panel {
     this.window = new TreeWindow(this);
     this.merged = ""; // the drafters that the legend names
     this.discs = h("ul.sv-tree-discs.ui-legend", { "aria-label": "Who proposed a token" });
-    this.bar.append(this.discs, this.window.tools);
+    this.signs = h("ul.sv-tree-signs.ui-legend", { "aria-label": "Marks of the tree" });
+    this.said = ""; // by it
+    /** Whoever says more of what is drawn. @type {(() => void) | null} */
+    this.after = null;
+    this.bar.append(this.discs, this.window.tools, this.signs);
     this.guesses = new GuessWindow(this);
     this.lattice = new LatticeView(owner);
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
@@ -153,21 +157,17 @@ export class TreeView extends Panel {
     const some = unknown(this.owner.model, "steps.drafted");
     const none = some ? "what was drafted is not recorded" : "no draft this step";
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
-    const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))];
-    const origins = names.map((name) => this.owner.model.origin(name));
-    const ranked = view.nodes.some((node) => choiceOf(this.owner.model, node));
-    const letters = origins.flatMap(({ letter, label }) => (letter && !ranked ? [`${letter} ${label}`] : []));
-    if (ranked) letters.push("2nd: the draft's 2nd choice"); // nodes bear them
-    if (ranked && !this.other) letters.push(".60:\u00a0the target's probability");
-    if (ranked && !this.other && placed.some((item) => item.kind === "node" && item.hidden))
-      letters.push("+5: five more below it");
-    if (hangs) letters.push("◇: a prompt token", "→3: the state that they lead to");
-    const counts = view.drafted ? [all, stood, ...letters].join(" · ") : none;
+    const counts = view.drafted ? `${all} · ${stood}` : none;
     this.note.textContent = this.other ? `as recorded: ${counts}` : counts;
+    const signs = view.drafted && !this.other ? marks(this, view) : []; // else they stand beside the other draft's
+    const said = signs.join();
+    if (said !== this.said) replace(this.signs, signs.map(([sign, words]) => h("li", h("b", sign), words)));
+    this.said = said;
     const merged = drafters(this.owner.model).join();
     if (merged !== this.merged) this.discs.replaceChildren(...legend(this.owner));
     this.merged = merged;
     this.guesses.draw(view.number);
+    this.after?.();
     this.window.fit(width, height, keep);
   }
 
@@ -186,7 +186,7 @@ export class TreeView extends Panel {
   lay(view, hangs) {
     const { picker, zoom } = this.owner;
     const [room, high] = [this.window.room / zoom, this.window.high / zoom];
-    const rows = (picker.on && !picker.folds) || hangs || !high ? Infinity : rowsIn(high, room);
+    const rows = (picker.on && !picker.folds) || hangs || !high ? Infinity : rowsIn(high);
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
     /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
@@ -258,7 +258,9 @@ export class TreeView extends Panel {
     if (item.kind === "chip") {
       item.text = `${more}${item.count}`;
     } else if (item.kind === "stretch") {
-      item.text = pieces.phrase(item.nodes.map((node) => node.token), PHRASE);
+      const parents = new Set(view.nodes.map(({ parent }) => parent));
+      const chain = view.last === view.nodes.length - 1 && parents.size > view.last;
+      item.text = pieces.phrase(item.nodes.map((node) => node.token), chain ? LONG : PHRASE);
       item.line = `×${item.nodes.length}`;
     } else if (item.kind === "bonus") {
       const choices = view.targets.get(view.last) || [];
@@ -334,8 +336,10 @@ export class TreeView extends Panel {
     const { picker } = this.owner;
     const items = this.placed.filter((item) => !folds(item));
     /** @type {(item: TreeItem) => boolean} */
-    const isChosen = picker.on ? (item) => picker.isChosen(item) : (item) => this.isSelected(item);
+    const isChosen = picker.on && !this.other ? (item) => picker.isChosen(item) : (item) => this.isSelected(item);
     const chosen = items.find(isChosen) ?? items.find((item) => this.isSelected(item)) ?? null;
+    const told = picker.on && (this.owner.options.drawer === false || !!this.owner.borrowed); // beside the tree
+    this.body.classList.toggle("sv-tree-picked", told || items.some((item) => this.isSelected(item)));
     for (const box of this.boxes.slice(0, this.shown))
       if (!folds(box.item)) pick(box, box.item === chosen, box.item === (chosen ?? items[0]));
   }

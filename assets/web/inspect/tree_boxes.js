@@ -3,6 +3,7 @@
 import { later, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { nth, plural } from "specviz/base/numbers.js";
+import { hanging } from "specviz/inspect/prompt_marks.js";
 import { discRoom, drafters, drawDisc, namesIn } from "specviz/inspect/proposers.js";
 
 const BAN = 17; // pixels that the sign of a forbidden token takes in its box
@@ -147,15 +148,7 @@ export function fill(tree, box, item, view) {
 /** A node's prompt tokens and the state they lead to; filled where acceptance ended. @type {DrawItem} */
 function hang(tree, box, item, view) {
   const wanted = item.kind === "node" && tree.owner.prompts.on;
-  const hung = box.part("hung", wanted, () =>
-    s(
-      "g",
-      { "aria-hidden": "true" },
-      s("path.sv-hung-marks"),
-      s("rect.sv-hung-pill", { y: 1, height: 12, rx: 6 }),
-      s("text.sv-hung-state", { y: 10.4 }),
-    ),
-  );
+  const hung = box.part("hung", wanted, hanging);
   if (!hung || item.kind !== "node") return;
   const { d, text, x, width } = tree.rail(item);
   const [marks, pill, state] = hung.children;
@@ -177,10 +170,11 @@ export const pick = ({ group }, chosen, first) =>
 /** Origins whose tokens are a drafter's guesses, each with its rank among them. */
 const GUESSED = new Set(["prompt", "head", "expansion"]);
 
-/** The rank that was recorded of a token that is one of a drafter's guesses: "2nd"; else "". */
-/** @type {(model: Model, node: TreeNode) => string} */
-export function choiceOf(model, node) {
-  if (!node.index || !GUESSED.has(node.origin)) return "";
+/** The rank that was recorded of a token that is one of a drafter's guesses at its place: "2nd"; else "". */
+/** @type {(model: Model, node: TreeNode, view: StepView) => string} */
+export function choiceOf(model, node, { nodes }) {
+  const among = () => nodes.some(({ parent, index }) => parent === node.parent && index !== node.index);
+  if (!node.index || !(GUESSED.has(node.origin) || (node.origin === "drafter" && among()))) return "";
   const ranked = model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
   const rank = ranked ? model.nodeTerm(node, ranked.key) : null;
   return rank !== null && Number.isInteger(rank) ? nth(rank + 1) : "";
@@ -189,7 +183,7 @@ export function choiceOf(model, node) {
 /** The rank of a guess; else a letter, and its recorded rank, where a part begins that is not the main copy. */
 /** @type {(tree: TreeView, node: TreeNode, view: StepView) => string} */
 export function tagOf({ owner: { model } }, node, view) {
-  const guess = choiceOf(model, node);
+  const guess = choiceOf(model, node, view);
   if (guess) return guess;
   const above = view.nodes[node.parent];
   const begins = node.index && !(above && above.index && above.origin === node.origin);

@@ -4,8 +4,7 @@ import { OPEN } from "specviz/base/model.js";
 import { clamp } from "specviz/base/numbers.js";
 
 const NODE = 28; // pixels: a node, at most
-const [LOW, TALL] = [20, 50]; // a row: so low that long drafts fit, so tall that short ones are not lost
-const [FINGER, NARROW] = [24, 480]; // a row of a narrow panel, which is a phone's
+const [LOW, TALL] = [24, 50]; // a row: so low that long drafts fit and a finger hits it; short ones are not lost
 export const CLEAR = [3, 10]; // between rows, low and tall ones: an edge is seen there
 const SNUG = 22; // a node of a row that has no room for more
 export const GAP = 8; // between columns
@@ -14,7 +13,7 @@ export const STEM = 14; // from a node's left side to where its edges leave
 const LINE = 40; // a line more of a row, and the least row that has one
 const INDENT = 22; // of what hangs on a token beside the path
 const HUNG = 24; // below a node with prompt tokens
-const DISTANCES = 84; // beside such a tree: how far ahead a row's tokens were guessed
+const DISTANCES = 72; // beside such a tree: how far ahead a row's tokens were guessed
 const STRETCH = 4; // tokens in a row that one item may stand for
 export const SIBLINGS = 8; // shown beside the path before the rest is folded
 
@@ -54,11 +53,8 @@ function straight(node, children) {
   }
 }
 
-/** The least height of a row of a tree with so much room. @param {number} room */
-const lowest = (room) => (room < NARROW ? FINGER : LOW);
-
-/** The rows that a panel has room for. @type {(high: number, room: number) => number} */
-export const rowsIn = (high, room) => Math.floor((high - 2 * MARGIN + CLEAR[0]) / lowest(room));
+/** The rows that a panel has room for. @param {number} high */
+export const rowsIn = (high) => Math.floor((high - 2 * MARGIN + CLEAR[0]) / LOW);
 
 /**
  * The items to draw from the root on: nodes, the target's own token, and what stands for folded nodes: chips, and where
@@ -195,8 +191,8 @@ export function arrange(root) {
 }
 
 /** The height of a row of a tree so deep in so many pixels. */
-/** @type {(depth: number, high: number, low?: number) => number} */
-export const rowHeight = (depth, high, low = LOW) => clamp(Math.floor((high - 2 * MARGIN) / (depth + 1)), low, TALL);
+/** @type {(depth: number, high: number) => number} */
+export const rowHeight = (depth, high) => clamp(Math.floor((high - 2 * MARGIN) / (depth + 1)), LOW, TALL);
 
 /** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. What has no
  * room beside the path goes on below, as far as the height has it; ``closed``, the same tree before anything was
@@ -205,7 +201,9 @@ export const rowHeight = (depth, high, low = LOW) => clamp(Math.floor((high - 2 
 export function position(placed, columns, hangs, high, room = Infinity, closed = undefined) {
   /** @type {number[]} */
   const widths = Array(columns).fill(0);
-  for (const item of placed) widths[item.column] = Math.max(widths[item.column], item.width);
+  /** A fold that nothing stands beside is as wide as its text. @param {TreeItem} item */
+  const loose = (item) => item.kind === "stretch" && columns === 1;
+  for (const item of placed) if (!loose(item)) widths[item.column] = Math.max(widths[item.column], item.width);
   const lefts = [MARGIN + (hangs ? DISTANCES : 0)];
   widths.forEach((width, column) => (lefts[column + 1] = lefts[column] + width + GAP));
   for (const item of placed) item.x = lefts[item.column];
@@ -219,18 +217,34 @@ export function position(placed, columns, hangs, high, room = Infinity, closed =
   const added = apart ? [] : flow(trunk, lefts[1], room, lines);
   const deepest = placed.reduce((most, item) => Math.max(most, item.row), 0);
   const extra = added.reduce((sum, count) => sum + count, 0);
-  const fitted = rowHeight(deepest, closed ? high : high - extra * line, lowest(room));
+  const fitted = rowHeight(deepest, closed ? high : high - extra * line);
   const row = hangs ? line : Math.min(fitted, closed?.row ?? TALL);
   const node = Math.min(NODE, row - clamp(row - SNUG, CLEAR[0], CLEAR[1]));
   for (const item of placed) {
     const above = added.slice(0, item.row).reduce((sum, count) => sum + count, item.level);
     item.y = MARGIN + item.row * row + above * line;
     item.high = hangs ? NODE : node;
-    if (!item.column) item.width = widths[0];
+    if (!item.column && !loose(item)) item.width = widths[0];
   }
   const right = placed.reduce((most, item) => Math.max(most, item.x + item.width), 0);
   const height = 2 * MARGIN + deepest * row + extra * line + (hangs ? NODE + HUNG : node);
   return { placed, row, width: right + MARGIN, height };
+}
+
+/** The widths of columns in which items that need several lines stand one below the other, in at most so many lines
+ * more, all of the room taken; null: they stand as text runs. */
+/** @type {(items: TreeItem[], room: number, lines: number) => number[] | null} */
+function inColumns(items, room, lines) {
+  const whole = items.reduce((sum, { width }) => sum + width + GAP, -GAP);
+  if (whole <= room || items.some(({ children }) => children.length)) return null;
+  for (let count = items.length - 1; count > 1 && Math.ceil(items.length / count) <= lines + 1; count--) {
+    /** @type {number[]} */
+    const widths = Array(count).fill(0);
+    items.forEach(({ width }, k) => (widths[k % count] = Math.max(widths[k % count], width)));
+    const left = room - widths.reduce((sum, width) => sum + width + GAP, -GAP);
+    if (left >= 0) return widths.map((width) => width + Math.floor(left / count));
+  }
+  return null;
 }
 
 /** Sets what stands beside a path as text runs: where a line is longer than the room it goes on in the next, in at most
@@ -243,6 +257,8 @@ function flow(trunk, left, room, lines) {
   /** Lays items from a line on. Returns the last line. */
   /** @type {(items: TreeItem[], row: number, from: number, level: number) => number} */
   const lay = (items, row, from, level) => {
+    const widths = inColumns(items, room - MARGIN - from, lines);
+    if (widths) items.forEach((item, k) => item.kind === "chip" || (item.width = widths[k % widths.length]));
     let x = from;
     let taken = false; // the line, by what hangs on another
     for (const item of items) {

@@ -29,6 +29,26 @@ export function forbidder({ run }, node) {
   return name === "GrammarProcessor" ? "the grammar" : name.replace(/LogitsProcessor$/, "") || "a logits processor";
 }
 
+/** The marks of a tree, each as it stands on one of its items, and what it says. */
+/** @type {(tree: TreeView, view: StepView) => [sign: string, said: string][]} */
+export function marks({ owner, placed, other }, view) {
+  const nodes = placed.flatMap((item) => (item.kind === "node" ? [item] : []));
+  const [ranked, below] = [nodes.find(({ tag }) => /^\d/.test(tag)), nodes.find(({ hidden }) => hidden)];
+  const sure = nodes.find(({ node }) => node.index && node.prob !== null);
+  const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))].map((name) => owner.model.origin(name));
+  /** @type {[string, string][]} */
+  const signs = ranked ? [[ranked.tag, "choice"]]
+    : names.flatMap(({ letter, label }) => (letter ? [[letter, label ?? ""]] : []));
+  if (ranked && sure && !other && view.bonus !== OPEN)
+    signs.push([probability(sure.node.prob), "target's probability"]);
+  if (below && !other) signs.push([`+${below.hidden}`, "below it"]);
+  if (owner.prompts.on && !other) {
+    const count = owner.prompts.count(view.last);
+    signs.push(["◇", "prompt token"], [`→${count}`, "next state"]);
+  }
+  return signs;
+}
+
 /** An item's tooltip. @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]} */
 export function explain(tree, item, view) {
   const { model } = tree.owner;

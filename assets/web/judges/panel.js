@@ -1,24 +1,41 @@
 /* The panel "Rules": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
 
-import { card, h, heads, rangeBar, replace, table } from "specviz/base/dom.js";
+import { card, h, heads, replace } from "specviz/base/dom.js";
 import { percentage, plural, probability } from "specviz/base/numbers.js";
 import { guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
 import { visited } from "specviz/generated/terms.js";
-import { otherwise, parting, pathOf, range, rowsOf } from "specviz/judges/rules.js";
+import { agreement, otherwise, parting, pathOf, range, rowsOf } from "specviz/judges/rules.js";
 
-const HEADS = ["rule", "accepted → next token"];
+const HEADS = ["rule", "accepted → next"];
 const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance of acceptance.";
-const ERROR =
-  "Distribution error: Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
+const OTHER =
+  "Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
   "Greedy: accepted tokens that are not the target's first choice.";
 const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
-const MEANT = "Length: tokens that this step writes, on average. " +
-  "Error: how far from the target's own distribution, at most 1 for each token (0: lossless). ";
+const MEANT = "All rules see the same probabilities and random numbers. " +
+  "Length: tokens that this step writes, on average. " +
+  "Other: how many of these the target would have written otherwise. ";
+/** @type {[lossless: boolean, title: string, about: string][]} */
+const KINDS = [
+  [true, "lossless", "the text has the target's own distribution"],
+  [false, "lossy", "the text may differ from the target's own"],
+];
 const SHOWN = 3; // tokens of a path: those before them are counted
 
 /** A reason, where it says more than whether the token is the target's. @param {string} why */
 const saidBeside = (why) => (["match", "mismatch"].includes(why) ? "" : why);
+
+/** The drafted token that the run refused behind those it accepted. @param {StepView} view */
+const refused = ({ nodes, last }) => nodes.find(({ status, parent }) => status === "rejected" && parent === last);
+
+/** How a rule leaves a draft: the nodes that stand, and the one that it refused behind them. */
+/** @type {(view: StepView, rule: JudgedStepRule) => [stood: number[], fell: TreeNode | undefined]} */
+function ends({ nodes }, { nodes: judged }) {
+  const stood = judged.filter(([, stands]) => stands).map(([node]) => node);
+  const fell = judged.find(([node, stands]) => !stands && nodes[node].parent === (stood.at(-1) ?? 0));
+  return [stood, fell && nodes[fell[0]]];
+}
 
 export class JudgesPanel {
   /** @param {Inspector} owner */
@@ -107,7 +124,7 @@ export class JudgesPanel {
     replace(this.body, [
       h("h3.svp-unseen", "The draft under every rule"),
       this.sentence(view, step),
-      this.places(chain, view),
+      this.places(chain),
       h("div.svj-parts", this.table(view, step), this.picture(view)),
       h("details.ui-fold.svj-limits", h("summary", "How far these numbers hold"),
         h("p.ui-soft", this.open(step), visited)),
@@ -115,19 +132,18 @@ export class JudgesPanel {
     ]);
     const chosen = this.body.querySelector(".svj-place[aria-pressed=true]");
     if (chosen instanceof HTMLElement && chosen.parentElement)
-      chosen.parentElement.scrollLeft = chosen.offsetLeft - chosen.parentElement.clientWidth / 2;
+      chosen.parentElement.scrollTop = chosen.offsetTop - chosen.parentElement.clientHeight / 2;
   }
 
   /** How far the rules agree. @type {(view: StepView, step: JudgedStep) => Child} */
   sentence(view, step) {
     const count = otherwise(step);
     const of = Object.keys(step.rules).length;
-    const keep = count === 1 ? "keeps" : "keep";
     return h(
       "p.svj-words",
-      `${plural(view.drafted, "token")} under ${plural(of, "rule")}, on the same probabilities and random numbers: `,
-      h("b", count ? `${count} ${keep} other tokens` : "all keep the same tokens"),
-      ".",
+      `${plural(view.drafted, "token")} under ${plural(of, "rule")}: `,
+      h("b", agreement(count)),
+      count ? "." : [", ", this.recordedTokens(view)],
     );
   }
 
@@ -140,85 +156,86 @@ export class JudgesPanel {
     ];
   }
 
-  /** A button per position of the path, in one line; of the path that was accepted, the token that follows. */
-  /** @type {(chain: TreeNode[], view: StepView) => HTMLElement} */
-  places(chain, view) {
+  /** A button per position of the path: which of them is looked at, no verdict, as that is each rule's own. */
+  /** @param {TreeNode[]} chain */
+  places(chain) {
     const buttons = chain.map((node) => {
       const here = node.index === this.node;
-      const look = `svj-place sv-is-${node.status}`;
       const onclick = () => this.look(node.index);
-      const on = { class: look, "aria-pressed": String(here), tabindex: here ? 0 : -1, onclick };
+      const on = { "aria-pressed": String(here), tabindex: here ? 0 : -1, onclick };
       const token = h("code", label(this.owner, node.token, 14));
-      return h("button", on, h("span.svp-unseen", "Position "), h("small", String(node.depth)), " ", token);
+      return h("button.svj-place", on, h("span.svp-unseen", "Position "), h("small", String(node.depth)), " ", token);
     });
     const chosen = chain.some((node) => node.index === this.node);
     if (!chosen && buttons.length) buttons[0].tabIndex = 0;
-    const next = [
-      h("span", { "aria-hidden": "true" }, "→"), h("span.svp-unseen", " then "),
-      h("code.svj-follows", view.bonus < 0 ? "stop" : label(this.owner, view.bonus, 14)),
-    ];
-    return h("div.svj-places.ui-row.ui-scroll", { role: "group", "aria-label": "Position that is looked at" }, buttons,
-      view.path.every((node) => chain.includes(node)) && next);
+    return h("div.svj-places.ui-row", { role: "group", "aria-label": "Position that is looked at" }, buttons);
   }
 
   /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
   table(view, step) {
     const rows = rowsOf(step, this.run.cards).sort((a, b) => b.rule.differs.length - a.rule.differs.length);
-    const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
-    const { method } = this.owner.model.run;
+    const numbers = rows.flatMap(({ rule }) => [...rule.expected, ...(rule.other ?? [])]);
+    const digits = numbers.every(Number.isInteger) ? 0 : 2; // of a greedy step all are counts
     const parted = otherwise(step) > 0; // else the tokens are the same in all rows, and stand above them
-    const own = h(
-      "tr.svj-own",
-      h("th", { scope: "row" }, "as recorded", h("small", method.title)),
-      parted && h("td", this.tokens(view, view.path.map(({ index }) => index), view.bonus),
-        h("small", this.recorded(view))),
-      h("td.svp-num"),
-      h("td.svp-num", String(view.accepted + 1)),
-      h("td.svp-num"),
-    );
-    const body = rows.map(({ cards, rule }) => {
-      const stood = rule.nodes.filter(([, stands]) => stands).map(([node]) => node);
+    const columns = parted ? 5 : 4;
+    /** @param {Child[]} reason */
+    const because = (reason) => reason.length > 0 && h("tr.svj-because", h("td", { colspan: columns }, reason));
+    const { method } = this.owner.model.run;
+    const own = h("tbody",
+      h("tr.svj-own", h("th", { scope: "row" }, "as recorded"), parted && h("td", this.recordedTokens(view)),
+        h("td.svp-num"), h("td.svp-num", String(view.accepted + 1)), h("td.svp-num")),
+      h("tr.svj-own.svj-because", h("td", { colspan: columns }, method.title, this.recorded(view))));
+    /** @param {JudgedRow} row */
+    const lines = ({ cards, rule }) => {
       const chance = rule.nodes.find(([node]) => node === this.node)?.[2];
-      const lossy = !cards[0].lossless;
-      const [low, high] = rule.expected;
-      return h(
+      const look = { class: rule.differs.length ? "svj-differs" : null };
+      const first = h(
         "tr",
-        { class: rule.differs.length ? "svj-differs" : null, "data-verifier": cards.map(({ name }) => name).join(" ") },
+        { ...look, "data-verifier": cards.map(({ name }) => name).join(" ") },
         h(
           "th",
           { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
-          cards.map(({ title }) => title).join(", "),
-          h("small", lossy ? "≈ lossy" : "= lossless"),
+          cards.map(({ title }, k) => [k > 0 && ", ", h("span", title)]),
         ),
-        parted && h("td", rule.differs.length ? this.tokens(view, stood, rule.bonus) : "the same tokens",
-          this.ending(view, rule)),
+        parted && h("td", rule.differs.length ? this.tokens(view, ...ends(view, rule), rule.bonus) : "as recorded"),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
-        h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + low, 1 + high], most)),
-        h("td.svp-num", lossy ? range(rule.other) : "0"),
+        h("td.svp-num", range(rule.expected, 1, digits)),
+        h("td.svp-num", cards[0].lossless ? "0" : range(rule.other, 0, digits)),
       );
+      const second = because(this.ending(view, rule));
+      if (second && look.class) second.classList.add(look.class);
+      return [first, second];
+    };
+    const groups = KINDS.map(([lossless, title, about]) => {
+      const some = rows.filter(({ cards }) => cards[0].lossless === lossless);
+      const head = h("th", { scope: "rowgroup", colspan: columns }, title, h("small", ` ${about}`));
+      return some.length > 0 && h(`tbody.svj-${title}`, h("tr.svj-kind", head), some.map(lines));
     });
     /** @type {[name: string, words: string][]} */
-    const numbers = [["chance", CHANCE], ["length", LENGTH], ["error", ERROR]];
+    const heading = [["chance", CHANCE], ["length", LENGTH], ["other", OTHER]];
     const head = [
       heads(HEADS.slice(0, parted ? 2 : 1)),
-      numbers.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
+      heading.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
     ];
     const label = "This step under every verifier";
-    const grid = table({ class: `svj-table ui-dense${parted ? "" : " svj-alike"}` }, head, [own, ...body]);
+    const grid = h("table.svp-grid", { class: `svj-table ui-dense${parted ? "" : " svj-alike"}` },
+      h("thead", h("tr", head)), own, groups);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
       h("p.ui-soft.svj-visited", this.meant(view), MEANT));
   }
 
   /** Why the tokens of a rule end where they do: of the token that fell there; else of the last. */
-  /** @type {(view: StepView, rule: JudgedStepRule) => Child} */
-  ending({ nodes }, { nodes: judged, open }) {
-    const end = judged.findLast(([, stands]) => stands);
-    const fell = judged.find(([node, stands]) => !stands && nodes[node].parent === (end?.[0] ?? 0));
-    const reason = saidBeside((fell ?? end)?.[3] ?? "");
-    const struck = nodes.find(({ index, parent }) => index && parent === (end?.[0] ?? 0)); // by tokens(), above it
-    const name = fell && reason && nodes[fell[0]] !== struck && h("code", label(this.owner, nodes[fell[0]].token, 14));
-    return h("small", name && ["refused ", name, ": "], [reason, open && "the record leaves this open"]
-      .filter(Boolean).join("; "));
+  /** @type {(view: StepView, rule: JudgedStepRule) => Child[]} */
+  ending(view, rule) {
+    const [stood, fell] = ends(view, rule);
+    const end = fell ?? view.nodes[stood.at(-1) ?? 0];
+    const reason = saidBeside(rule.nodes.find(([node]) => node === end.index)?.[3] ?? "");
+    const words = [
+      reason,
+      fell && fell.token === rule.bonus && "then the target wrote the same token itself",
+      rule.open && "the record leaves this open",
+    ].filter(Boolean).join("; ");
+    return words ? [fell ? "refused " : "accepted ", h("code", label(this.owner, end.token, 14)), ": ", words] : [];
   }
 
   /** Whose chance it is: a token of a branch stands in no line above. @param {StepView} view */
@@ -237,20 +254,24 @@ export class JudgesPanel {
     return h("div.ui-row", run, select);
   }
 
-  /** Why the run's own verdict ended where it did. @param {StepView} view */
+  /** Why the run's own verdict ended where it did. @param {StepView} view @returns {Child[]} */
   recorded(view) {
-    const { reason } = this.owner.model.trace.nodes;
-    const fell = view.nodes.find(({ status }) => status === "rejected") ?? view.path.at(-1);
-    return fell && fell.index ? saidBeside(String(reason[fell.row] ?? "")) : "";
+    const fell = refused(view) ?? view.path.at(-1);
+    const reason = fell?.index ? saidBeside(String(this.owner.model.trace.nodes.reason[fell.row] ?? "")) : "";
+    return fell && reason ? [fell.status === "rejected" ? " refused " : " accepted ",
+      h("code", label(this.owner, fell.token, 14)), ": ", reason] : [];
+  }
+
+  /** @param {StepView} view */
+  recordedTokens(view) {
+    return this.tokens(view, view.path.map(({ index }) => index), refused(view), view.bonus);
   }
 
   /** The draft as a rule leaves it: nodes that stand, the one that fell, and the token behind them. */
-  /** @type {(view: StepView, stood: number[], bonus: number | null) => HTMLElement} */
-  tokens(view, stood, bonus) {
+  /** @type {(view: StepView, stood: number[], fell: TreeNode | undefined, bonus: number | null) => HTMLElement} */
+  tokens(view, stood, fell, bonus) {
     const { owner } = this;
     const names = stood.map((index) => view.nodes[index]);
-    const last = stood.at(-1) ?? 0;
-    const fell = view.nodes.find(({ index, parent }) => index && parent === last);
     return h(
       "span.svj-tokens",
       names.length > SHOWN && h("span", `${names.length - SHOWN} + `),

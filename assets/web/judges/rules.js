@@ -53,9 +53,14 @@ export function pathOf(nodes, node) {
   }
 }
 
-/** How many rules come to other tokens than the run did. @param {JudgedStep} step */
+/** How many rules accept other drafted tokens than the run did. @param {JudgedStep} step */
 export const otherwise = ({ rules }) => Object.values(rules).filter(({ differs }) => differs.length > 0).length;
 
+/** How far rules agree, of ``otherwise``. @param {number} count */
+export const agreement = (count) =>
+  count ? `${count} ${count === 1 ? "decides" : "decide"} otherwise` : "all decide alike";
+
 /** A number, or two where the record leaves a range, each with so much more. */
-/** @param {[number, number] | null} both @param {number} [more] */
-export const range = (both, more = 0) => written(both && [both[0] + more, both[1] + more]);
+/** @param {[number, number] | null} both @param {number} [more] @param {number} [digits] */
+export const range = (both, more = 0, digits = 2) =>
+  written(both && [both[0] + more, both[1] + more], digits).replace(" to ", "–"); // columns are narrow

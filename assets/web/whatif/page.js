@@ -1,14 +1,15 @@
 /* What if: the step shown, drafted again by the server with another method, other parameters or another candidate. */
 
 import { on } from "specviz/base/bus.js";
-import { card, h, must, rangeBar, replace, table } from "specviz/base/dom.js";
+import { card, h, must, replace, table } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
 import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference } from "specviz/inspect/ghosts.js";
-import { otherwise, range, rowsOf } from "specviz/judges/rules.js";
+import { marks } from "specviz/inspect/tree_words.js";
+import { agreement, otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
@@ -17,11 +18,6 @@ import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 import { cardOf, joined, parted, ruleField } from "specviz/shell/verifiers.js";
 
-/** How the tree tells both drafts apart. @type {[look: string, sign: string, said: string][]} */
-const LEGEND = [
-  ["other", "+", "only in this draft"], ["recorded", "−", "only in the recorded draft"],
-  ["chip", "▸4", "four more, folded"], ["stretch", "×4", "four in a row, folded"],
-];
 const REST_MS = 250; // after the last change, before the server is asked
 /** The tab: another draft of the step shown, drawn over the recorded one. */
 export class WhatIf {
@@ -110,6 +106,7 @@ export class WhatIf {
   /** @param {boolean} open */
   expand(open) {
     this.shown = open;
+    this.inspector.tree.after = open ? () => this.drawLegend() : null;
     if (!open) return this.inspector.tree.overlay(null);
     if (!this.picked) this.fill();
     this.ask();
@@ -351,17 +348,23 @@ export class WhatIf {
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     this.drawJudged(result);
     inspector.tree.overlay(other);
-    this.drawLegend();
   }
 
-  /** What stands for what in the tree, of what is in it. */
+  /** What stands for what in the tree: signs and numbers as they stand in it. */
   drawLegend() {
-    const { placed } = this.inspector.tree;
-    const nodes = placed.flatMap((item) => "nodes" in item ? item.nodes : "node" in item ? item.node : []);
-    /** @type {(string | undefined)[]} */
-    const there = [...placed.map(({ kind }) => kind), ...nodes.map(({ draft }) => draft)];
-    const keys = LEGEND.filter(([look]) => there.includes(look));
-    replace(this.legend, keys.map(([look, sign, said]) => h("li", h(`code.svw-key-${look}`, sign), said)));
+    const { tree } = this.inspector;
+    const { placed } = tree;
+    const nodes = placed.flatMap((item) => ("nodes" in item ? item.nodes : "node" in item ? item.node : []));
+    const signs = marks(tree, tree.view);
+    if (nodes.some(({ draft }) => draft === "other")) signs.push(["+", "only in this draft"]);
+    if (nodes.some(({ draft }) => draft === "recorded")) signs.push(["−", "only in the recorded draft"]);
+    const [chip, stretch, parent] = ["chip", "stretch", "node"].map((kind) =>
+      placed.find((item) => item.kind === kind && (item.kind !== "node" || item.hidden)));
+    if (parent?.kind === "node")
+      signs.push([`▸${parent.hidden}`, `more below it${parent.node.draft === "recorded" ? ", left out too" : ""}`]);
+    if (chip?.kind === "chip") signs.push([`▸${chip.count}`, "more beside"]);
+    if (stretch?.kind === "stretch") signs.push([`×${stretch.nodes.length}`, "in a row"]);
+    replace(this.legend, signs.map(([sign, said]) => h("li", h("code", sign), said)));
   }
 
   /** The same draft under every verifier, by the p and q of this step. @param {Redraft} result */
@@ -370,7 +373,6 @@ export class WhatIf {
     if (!judged) return;
     const rows = rowsOf(judged.step, judged.rules);
     const [count, of] = [otherwise(judged.step), Object.keys(judged.step.rules).length];
-    const most = Math.max(...rows.map(({ rule }) => 1 + rule.expected[1]));
     const heads = ["rule", "accepted", "length", "why it ends there"];
     const body = rows.map(({ cards, rule, why }) => h(
       "tr",
@@ -378,14 +380,12 @@ export class WhatIf {
       h("th", { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
         cards.map(({ title }) => title).join(", "), h("small", cards[0].lossless ? " = lossless" : " ≈ lossy")),
       h("td.svp-num", String(rule.accepted), rule.open && h("small", " open")),
-      h("td.svp-num", range(rule.expected, 1), rangeBar("svj-bar", [1 + rule.expected[0], 1 + rule.expected[1]], most)),
+      h("td.svp-num", range(rule.expected, 1)),
       h("td", h("small", why)),
     ));
-    const keep = count === 1 ? "keeps" : "keep";
-    const words = count ? `${count} of ${of} ${keep} other tokens` : "all keep the same tokens";
     const label = "This draft under every rule";
     replace(this.judged, [
-      h("summary", `${label}: ${words}`),
+      h("summary", `${label}: ${count ? `of ${of} ` : ""}${agreement(count)}`),
       h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
         table({ class: "svj-table ui-dense" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
     ]);
