@@ -390,8 +390,8 @@ export class TokenPane extends Panel {
     // nothing moves where all of it is in sight already
     if (end <= pane.top + pane.height && (near ? top - MARGIN / 2 : start) >= pane.top) return;
     const { scrollTop, scrollHeight, clientHeight } = this.body;
-    const to = Math.min(scrollTop + aimed - pane.top, scrollHeight - clientHeight);
-    const whole = Math.round(to - this.shaved(from, pane.top + over + to - scrollTop, line));
+    const target = Math.min(scrollTop + aimed - pane.top, scrollHeight - clientHeight);
+    const whole = Math.round(target - this.shaved(from, pane.top + over + target - scrollTop, line));
     if (pane.cut && whole < 0) must(this.code.parentElement).style.marginTop = `${-whole}px`; // a short text comes down
     this.body.scrollTop = whole;
     // what was out of sight had an estimated height

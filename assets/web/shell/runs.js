@@ -129,7 +129,7 @@ export function fillRuns(select, current) {
   select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
   const { model } = app.inspector ?? {};
   const title = model?.run.id === current && model.run.title; // another window's, or another user's
-  const name = title ? inLine(cut(title, MOST_TITLE)) + ` · ${short(model.run.method.title)}` : "A run from a link";
+  const name = title ? inLine(cut(title, MOST_TITLE)) + ` · ${short(model.run.method.title || model.run.method.name)}` : "A run from a link";
   const other = !current ? "No recorded run yet" : isGone(current) ? "A run that was deleted" : name;
   if (!app.runs.some((run) => run.id === current))
     select.prepend(h("option", { value: current, disabled: true }, other));
