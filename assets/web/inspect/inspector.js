@@ -412,7 +412,7 @@ export class Inspector extends Listeners {
     const zoom = on ? presenterZoom() : 1;
     if (zoom === this.zoom) return;
     this.zoom = zoom;
-    this.text.body.scrollTop = 0; // its lines have another height: what is to be seen is looked for anew
+    this.text.fresh = true; // its lines have another height
     this.resized();
     if (this.model && this.model.stepCount) this.show();
   }

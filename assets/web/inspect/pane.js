@@ -63,6 +63,7 @@ export class TokenPane extends Panel {
     /** Spans of the row in which the text ends that are not yet written. @type {HTMLElement[]} */
     this.partly = [];
     this.height = 0;
+    this.fresh = false; // what is to be seen is aimed at anew, in sight or not
     this.listen();
     this.clear(0);
   }
@@ -388,8 +389,9 @@ export class TokenPane extends Panel {
     const start = begin - over - ABOVE * line;
     const aimed = near ? (top + end - pane.height) / 2 : Math.min(end - 0.62 * pane.height, start);
     // nothing moves where all of it is in sight already
-    if (end <= pane.top + pane.height && (near ? top - MARGIN / 2 : start) >= pane.top) return;
+    if (!this.fresh && end <= pane.top + pane.height && (near ? top - MARGIN / 2 : start) >= pane.top) return;
     const { scrollTop, scrollHeight, clientHeight } = this.body;
+    this.fresh = false;
     const target = Math.min(scrollTop + aimed - pane.top, scrollHeight - clientHeight);
     const whole = Math.round(target - this.shaved(from, pane.top + over + target - scrollTop, line));
     if (pane.cut && whole < 0) must(this.code.parentElement).style.marginTop = `${-whole}px`; // a short text comes down
