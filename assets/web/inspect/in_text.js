@@ -9,7 +9,8 @@ const REST = 16; // characters of what was not reached
 const FEW = 4; // branches below a token; the others are counted
 const SIDE = 28; // pixels left free at the right: what a letter of another font may need more
 const GAP = 14; // pixels between branches
-const PEEKED = 3; // lines of a source that is out of sight
+const PEEKED = 3; // rows of a source that is out of sight
+const NARROW = 560; // pixels: a pane on which one line is peeked at
 const ROOM = 6; // pixels below them
 const EDGE = 8; // pixels between a line's end and its bracket
 
@@ -362,24 +363,38 @@ export class DraftInText {
     return right;
   }
 
-  /** Shows the first lines of a source that is out of sight above the text. */
+  /** Shows the first lines of a source that is out of sight above the text; returns what it covers of it. */
   look() {
-    const key = `${this.owner.model.run.id} ${this.view.number}`;
-    if (this.key !== key) {
-      const { text, model } = this.owner;
-      const all = [...new Set(this.from.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];
-      const rows = all.slice(0, PEEKED);
-      const place = model.placeOf({ position: this.source - 1, length: this.from.length });
-      const left = all.length > PEEKED ? ` · the first ${PEEKED} of ${all.length} lines` : "";
-      const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑${left}`);
-      const lines = h("span.sv-peek-lines", ...rows.map((row) => must(row).cloneNode(true)));
-      this.peek.replaceChildren(said, lines);
-      const first = lines.querySelector(`[data-p="${this.source}"]`);
-      shown(this.peek, true); // it has a place to scroll to
-      if (first instanceof HTMLElement) lines.scrollTop = first.offsetTop - lines.offsetTop - lines.clientHeight / 3;
-      this.key = key;
-      this.covered = this.peek.offsetHeight;
-    }
+    const { text, model, zoom } = this.owner;
+    const wide = this.body.clientWidth;
+    const key = `${model.run.id} ${this.view.number} ${wide} ${zoom}`;
+    if (this.key === key) return this.covered;
+    const all = [...new Set(this.from.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];
+    const rows = all.slice(0, PEEKED);
+    const place = model.placeOf({ position: this.source - 1, length: this.from.length });
+    const left = all.length > PEEKED ? ` · the first ${PEEKED} of ${all.length} lines` : "";
+    const narrow = wide < NARROW * zoom;
+    const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑${narrow ? "" : left}`);
+    const lines = h("span.sv-peek-lines", ...rows.map((row) => must(row).cloneNode(true)));
+    this.peek.replaceChildren(said, lines);
+    this.peek.classList.toggle("sv-brief", narrow);
+    shown(this.peek, true); // measured in its place
+    const first = lines.querySelector(`[data-p="${this.source}"]`);
+    const line = parseFloat(getComputedStyle(lines).lineHeight);
+    const above = first instanceof HTMLElement ? first.offsetTop - lines.offsetTop - lines.clientHeight / 3 : 0;
+    const [top] = lines.children; // whole lines; a scroll position would be lost whenever it is hidden
+    if (above > 0 && top instanceof HTMLElement) top.style.marginTop = `${-Math.ceil(above / line) * line}px`;
+    this.key = key;
+    return (this.covered = this.peek.offsetHeight);
+  }
+
+  /** What a step's source would cover at the top, out of sight. @param {StepView} view */
+  reserve(view) {
+    const copy = this.copied(view);
+    if (!copy || this.other >= 0) return 0;
+    this.from = copy.from;
+    this.source = copy.from[0];
+    return this.look();
   }
 
   /** Whether the step's caret lies above (-1) or below (1) what is in sight. @param {DOMRect} frame */

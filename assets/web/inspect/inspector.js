@@ -174,10 +174,10 @@ export class Inspector extends Listeners {
     );
   }
 
-  /** A run without a step: nothing of an earlier trace stays on the page. */
-  waiting() {
+  /** A run without a step: nothing of an earlier trace stays on the page. @param {string} [news] of one that goes on */
+  waiting(news = "Waiting for the first step …") {
     this.counter.textContent = "no step yet";
-    this.sentence.textContent = this.model.run.complete ? "This run has no step." : "Waiting for the first step…";
+    this.sentence.textContent = this.model.run.complete ? "This run has no step." : news;
     this.draft.hide();
     this.tree.clear();
     this.candidates.clear();
@@ -270,7 +270,8 @@ export class Inspector extends Listeners {
     if (!this.follow && !always) return;
     const copy = this.draft.copied(view);
     const source = copy?.from[0] ?? (view.chosen ? view.chosen.position : heaviest(this.picker));
-    this.text.aim(Math.max(0, view.context - 1), Math.max(view.context, view.end - 1), source < POOL ? source : -1);
+    const [from, to] = [Math.max(0, view.context - 1), Math.max(view.context, view.end - 1)];
+    this.text.aim(from, to, source < POOL ? source : -1, () => this.draft.reserve(view));
     const pooled = view.spans[0]?.start ?? source;
     if (pooled >= POOL) this.pool.reveal(pooled);
     this.draft.arc();
@@ -411,6 +412,7 @@ export class Inspector extends Listeners {
     const zoom = on ? presenterZoom() : 1;
     if (zoom === this.zoom) return;
     this.zoom = zoom;
+    this.text.fresh = true; // its lines have another height
     this.resized();
     if (this.model && this.model.stepCount) this.show();
   }

@@ -16,7 +16,7 @@ const ROW_HEIGHT = 21; // pixels, as in the style sheet
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
 const OUTPUT = "Output";
 const MARGIN = 40; // pixels below a step's last token
-const PEEK = 100; // pixels at the top that the peek of a far source may cover
+const ABOVE = 2; // lines above what is aimed at
 const BESIDE = 130; // pixels beside a line: the gutter, and the margin in which arcs are drawn
 const MOST_HANG = 12; // characters: a deep line keeps room for what it says
 const CHARACTER = 7.83; // pixels, of the text's letters
@@ -63,6 +63,7 @@ export class TokenPane extends Panel {
     /** Spans of the row in which the text ends that are not yet written. @type {HTMLElement[]} */
     this.partly = [];
     this.height = 0;
+    this.fresh = false; // what is to be seen is aimed at anew, in sight or not
     this.listen();
     this.clear(0);
   }
@@ -224,7 +225,7 @@ export class TokenPane extends Panel {
     if (lineEnd) span.append(h("i.sv-eol", { "aria-hidden": "true" }, "⏎"));
     if (!visible && !lineEnd) span.append("\u200b");
     if (special) span.classList.add("sv-special");
-    else if (!visible.trim()) span.classList.add("sv-blank");
+    else if (!visible.trim() && !(visible && this.row.begun)) span.classList.add("sv-blank"); // indents, line ends
     if (cell.stop - cell.start > 1) {
       span.classList.add("sv-group");
       span.dataset.n = String(cell.stop - cell.start);
@@ -363,23 +364,51 @@ export class TokenPane extends Panel {
     });
   }
 
-  /** Scrolls so that positions ``from`` to ``to`` are seen, and another one (-1: none) where all have room. */
-  /** @type {(from: Position, to: Position, beside?: Position, again?: boolean) => void} */
-  aim(from, to, beside = -1, again = true) {
+  /** What of the text is in sight: of a pane that the page scrolled out of the window, the rest. */
+  get seen() {
+    const { top, bottom } = this.body.getBoundingClientRect();
+    const [from, to] = [Math.max(top, 0), Math.min(bottom, window.innerHeight)];
+    const cut = from > top;
+    return to - from > 4 * ROW_HEIGHT ? { top: from, height: to - from, cut } : { top, height: bottom - top, cut };
+  }
+
+  /** Scrolls so that positions ``from`` to ``to`` are seen, and another one (-1: none) where all have room; without */
+  /** room for it, what is ``covered`` at the top stays free. */
+  /** @type {(from: Position, to: Position, beside?: Position, covered?: () => number, again?: boolean) => void} */
+  aim(from, to, beside = -1, covered = () => 0, again = true) {
     const [first, last, other] = [from, to, beside].map((at) => (at < 0 ? undefined : this.elements(at)[0]));
     if (!first || !last) return;
-    const pane = this.body.getBoundingClientRect();
+    const pane = this.seen;
+    must(this.code.parentElement).style.marginTop = "";
     const end = last.getBoundingClientRect().bottom + MARGIN;
-    const tops = [first, ...(other ? [other] : [])].map((element) => element.getBoundingClientRect().top);
-    const top = Math.min(...tops);
+    const begin = first.getBoundingClientRect().top;
+    const top = Math.min(begin, other ? other.getBoundingClientRect().top : begin);
     const near = end - top < pane.height - MARGIN;
-    const aimed = near ? (top + end) / 2 - pane.height / 2 : end - 0.62 * pane.height;
+    const over = near || !other || pane.cut ? 0 : covered();
+    const line = parseFloat(getComputedStyle(this.code).lineHeight);
+    const start = begin - over - ABOVE * line;
+    const aimed = near ? (top + end - pane.height) / 2 : Math.min(end - 0.62 * pane.height, start);
     // nothing moves where all of it is in sight already
-    const seen = end <= pane.bottom && (near ? top : tops[0] - PEEK) >= pane.top + MARGIN / 2;
-    if (seen) return;
-    this.body.scrollTop += aimed - pane.top;
+    if (!this.fresh && end <= pane.top + pane.height && (near ? top - MARGIN / 2 : start) >= pane.top) return;
+    const { scrollTop, scrollHeight, clientHeight } = this.body;
+    this.fresh = false;
+    const target = Math.min(scrollTop + aimed - pane.top, scrollHeight - clientHeight);
+    const whole = Math.round(target - this.shaved(from, pane.top + over + target - scrollTop, line));
+    if (pane.cut && whole < 0) must(this.code.parentElement).style.marginTop = `${-whole}px`; // a short text comes down
+    this.body.scrollTop = whole;
     // what was out of sight had an estimated height
-    if (again && this.code.classList.contains("sv-big")) requestAnimationFrame(() => this.aim(from, to, beside, false));
+    if (again && this.code.classList.contains("sv-big"))
+      requestAnimationFrame(() => this.aim(from, to, beside, covered, false));
+  }
+
+  /** How much of a line stands above a height; of the rows above a position. */
+  /** @type {(position: Position, height: number, line: number) => number} */
+  shaved(position, height, line) {
+    for (let row = this.rowIndex(position); row >= 0; row--) {
+      const { top } = this.rows[row].line.getBoundingClientRect();
+      if (top <= height) return (height - top) % line;
+    }
+    return 0;
   }
 
   /** Estimated top of every row, in lines: the minimap's scale. */

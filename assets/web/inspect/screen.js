@@ -77,7 +77,8 @@ function Screen({ inspector, tools }) {
 
 /** The panels beside the text, one in sight. @param {{ inspector: Inspector }} props */
 function Panels({ inspector }) {
-  const { tabs } = inspector;
+  const { options, tabs } = inspector;
+  const drawn = options.drawer !== false;
   const at = tabs.at.value;
   const drawing = inspector.tree.element;
   const lent = tabs.all.value.some(({ name, tree }) => tree && name === at);
@@ -92,7 +93,9 @@ function Panels({ inspector }) {
   });
   const choose = (/** @type {string} */ name) => {
     tabs.open(name);
+    if (!drawn) return;
     inspector.root.querySelector(".sv-lower")?.scrollIntoView({ block: "nearest" }); // it may lie below the text
+    if (inspector.model?.stepCount) inspector.scroll(inspector.model.step(inspector.number));
   };
   return html`<section class="sv-card sv-lower" aria-label="Panels">
     <${Tabs} label="Panels" tabs=${all} at=${at} choose=${choose} />

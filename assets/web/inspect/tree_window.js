@@ -12,7 +12,8 @@ const STEP = 1.25;
 const PAN = 80; // pixels
 const [SIDE, ABOVE] = [12, 4]; // pixels: the panel's padding, as in the style sheet
 const [MAP_WIDE, MAP_HIGH] = [150, 64]; // pixels, at most
-const LEAST_MAPPED = 360; // a lower panel needs its height for the tree
+const LEAST_MAPPED = 360; // a lower panel, or a narrower one, needs its height for the tree
+const LEAST_FITTED = 0.72; // of a narrow panel's tree: its letters can still be read
 
 /** @type {Record<string, [across: number, down: number]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -119,9 +120,20 @@ export class TreeWindow {
     this.apply();
   }
 
-  /** The scale at which its letters are as large as all others. */
+  /** The scale at which its letters are as large as all others; smaller in a narrow panel, where all of it, or the */
+  /** accepted path, then has room. */
   get plain() {
-    return this.tree.owner.zoom;
+    const { zoom } = this.tree.owner;
+    if (this.room > LEAST_MAPPED * zoom || !this.height) return zoom;
+    const across = Math.min(zoom, this.room / this.width);
+    const fits = (/** @type {number} */ high) => Math.min(across, this.high / high);
+    return [this.height, this.bottom].map(fits).find((scale) => scale >= LEAST_FITTED * zoom) ?? zoom;
+  }
+
+  /** Where the accepted path ends, at full scale; 0: nothing was written. */
+  get bottom() {
+    const end = this.tree.placed.find((item) => item.kind === "bonus");
+    return end ? end.y + end.high + MARGIN : 0;
   }
 
   /** A tree of a size was drawn; ``keep``: the same step's, so scale and place stay. */
@@ -132,8 +144,7 @@ export class TreeWindow {
     if (!keep) this.scale = this.chosen ?? this.plain;
     this.apply();
     if (keep) return;
-    const end = this.tree.placed.find((item) => item.kind === "bonus");
-    const bottom = (end ? end.y + end.high + MARGIN : 0) * this.scale;
+    const bottom = this.bottom * this.scale;
     this.wanted = bottom > this.high ? bottom - this.high * 0.72 : 0;
     this.left = 0;
     this.top = this.wanted;
@@ -228,7 +239,8 @@ export class TreeWindow {
     if (map.hidden === larger) map.hidden = !larger;
     if (!larger) return;
     this.drawCount();
-    this.canvas.hidden = this.panel < LEAST_MAPPED || this.width * this.scale <= this.room + 2; // one bar says as much
+    const low = Math.min(this.panel, this.room) < LEAST_MAPPED;
+    this.canvas.hidden = low || this.width * this.scale <= this.room + 2; // one bar says as much
     if (this.canvas.hidden) return;
     const { colors } = this.tree.owner;
     const k = Math.min(MAP_WIDE / this.width, MAP_HIGH / this.height);

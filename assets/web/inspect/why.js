@@ -11,6 +11,7 @@ import { html } from "specviz/ui/html.js";
 import { Hint } from "specviz/ui/tooltip.js";
 
 const MOST_REFUSED = 4; // rows; the others are counted
+const MOST_ROWS = 12; // that presenter mode has room for, one below the other
 const LABEL = 18; // characters
 
 /** @type {Record<string, string>} */
@@ -64,7 +65,7 @@ function Verdicts({ inspector, view }) {
   return html`
     <p class="sv-verdict-head" aria-hidden="true"><span>${view.drafted ? "draft" : "token"}</span>
       <span>how likely to the model${guessed && " · ❘ to the drafter"}</span></p>
-    <ul class="sv-verdicts" aria-label="Verdict per token">
+    <ul class="sv-verdicts${path.length + shown.length > MOST_ROWS ? " sv-many" : ""}" aria-label="Verdict per token">
       ${path.map((node) => row(node, "accepted", "kept"))}
       ${shown.map((node) => node.forbidden
         ? row(node, "forbidden", `forbidden by ${forbidder(inspector.model, node)}`)

@@ -10,9 +10,10 @@ import { before } from "specviz/lesson/asked.js";
 import { WAITING, panelsMet, withoutOracle } from "specviz/lesson/panels.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
-const SIZES = [1.25, 1.12, 1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
+const SIZES = [1.6, 1.42, 1.25, 1.12, 1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
 const [LEAST_SIZE, MOST_SIZE] = [0.82, 1]; // beside the views
-const BELOW = 24; // pixels of the page below the views
+
+const BELOW = 20; // pixels: where nothing of the whole run is told below the views, its gaps are lower
 
 /** A stop with a question: its dot's class, and what is said of it. */
 const DOTS = { ask: ["ask", "a question"], right: ["right", "predicted"], wrong: ["wrong", "missed"] };
@@ -43,8 +44,7 @@ export class Lesson {
       changed: () =>
         requestAnimationFrame(() => {
           this.zoom();
-          this.spot();
-          this.fit();
+          this.spot(true); // the views have another place, and another height
         }),
     });
     /** @type {(label: string, act: () => void, ...inside: Child[]) => HTMLElement} */
@@ -234,6 +234,7 @@ export class Lesson {
     if (waiting) inspector.load(before(trace, stop.step, waiting.kind, waiting.scores), view);
     else if (key !== this.shown) inspector.load(trace, view);
     else inspector.setStep(stop.step);
+    inspector.root.classList.toggle("sv-undrafted", !trace.steps.drafted[stop.step]);
     const root = trace.steps.context[stop.step] - 1;
     if (open && root >= trace.run.prompt_length) inspector.reveal(root); // in the prompt the source is looked at
     this.shown = key;
@@ -372,10 +373,18 @@ export class Lesson {
     }
   }
 
-  /** The views end where the window does, whatever stands above them. */
+  /** The views end where the window does, whatever stands above them, and below. */
   room() {
-    const top = this.root.querySelector(".sv-views")?.getBoundingClientRect().top ?? 0;
-    this.root.style.setProperty("--sv-above-views", `${top + scrollY + BELOW}px`);
+    const [views, root] = [this.root.querySelector(".sv-views"), this.inspector.root];
+    const scrolled = this.presenter.on ? this.root : document.documentElement;
+    const { style } = this.root;
+    style.setProperty("--sv-above-views", "0px"); // longer than the window, so that all below them counts
+    const { top = 0, bottom = 0 } = views?.getBoundingClientRect() ?? {};
+    const more = (root.querySelector(".sv-whole")?.clientHeight ?? 0) > BELOW;
+    const whole = more ? root.getBoundingClientRect().bottom : bottom;
+    const above = top + scrolled.scrollTop;
+    const below = scrolled.scrollHeight - scrolled.scrollTop - whole;
+    style.setProperty("--sv-above-views", `${Math.ceil(above + below)}px`);
   }
 
   /** Scrolls the tree so that a node is seen. @param {number} index */

@@ -51,7 +51,7 @@ export function mount({ element, props, watch, trigger }) {
   const said = h("span.svp-unseen", { role: "status" });
   /** @type {() => boolean} */
   const pick = () => emit("models", pill);
-  const what = h("span", "New runs: "); // the run shown may be another model's
+  const what = h("span.svp-what", "New runs: "); // the run shown may be another model's
   const pill = h("button.svp-pill", { "aria-haspopup": "dialog", disabled: true, onclick: pick }, mark, what, name);
   const turns = { title: "Light or dark", "aria-label": "Switch between light and dark", onclick: turn };
   const user = h("span.svp-user", { hidden: true });

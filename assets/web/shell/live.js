@@ -14,7 +14,12 @@ const traceOf = (id) => getJson(traceUrl(id));
 export function busy(feed) {
   if (app.current !== feed.id) return;
   const { state, ahead, tokens, steps, read } = feed;
-  const part = read ? `, ${read[0].toLocaleString("en")} of ${plural(read[1], "token")}` : "";
+  const part = read ? `: ${read[0].toLocaleString("en")} of ${plural(read[1], "token")}` : "";
+  if (state === "running" && !tokens && app.shown === feed.id && app.inspector) {
+    say("");
+    app.inspector.waiting(`Reading the prompt${part} …`); // where its first step will be told
+    return;
+  }
   const reading = `Running: reading the prompt${part}.`;
   const words =
     state === "queued"

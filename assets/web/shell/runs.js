@@ -3,7 +3,7 @@
 import { emit, on } from "specviz/base/bus.js";
 import { h, write } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
-import { mean, percentage } from "specviz/base/numbers.js";
+import { mean, percentage, short } from "specviz/base/numbers.js";
 import { cut, inLine } from "specviz/base/text.js";
 import { app } from "specviz/shell/state.js";
 
@@ -98,14 +98,15 @@ const MOST_TITLE = 38; // characters: what drafted, and how well, stands behind 
 const LEAST_TITLE = 10;
 
 /** A run in a line; its title keeps to itself which way it is written (an option has no element to isolate it). */
-/** @type {(run: RunRecord, most?: number) => string} */
-export function brief(run, most = MOST_TITLE) {
+/** @type {(run: RunRecord, most?: number, whole?: boolean) => string} */
+export function brief(run, most = MOST_TITLE, whole = true) {
   const { title, method, tokens_per_step: speed } = run;
-  const perStep = typeof speed === "number" && `${mean(speed)} tokens/step`;
+  const perStep = whole && typeof speed === "number" && `${mean(speed)} tokens/step`;
   return [title && inLine(cut(title, most)), method + variant(run), perStep].filter(Boolean).join(" · ");
 }
 
-/** Shortens the title of the run that is chosen until what stands behind it is in sight. */
+/** Shortens the title of the run that is chosen until what stands behind it is in sight; the number, which the */
+/** run's head says too, goes before too little of the title is left. */
 /** @type {(select: HTMLSelectElement, measure: (text: string) => number) => void} */
 export function fitRun(select, measure) {
   const run = app.runs.find(({ id }) => id === select.value);
@@ -113,9 +114,10 @@ export function fitRun(select, measure) {
   const { paddingLeft, paddingRight } = getComputedStyle(select);
   const room = select.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
   if (!run || !option || room <= 0) return;
+  const whole = measure(brief(run, LEAST_TITLE)) <= room;
   let most = MOST_TITLE;
-  while (most > LEAST_TITLE && measure(brief(run, most)) > room) most--;
-  write(option, brief(run, most));
+  while (most > LEAST_TITLE && measure(brief(run, most, whole)) > room) most--;
+  write(option, brief(run, most, whole));
 }
 
 /** The runs to choose from, by kind; ``current`` is chosen, be it in the list or not. */
@@ -125,8 +127,10 @@ export function fillRuns(select, current) {
   const options = (/** @type {string} */ kind) =>
     app.runs.filter((run) => run.kind === kind).map((run) => h("option", { value: run.id }, brief(run)));
   select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
-  const gone = isGone(current) ? "A run that was deleted" : "A run from a link";
-  const other = current ? gone : "No recorded run yet";
+  const { model } = app.inspector ?? {};
+  const title = model?.run.id === current && model.run.title; // another window's, or another user's
+  const name = title ? inLine(cut(title, MOST_TITLE)) + ` · ${short(model.run.method.title || model.run.method.name)}` : "A run from a link";
+  const other = !current ? "No recorded run yet" : isGone(current) ? "A run that was deleted" : name;
   if (!app.runs.some((run) => run.id === current))
     select.prepend(h("option", { value: current, disabled: true }, other));
   select.value = current;

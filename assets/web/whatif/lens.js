@@ -3,7 +3,7 @@
 import { on } from "specviz/base/bus.js";
 import { append, button, card, framed, h, heads, icon, replace, table } from "specviz/base/dom.js";
 import { postJson, sentence } from "specviz/base/json.js";
-import { clamp, format, probability } from "specviz/base/numbers.js";
+import { clamp, format, nth, probability } from "specviz/base/numbers.js";
 import { Pieces } from "specviz/base/text.js";
 import { choiceOf } from "specviz/inspect/drafting.js";
 import { STATUS } from "specviz/inspect/tree_boxes.js";
@@ -15,6 +15,22 @@ const MOST_KEPT = 200; // answers
 
 /** @type {(layer: number) => string} */
 const from = (layer) => (layer ? `from layer ${layer} on` : "from the embedding on");
+
+/** At which layers the target's own token was first before it stayed so: " Before that it was at layers 25–27." */
+/** @param {LensCourses} result */
+export function before({ own, settled, tops }) {
+  /** @type {[first: number, last: number][]} */
+  const runs = [];
+  tops.slice(0, settled ?? 0).forEach(([top], layer) => {
+    if (top !== own.token) return;
+    const run = runs.at(-1);
+    if (run?.[1] === layer - 1) run[1] = layer;
+    else runs.push([layer, layer]);
+  });
+  if (!runs.length) return "";
+  const said = runs.map(([first, last]) => (last > first ? `${layerName(first)}–${layerName(last)}` : layerName(first)));
+  return ` Before that it was first at ${said.length > 1 || said[0].includes("–") ? "layers" : "layer"} ${said.join(", ")}.`;
+}
 
 /** The panel, in the candidates' place while it is open; a click on a node of the tree chooses what it shows. */
 export class LensView {
@@ -229,13 +245,15 @@ export class LensView {
         ]),
       ),
     );
-    const names = lines.flatMap(({ course }) => [h("span", token(course.token), " p"), "rank"]);
+    const names = () => lines.flatMap(({ course }) => [h("span", token(course.token), " p"), "rank"]);
     const bottom = h("p.svo-limits.ui-soft", result.limits);
     const check = `Check: the last layer, read so, is within ${format(result.apart, 2)} of the model's own logits.`;
-    this.rows.replaceChildren(
-      table({ class: "svo-table ui-dense" }, heads(["layer", "its first choice"], names), rows),
-      append(bottom, [" ", check]),
-    );
+    // the layers of one line stand in two columns
+    const half = lines.length > 1 ? rows.length : Math.ceil(rows.length / 2);
+    const parts = [rows.slice(0, half), rows.slice(half)].filter((part) => part.length);
+    const tables = parts.map((part) =>
+      table({ class: "svo-table ui-dense" }, heads(["layer", "first choice"], names()), part));
+    this.rows.replaceChildren(h("div.svo-columns", tables), append(bottom, [" ", check]));
     this.draw();
   }
 
@@ -249,20 +267,30 @@ export class LensView {
     ];
   }
 
+  /** Which token of the draft it is: it may have the same one several times. */
+  get place() {
+    const { depth, drafted } = this.inspector.model.step(this.inspector.number);
+    const at = this.node?.depth ?? 0;
+    return depth === drafted ? `token ${at} of the draft` : `${nth(at)} level of the draft`;
+  }
+
   /** What the layers come to, in a sentence. @type {(result: LensCourses, token: (id: number) => Child) => Child[]} */
-  told({ drafted, own, decided, settled, layers }, token) {
+  told(result, token) {
+    const { drafted, own, decided, settled, layers } = result;
     const all = `of ${layers} layers`;
     if (drafted.token === own.token)
       return settled === null
-        ? [token(own.token), " was drawn: it is not the first choice of the last layer."]
-        : [token(own.token), " is the first choice ", h("b", from(settled)), ` (${all}).`];
-    if (decided === null) return ["In the end ", token(drafted.token), " still ranks above ", token(own.token), "."];
+        ? [token(own.token), ` (${this.place}) was drawn: it is not the first choice of the last layer.`]
+        : [token(own.token), ` (${this.place}) is the first choice for good `, h("b", from(settled)), ` (${all}).`,
+          before(result)];
+    if (decided === null)
+      return ["In the end ", token(drafted.token), ` (${this.place}) still ranks above `, token(own.token), "."];
     /** @type {Child[]} */
-    const words = ["The target ranks ", token(own.token), " above the drafted ", token(drafted.token), " "];
-    words.push(h("b", from(decided)), ` (${all})`);
+    const words = ["The target ranks ", token(own.token), " above the drafted ", token(drafted.token)];
+    words.push(` (${this.place}) for good `, h("b", from(decided)), ` (${all})`);
     if (settled === decided) words.push(", as its first choice");
     else if (settled !== null) words.push(`; its first choice ${from(settled)}`);
-    return [...words, "."];
+    return [...words, ".", before(result)];
   }
 
   draw() {

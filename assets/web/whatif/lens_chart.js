@@ -3,7 +3,7 @@
 import { s } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
 
-const HEIGHT = 168;
+const HEIGHT = 144;
 const LEFT = 50;
 const RIGHT = 10;
 const TOP = 8;

@@ -1,4 +1,4 @@
-/* A run's places as a strip: a row per drafter, a column per token, the run's steps above, the best ones below. */
+/* A run's places as a strip: a row per drafter, a column per token, the run's steps above, the best ones outlined. */
 
 import { h, must } from "specviz/base/dom.js";
 import { sheet } from "specviz/base/drawing.js";
@@ -7,8 +7,8 @@ import { showToken } from "specviz/staged/token.js";
 
 export const MOST = 12; // tokens that have the darkest shade
 const [LEAST, MOST_LEFT, APART] = [60, 140, 10]; // pixels: the rows' names, and between them and the cells
-const [CELL, WIDEST] = [8, 14]; // a column, at least and at most
-const [ROW, BRACKET, LOST, BETWEEN] = [17, 16, 5, 12]; // heights: a drafter, brackets, a short-fall, between lines
+const [CELL, WIDEST] = [12, 16]; // a column, at least and at most
+const [ROW, BRACKET, LOST, BETWEEN] = [19, 16, 5, 8]; // heights: a drafter, brackets, a short-fall, between lines
 
 /** How a strip is broken into lines, all about as long. @type {(count: number, width: number) => StripLayout} */
 export function layoutOf(count, width) {
@@ -55,7 +55,7 @@ export class StripView {
   /** The height of a line of the strip. */
   get lineHeight() {
     const drafters = Object.keys(this.report?.reach ?? {}).length;
-    return 2 * BRACKET + LOST + drafters * ROW + BETWEEN;
+    return BRACKET + LOST + drafters * ROW + BETWEEN;
   }
 
   /** @type {(report: PlacesReport, title: (name: string) => string) => void} */
@@ -112,7 +112,6 @@ export class StripView {
     }
     pen.fillStyle = colors.faint;
     pen.fillText("this run", 0, top + BRACKET / 2);
-    pen.fillText("best path", 0, lost + LOST + BRACKET / 2);
     names.forEach((name, k) => {
       const y = rows + k * ROW;
       pen.fillStyle = colors.ink;
@@ -125,8 +124,7 @@ export class StripView {
         pen.globalAlpha = 1;
       });
     });
-    this.brackets(pen, report.steps, within, x, rows - 8, 1, colors.own);
-    this.brackets(pen, report.oracle, within, x, lost + LOST + 7, -1, colors.accepted);
+    this.brackets(pen, report.steps, within, x, rows - 8);
     report.oracle.forEach((place, k) => {
       const row = names.indexOf(report.choices[k]);
       if (!within(place, place + 1) || row < 0) return;
@@ -143,9 +141,9 @@ export class StripView {
 
   /** Steps as brackets, their ends towards the rows. */
   /** @type {(pen: Pen, starts: number[], within: (from: number, to: number) => [number, number] | null,
-   *   x: (place: number) => number, y: number, down: number, color: string) => void} */
-  brackets(pen, starts, within, x, y, down, color) {
-    pen.strokeStyle = color;
+   *   x: (place: number) => number, y: number) => void} */
+  brackets(pen, starts, within, x, y) {
+    pen.strokeStyle = this.owner.colors.own;
     pen.lineWidth = 1.5;
     pen.beginPath();
     starts.forEach((start, k) => {
@@ -153,10 +151,10 @@ export class StripView {
       const part = within(start, end);
       if (!part) return;
       const [from, to] = [x(part[0]) + 0.5, x(part[1]) - 1.5];
-      if (part[0] === start) pen.moveTo(from, y + 5 * down), pen.lineTo(from, y);
+      if (part[0] === start) pen.moveTo(from, y + 5), pen.lineTo(from, y);
       else pen.moveTo(from, y);
       pen.lineTo(to, y);
-      if (part[1] === end) pen.lineTo(to, y + 5 * down);
+      if (part[1] === end) pen.lineTo(to, y + 5);
     });
     pen.stroke();
   }

@@ -89,10 +89,13 @@ function Steps({ report, title, oracle }) {
     ["best drafter at every place", report.oracle.length, ""],
   ];
   if (oracle) rows.push(["this run's candidates, ranked best", oracle, ""]);
+  const same = rows.slice(1).filter(([, count]) => count === steps.length).map(([name]) => name); // said in one
+  if (same.length) rows[0][0] += `, as ${same.join(" and ")}`;
+  const shown = rows.filter(([name]) => !same.includes(name));
   const most = Math.max(...rows.map(([, count]) => count));
   const saved = regret > 0 ? plural(regret, "step") : "No step"; // merged drafts may do with fewer
   return html`<h3 class="svps-regret">${saved} could be saved by other drafters</h3>
-    <dl class="svps-steps" aria-label="Steps">${rows.map(([name, count, look]) => html`<dt>${name}</dt>
+    <dl class="svps-steps" aria-label="Steps">${shown.map(([name, count, look]) => html`<dt>${name}</dt>
       <dd class=${look}><i style="width:${(100 * count) / most}%" /></dd>
       <dd>${plural(count, "step")}</dd>`)}</dl>`;
 }
@@ -110,7 +113,8 @@ function Result({ tab, report }) {
       <li>tokens accepted</li>
       ${SHADES.map((tokens) => html`<li key=${tokens}><i class=${tokens ? "svps-key" : "svps-none"}
         style="--share:${0.2 + (0.8 * tokens) / MOST}" />${tokens === MOST ? `${MOST} or more` : tokens}</li>`)}
-      <li><i class="svps-taken" />taken by the best path</li>
+      <li><i class="svps-taken" />a step of the best path</li>
+      <li><i class="svps-now" />the step shown</li>
       ${shortfalls(report).length > 0 && html`<li><i class="svps-lost" />a draft would have reached further</li>`}
     </ul>
     ${Object.entries(report.missing).map(([name, why]) => html`<p class="ui-soft" key=${name}>
