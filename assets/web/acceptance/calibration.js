@@ -1,9 +1,9 @@
 /* Acceptance of runs, calibration: what methods are confident of, and how often they are right. */
 
 import { h, heads, scrolled, table } from "specviz/base/dom.js";
-import { format, percentage } from "specviz/base/numbers.js";
+import { format, percentage, short } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { drawCharts, layout, page } from "specviz/acceptance/state.js";
+import { drawCharts, headline, layout, meanings, page, term } from "specviz/acceptance/state.js";
 
 /** @param {Calibration} one @param {string} title @returns {Chart} */
 function diagram(one, title) {
@@ -51,13 +51,15 @@ export function drawCalibration(place) {
           "AdaPLD give cosines.",
       ),
     );
+  headline.textContent = told(all);
   /** @param {number | null} value */
   const cell = (value) => h("td.svp-num", value === null ? "–" : value.toFixed(3));
   const rows = all.map((one) =>
     h(
       "tr",
       h("th", { scope: "row" }, h("b", one.title)),
-      h("td", { title: one.help }, one.label, h("small", `right: ${one.outcome}`)),
+      h("td", { title: one.help }, one.label),
+      h("td", one.outcome),
       h("td.svp-num", format(one.count)),
       h("td.svp-num", percentage(one.rate)),
       cell(one.ece),
@@ -66,29 +68,37 @@ export function drawCalibration(place) {
     ),
   );
   const grid = h("div.svd-charts.ui-tiles");
+  const names = ["predicted", "correct", "ECE", "Brier", "AUROC"];
   place.replaceChildren(
-    h(
-      "p.svd-lead",
-      "Every confidence that methods recorded, held against what came of it. ",
-      h("b", "ECE"),
-      " = Σ bins (predicted ÷ all) · |correct − mean confidence|, 10 bins. ",
-      h("b", "Brier"),
-      " = mean (confidence − outcome)². ",
-      h("b", "AUROC"),
-      " = chance that something right was predicted with more confidence than something wrong (.5: it says nothing). " +
-        "Cosines and attention are no probabilities: they have an AUROC alone. A drafter's confidence is held " +
-        "against its first choices; drawn drafts, which are accepted with min(1, p ÷ q), and what lies behind a " +
-        "stop token are left out.",
-    ),
     scrolled(
       "Calibration",
       table(
         { class: "svd-table" },
-        heads(["method", "confidence"], ["predicted", "correct", "ECE", "Brier", "AUROC"]),
+        heads(["method", "confidence", "correct where"], names.map((name) => term(name, MEANINGS[name]))),
         rows,
       ),
     ),
     grid,
+    meanings(MEANINGS),
   );
   drawCharts(grid, () => all.map((one) => diagram(one, one.title)));
+}
+
+/** @type {Record<string, string>} */
+const MEANINGS = {
+  predicted: "Drafted tokens with this confidence. Left out: drawn drafts, which are accepted with min(1, p ÷ q); what " +
+    "stands behind a stop token; of a drafter's confidence, all but its first choices.",
+  ECE: "Σ bins (predicted ÷ all) · |correct − mean confidence|, 10 bins; 0 is best. Of probabilities alone.",
+  Brier: "mean (confidence − outcome)²; 0 is best. Of probabilities alone: a cosine is none.",
+  AUROC: "The chance that a correct token had more confidence than a wrong one: 1 is best, 0.5 says nothing.",
+};
+
+/** @param {(Calibration & { title: string })[]} all */
+function told(all) {
+  const [best, ...others] = all.filter((one) => one.auroc !== null).sort((a, b) => Number(b.auroc) - Number(a.auroc));
+  if (!best) return "How often a drafted token was correct, by how confident its method was.";
+  /** @param {Calibration & { title: string }} one */
+  const named = ({ title, label, auroc }) => `the ${label} of ${short(title)} (AUROC ${Number(auroc).toFixed(2)})`;
+  const least = others.at(-1);
+  return `What tells correct drafts from wrong ones best is ${named(best)}${least ? `, and worst ${named(least)}` : ""}.`;
 }
