@@ -33,7 +33,7 @@ function diagram(one, title) {
     data: one.probability ? [shares, honest] : [shares],
     layout: layout(`${title} · ${one.label}`.replace(/</g, "&lt;"), one.label, "correct", {
       height: 280,
-      xaxis: { range: [one.low, one.high] },
+      xaxis: { range: [one.bins[0].low < 0 ? one.low : 0, one.high] },
       yaxis: { range: [0, 1.02], tickformat: ".0%" },
     }),
   };
@@ -67,7 +67,8 @@ export function drawCalibration(place) {
       cell(one.auroc),
     ),
   );
-  const grid = h("div.svd-charts.ui-tiles");
+  const columns = all.length % 3 === 1 ? 4 : 3; // no picture alone in its row
+  const grid = h("div.svd-charts.ui-tiles", { style: columns === 4 && all.length > 1 && "--ui-tile: 290px" });
   const names = ["predicted", "correct", "ECE", "Brier", "AUROC"];
   place.replaceChildren(
     scrolled(
@@ -91,6 +92,7 @@ const MEANINGS = {
   ECE: "Σ bins (predicted ÷ all) · |correct − mean confidence|, 10 bins; 0 is best. Of probabilities alone.",
   Brier: "mean (confidence − outcome)²; 0 is best. Of probabilities alone: a cosine is none.",
   AUROC: "The chance that a correct token had more confidence than a wrong one: 1 is best, 0.5 says nothing.",
+  bars: "Darker: more tokens of that confidence. Dotted: correct as often as predicted.",
 };
 
 /** @param {(Calibration & { title: string })[]} all */
@@ -98,7 +100,10 @@ function told(all) {
   const [best, ...others] = all.filter((one) => one.auroc !== null).sort((a, b) => Number(b.auroc) - Number(a.auroc));
   if (!best) return "How often a drafted token was correct, by how confident its method was.";
   /** @param {Calibration & { title: string }} one */
-  const named = ({ title, label, auroc }) => `the ${label} of ${short(title)} (AUROC ${Number(auroc).toFixed(2)})`;
+  const named = ({ title, label }) => `the ${label.split(" = ")[0]} of ${short(title)}`;
+  /** @param {Calibration} one */
+  const area = ({ auroc }) => Number(auroc).toFixed(2);
   const least = others.at(-1);
-  return `What tells correct drafts from wrong ones best is ${named(best)}${least ? `, and worst ${named(least)}` : ""}.`;
+  const sentence = `${named(best)} tells correct tokens from wrong ones best (AUROC ${area(best)})`;
+  return `T${sentence.slice(1)}${least ? `, ${named(least)} worst (${area(least)})` : ""}.`;
 }

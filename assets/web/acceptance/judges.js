@@ -57,7 +57,8 @@ function told({ rules, runs }) {
   if (!exact || !lossy) return `The drafts of ${of} under every verifier.`;
   const lossless = `${range(exact.tokens_per_step)} tokens per step under the best lossless verifier`;
   if (length(lossy) <= length(exact)) return `The drafts of ${of}: ${lossless}; no lossy one accepts more.`;
-  return `The drafts of ${of}: ${lossless}, ${range(lossy.tokens_per_step)} under ${lossy.title}, which is lossy.`;
+  return `The drafts of ${of}: ${lossless}, ${range(lossy.tokens_per_step)} under ${lossy.title}, which is ` +
+    `lossy (${other(lossy)} other tokens).`;
 }
 
 /** Rules of the same numbers share a row, lossless ones apart from lossy ones. @param {JudgedRule[]} rules */
@@ -90,8 +91,8 @@ export function judgesTable(answer) {
       h("th", { scope: "row" }, rules.map(({ title, summary, source }, n) =>
         [n ? ", " : "", h("span", { title: `${summary} (${source})` }, title)])),
       h("td", one.lossless ? "= lossless" : "≈ lossy"),
-      h("td", one.tokens_per_step && rangeBar("svd-range", one.tokens_per_step, most)),
       h("td.svp-num", range(one.tokens_per_step, 2)),
+      h("td", one.tokens_per_step && rangeBar("svd-range", one.tokens_per_step, most)),
       h("td.svp-num", String(one.accepted)),
       h("td.svp-num", other(one)),
       h("td.svp-num", String(one.differs)),
@@ -107,13 +108,14 @@ export function judgesTable(answer) {
   const faults = answer.faults.map((words) => h("p.ui-soft", words));
   if (!answer.runs) return faults;
   const names = Object.keys(MEANINGS).filter((name) => open || name !== "undecided");
-  const head = [heads(["verifier", "output", ""]), heads([], names.map((name) => term(name, MEANINGS[name])))];
+  const [first, ...others] = names.map((name) => term(name, MEANINGS[name]));
+  const head = [heads(["verifier", "output"], [first]), heads([""], others)];
   return [
     scrolled("The drafts under every verifier", table({ class: "svd-table svd-judges" }, head, rows)),
     ...(rest ? [h("p.ui-soft", rest)] : []),
     ...faults,
     meanings(Object.fromEntries(names.map((name) => [name, MEANINGS[name]]))),
-    h("p.ui-soft.svd-visited", `${plural(steps, "step")} with a draft, judged by the p and q that the runs recorded. `,
+    h("p.ui-soft.svd-visited", `${plural(steps, "step")} with a draft, by the p and q that the runs recorded. `,
       `${visited} `, h("code", "specviz run --again TRACE --verifier NAME")),
   ];
 }

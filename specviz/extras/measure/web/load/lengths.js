@@ -1,6 +1,6 @@
 /* Acceptance of runs, draft lengths: what other servers' policies would have drafted, and the runs in batches. */
 
-import { h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
+import { coded, h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { format, percentage, plural, short } from "specviz/base/numbers.js";
 import { COLORS, lineLook } from "specviz/base/plotly.js";
@@ -44,7 +44,7 @@ function policies(sets) {
   });
   const head = heads(["policy", "time"], NUMBERS.map(([title, , meaning]) => term(title, meaning)));
   return [
-    scrolled("Policies", table({ class: "svd-table" }, head, rows)),
+    scrolled("Policies", table({ class: "svd-table svd-lengths" }, head, rows)),
     meanings({ [ORACLE]: KNOWS, ...Object.fromEntries(NUMBERS.map(([title, , meaning]) => [title, meaning])) }),
   ];
 }
@@ -53,11 +53,13 @@ function policies(sets) {
 function told(sets) {
   const regrets = sets.flatMap(({ title, policies: rows }) => {
     const regret = rows.find(({ policy }) => policy === OWN)?.regret;
-    return typeof regret === "number" ? [`${short(title)} ${percentage(regret)}`] : [];
+    return typeof regret === "number" ? [{ title: short(title), regret: percentage(regret) }] : [];
   });
   if (!regrets.length) return "None of these runs can be replayed with other draft lengths.";
-  return `With the draft length as it was run, each takes longer than with the best length at every step: ${
-    regrets.join(", ")}.`;
+  const [first, ...others] = regrets;
+  const rest = others.map(({ title, regret }) => `, ${title} ${regret}`).join("");
+  return `At the draft lengths of the run, ${first.title} takes ${first.regret} longer than with the best length at ` +
+    `every step${rest}.`;
 }
 
 /** @param {LengthSet} set */
@@ -166,7 +168,7 @@ export async function drawLengths(place) {
         set.batches.length ? [h("p.ui-soft", BATCHES), batches(set)] : null,
         bestLengths(set),
       ))),
-    answer.measured ? "" : h("p.ui-soft", UNMEASURED),
+    answer.measured ? "" : h("p.ui-soft", coded(UNMEASURED)),
   );
 }
 
@@ -177,4 +179,4 @@ const BEYOND = "beyond what was measured";
 const BATCHES =
   "In a batch of runs like these, by a model: L(rows, batch, context) as measured here, drafted for one by one " +
   "(specviz load check says how far it is from batches that run).";
-const UNMEASURED = "What these runs would be in a batch is known once specviz load measure has timed this model here.";
+const UNMEASURED = "What these runs would be in a batch is known once `specviz load measure` has timed this model here.";
