@@ -9,6 +9,7 @@ import { drawCharts, headline, layout, meanings, page, term } from "specviz/acce
 function diagram(one, title) {
   const most = Math.max(...one.bins.map((bin) => bin.count));
   const color = COLORS[0];
+  const [label] = one.label.split(" = ");
   const shares = {
     type: "bar",
     name: "correct",
@@ -31,7 +32,7 @@ function diagram(one, title) {
   return {
     label: `${title}, ${one.label}: the share that was correct by confidence; the same numbers are in the table`,
     data: one.probability ? [shares, honest] : [shares],
-    layout: layout(`${title} · ${one.label}`.replace(/</g, "&lt;"), one.label, "correct", {
+    layout: layout(`${short(title)} · ${label}`.replace(/</g, "&lt;"), label, "correct", {
       height: 280,
       xaxis: { range: [one.bins[0].low < 0 ? one.low : 0, one.high] },
       yaxis: { range: [0, 1.02], tickformat: ".0%" },
@@ -51,7 +52,7 @@ export function drawCalibration(place) {
           "AdaPLD give cosines.",
       ),
     );
-  headline.textContent = told(all);
+  headline.textContent = summary(all);
   /** @param {number | null} value */
   const cell = (value) => h("td.svp-num", value === null ? "–" : value.toFixed(3));
   const rows = all.map((one) =>
@@ -87,8 +88,8 @@ export function drawCalibration(place) {
 
 /** @type {Record<string, string>} */
 const MEANINGS = {
-  predicted: "Drafted tokens with this confidence. Left out: drawn drafts, which are accepted with min(1, p ÷ q); what " +
-    "stands behind a stop token; of a drafter's confidence, all but its first choices.",
+  predicted: "Drafted tokens with this confidence. Left out: drawn drafts, which are accepted with min(1, p ÷ q); " +
+    "what stands behind a stop token; of a drafter's confidence, all but its first choices.",
   ECE: "Σ bins (predicted ÷ all) · |correct − mean confidence|, 10 bins; 0 is best. Of probabilities alone.",
   Brier: "mean (confidence − outcome)²; 0 is best. Of probabilities alone: a cosine is none.",
   AUROC: "The chance that a correct token had more confidence than a wrong one: 1 is best, 0.5 says nothing.",
@@ -96,7 +97,7 @@ const MEANINGS = {
 };
 
 /** @param {(Calibration & { title: string })[]} all */
-function told(all) {
+function summary(all) {
   const [best, ...others] = all.filter((one) => one.auroc !== null).sort((a, b) => Number(b.auroc) - Number(a.auroc));
   if (!best) return "How often a drafted token was correct, by how confident its method was.";
   /** @param {Calibration & { title: string }} one */

@@ -42,12 +42,12 @@ export async function drawJudges(box) {
   const say = (/** @type {string} */ text) => (progress.textContent = text);
   const answer = await within(box, () => verdicts(ask, say, wanted), wanted);
   if (!answer) return;
-  headline.textContent = told(answer);
+  headline.textContent = summary(answer);
   box.replaceChildren(...judgesTable(answer));
 }
 
 /** The sentence on them: the rule that writes most, against the lossless ones. @param {JudgesAnswer} answer */
-function told({ rules, runs }) {
+function summary({ rules, runs }) {
   /** @param {JudgedRule} one */
   const length = (one) => one.tokens_per_step?.[0] ?? 0;
   /** @param {JudgedRule[]} some */

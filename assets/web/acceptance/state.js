@@ -33,7 +33,8 @@ export const page = {
 /** One sentence on the view that is open. */
 export const headline = h("p.svc-outcome", { role: "status" });
 
-/** A column's name; its meaning is in its tooltip, and below the table. @type {(name: string, words?: string) => Child} */
+/** A column's name; its meaning is in its tooltip, and below the table. */
+/** @type {(name: string, words?: string) => Child} */
 export const term = (name, words) => (words ? h("abbr.svd-term", { title: words }, name) : name);
 
 /** The meanings of columns, below their table. @param {Record<string, string>} words */

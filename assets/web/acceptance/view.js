@@ -28,7 +28,8 @@ const file = h("input", {
 const added = h("span", { role: "status" });
 const more = h("div.svd-more.ui-row.ui-soft",
   h("label.ui-check", split, " split by the server's cached tokens of the prompt"),
-  h("button.ui-button", { type: "button", onclick: () => file.click() }, "Add a server's answer or log …"), file, added);
+  h("button.ui-button", { type: "button", onclick: () => file.click() }, "Add a server's answer or log …"),
+  file, added);
 let counting = false;
 
 /** Another view of the same runs. @param {string} view */

@@ -50,7 +50,7 @@ function policies(sets) {
 }
 
 /** How far each method's own lengths are from the best ones. @param {LengthSet[]} sets */
-function told(sets) {
+function summary(sets) {
   const regrets = sets.flatMap(({ title, policies: rows }) => {
     const regret = rows.find(({ policy }) => policy === OWN)?.regret;
     return typeof regret === "number" ? [{ title: short(title), regret: percentage(regret) }] : [];
@@ -157,7 +157,7 @@ export async function drawLengths(place) {
   const answer = await within(place, () => postJson("api/lengths/runs", { ids }), wanted);
   if (!answer) return;
   const replayed = answer.sets.filter((set) => !set.why);
-  headline.textContent = told(replayed);
+  headline.textContent = summary(replayed);
   place.replaceChildren(
     ...(replayed.length > 0 ? policies(replayed) : []),
     h("div.svd-groups.ui-tiles", answer.sets.filter(more).map((set) =>
@@ -179,4 +179,5 @@ const BEYOND = "beyond what was measured";
 const BATCHES =
   "In a batch of runs like these, by a model: L(rows, batch, context) as measured here, drafted for one by one " +
   "(specviz load check says how far it is from batches that run).";
-const UNMEASURED = "What these runs would be in a batch is known once `specviz load measure` has timed this model here.";
+const UNMEASURED = "What these runs would be in a batch is known once `specviz load measure` has timed " +
+  "this model here.";
