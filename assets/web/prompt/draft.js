@@ -52,7 +52,7 @@ export const example = computed(() => {
   return offer.value.examples.find((one) => same(turned(one.prompt, prompt.mode), prompt));
 });
 /** Whether there is nothing to run. */
-export const empty = computed(() => !pending.value && isEmpty(draft.value.prompt));
+export const nothing = computed(() => !pending.value && isEmpty(draft.value.prompt));
 
 /** Which of one's texts the form holds; -1: none. */
 const own = signal(-1);

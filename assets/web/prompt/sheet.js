@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { closest, h } from "specviz/base/dom.js";
-import { empty, fault } from "specviz/prompt/draft.js";
+import { fault, nothing } from "specviz/prompt/draft.js";
 import { PromptFields } from "specviz/prompt/fields.js";
 import { methodForm } from "specviz/prompt/method.js";
 import { run, starting } from "specviz/prompt/start.js";
@@ -34,7 +34,7 @@ function Caution() {
 export function RunButton({ id }) {
   const off = starting.value || !request.method.value || !!request.catalog.value.reason;
   return html`<button type="button" id=${id} class="ui-button ui-call svp-go" disabled=${off}
-      data-needs=${empty.value ? "prompt" : null} onClick=${run}>
+      data-needs=${nothing.value ? "prompt" : null} onClick=${run}>
       Run</button>
     <button type="button" class="ui-button svp-halt" onClick=${() => emit("stop")}>Stop</button>`;
 }
@@ -53,7 +53,7 @@ const Panel = ({ form, offer, close }) => html`
     <${Held} of=${[offer, form]} />
   </div>
   <div class="sve-foot ui-row">
-    <${Caution} /><${Fault} />${empty.value
+    <${Caution} /><${Fault} />${nothing.value
       ? html`<span class="ui-soft">Type a prompt, or choose an example.</span>`
       : html`<span class="ui-soft sve-keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>`}<${RunButton} />
   </div>`;
