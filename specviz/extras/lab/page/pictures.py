@@ -66,11 +66,13 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
 def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
     """A bar for each number of a claim, by the names that its sentence has for them."""
     quantity, sizes = results.quantity(claimed_metric(claim).partition(":")[0]), [*map(abs, claim.numbers(results))]
-    high, names = max(sizes) or 1.0, compared_names(results, claim)
+    high, names, texts = max(sizes) or 1.0, compared_names(results, claim), claim.texts(results)
+    ends = [texts[sizes.index(size)] for size in (min(sizes), max(sizes))]
+    unit = UNITS[quantity.unit] if quantity.unit in ("share", "×") else ""
     return {
         "kind": "bar", "lines": [[round(size / high, 2)] for size in sizes], "marks": [],
         "names": ["plain decoding" if name == "1" and quantity.key == "speedup" else name for name in names],
-        "metric": quantity.label, "range": _range(min(sizes), high, quantity.unit),
+        "metric": quantity.label, "range": "–".join(dict.fromkeys(ends)) + unit,
     }  # fmt: skip
 
 

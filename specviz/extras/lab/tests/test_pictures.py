@@ -25,7 +25,7 @@ def test_every_recorded_experiment_has_a_picture() -> None:
     assert drawn["pldplus-fig4"]["kind"] == "line" and drawn["pldplus-table3"]["kind"] == "bar"
     assert drawn["pldplus-fig4"]["lines"][0][-1] == 1 and drawn["pldplus-fig4"]["names"] == ["draft length K 10–40"]
     low, _, high = (line[0] for line in drawn["glide-fig1b"]["lines"])  # of a profile: the numbers of its sentence
-    assert low < 0.15 and high == 1 and drawn["glide-fig1b"]["range"] == "2.9–29 %"
+    assert low < 0.15 and high == 1 and drawn["glide-fig1b"]["range"] == "3–29 %"
 
 
 def test_what_cannot_be_read_has_none(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ function tally(recipes) {
 function agreed(finding) {
   const { claims, alike, open } = finding;
   const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
-  const count = alike ? `${alike} of ${plural(claims, "comparison")}` : claims === 1 ? "Not" : `None of ${claims}`;
-  const words = open === claims ? "Undecided: no larger than its spread"
+  const count = alike ? `${alike} of ${claims}` : claims === 1 ? "Not" : `None of ${claims}`;
+  const words = open === claims ? "Undecided: the spread is as large, or not known"
     : `${count} in the paper's order${open ? `, ${open} undecided` : ""}`;
   return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${words}`);
 }
@@ -99,11 +99,15 @@ function recipeCard({ name, title, figure, question }, choose) {
   return h(
     "button.svp-bare.svl-card.svl-recipe",
     { "data-name": name, title: question, onclick: () => choose(name) },
-    h("span.svl-framed", drawn(picture), picture && h("small.ui-soft", picture.metric, " ", h("span", picture.range)),
-      picture?.names.map((one, n) => h("small.ui-soft", picture.kind === "bar" && h("i", { style: tone(n) }), one))),
+    h("span.svl-framed", drawn(picture)),
     h("small.ui-soft", figure),
     h("b", title),
-    picture && [h("span.svl-say", picture.finding.text), agreed(picture.finding)],
+    picture && [
+      h("span.svl-scale", h("small", picture.metric, " ", h("span", picture.range)),
+        picture.names.map((one, n) => h("small", picture.kind === "bar" && h("i", { style: tone(n) }), one))),
+      h("span.svl-say", picture.finding.text),
+      agreed(picture.finding),
+    ],
   );
 }
 
