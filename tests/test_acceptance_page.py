@@ -25,7 +25,7 @@ from specviz.pages.acceptance import acceptance_page as service
 from specviz.pages.acceptance import judging as background
 from specviz.pages.acceptance.acceptance_page import Counting
 from specviz.pages.acceptance.claim import DIFFERENT_PROMPTS, claim_of_runs
-from specviz.pages.acceptance.sets import SetCounts
+from specviz.pages.acceptance.sets import SetCounts, pooled_by_method
 
 from . import recordings
 from .models import prompt_ids
@@ -63,8 +63,8 @@ def test_methods_are_held_against_each_other_on_prompts_that_all_of_them_ran() -
     assert claim_of_runs([adapld, casd]) == DIFFERENT_PROMPTS
     both = claim_of_runs([pld, pld_h])
     assert both.startswith("PLD+ by hidden states accepts more than PLD: ")
-    known, _, unknown = both.partition(" tokens per step. Drafts whose first token is accepted: ")[2].partition("; ")
-    assert re.fullmatch(r"9 of 11 against \d+ of \d+", known) and unknown.startswith("with only 11 drafts of ")
+    known, _, unknown = both.partition(" tokens per step. The first drafted token was accepted in ")[2].partition("; ")
+    assert re.fullmatch(r"9 of 11 drafts, against \d+ of \d+", known) and unknown.startswith("11 drafts of ")
     assert "because" not in both and "most of all" not in both  # nothing is claimed and taken back
     assert claim_of_runs([pld, pld_h, replace(pld_h, prompt="another")]).endswith(
         "Of 1 prompt that all of them ran; 1 not."
@@ -72,6 +72,15 @@ def test_methods_are_held_against_each_other_on_prompts_that_all_of_them_ran() -
     assert claim_of_runs([pld]).startswith("PLD makes ") and claim_of_runs([]) == ""
     totals = [replace(run, prompt=None) for run in (pld, pld_h)]  # of a server
     assert claim_of_runs(totals) == DIFFERENT_PROMPTS
+
+
+def test_confidences_of_the_same_numbers_share_a_row() -> None:
+    """A greedy chain's ``confidence`` is the q of the token it drafted."""
+    (entry,) = pooled_by_method([SetCounts.of(recordings.gallery_run("class-docstring-sps"))])
+    labels = [one["label"] for one in entry["calibration"]]
+    assert "draft probability q = confidence" in labels
+    measures = [(one["outcome"], one["count"], one["rate"], one["auroc"], one["ece"]) for one in entry["calibration"]]
+    assert len({*measures}) == len(measures)
 
 
 def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> None:

@@ -90,7 +90,7 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     page.click("[data-view=calibration]")  # before they are counted
     becomes(page, lambda: len(waiting), 1)
     waiting[0].continue_()
-    page.wait_for_selector(".svp-acceptance[data-ready=calibration] .svd-lead")
+    page.wait_for_selector(".svp-acceptance[data-ready=calibration] .svd-meanings")
     page.unroute_all(behavior="wait")
 
 
@@ -126,7 +126,9 @@ def test_a_given_answer_is_marked_in_the_library_and_left_out(visit: Visit) -> N
 @pytest.mark.slow("the page opened again")
 def test_calibration_says_what_each_confidence_is_worth(visit: Visit) -> None:
     page = visit("&acceptance=calibration")
-    expect(page.locator(".svd-table tbody tr").first).to_contain_text("right:")
+    expect(page.locator(".svd-table thead")).to_contain_text("correct where")
+    expect(page.locator(".svp-acceptance .svc-outcome")).to_contain_text("AUROC")
+    expect(page.locator(".svd-meanings")).to_contain_text("Σ bins")
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     page.click("[data-view=definitions]")
     becomes(page, lambda: "acceptance=definitions" in page.url, True)

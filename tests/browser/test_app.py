@@ -570,7 +570,7 @@ def test_the_editor_holds_the_prompt_of_the_run_shown_and_typed_text_comes_back(
     context, instruction = page.locator("#sv-context textarea"), page.locator("#sv-instruction textarea")
     expect(instruction).to_have_value("Summarize these notes in one paragraph.")
     instruction.press_sequentially(" Mine!")
-    page.wait_for_selector(".svp-earlier")
+    page.wait_for_selector(".svp-earlier:enabled")
     page.keyboard.press("Escape")
     expect(page.locator("#sv-panel")).to_be_hidden()
     expect(page.locator(".svp-edit")).to_be_focused()

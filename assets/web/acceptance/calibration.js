@@ -1,14 +1,15 @@
 /* Acceptance of runs, calibration: what methods are confident of, and how often they are right. */
 
 import { h, heads, scrolled, table } from "specviz/base/dom.js";
-import { format, percentage } from "specviz/base/numbers.js";
+import { format, percentage, short } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
-import { drawCharts, layout, page } from "specviz/acceptance/state.js";
+import { drawCharts, headline, layout, meanings, page, term } from "specviz/acceptance/state.js";
 
 /** @param {Calibration} one @param {string} title @returns {Chart} */
 function diagram(one, title) {
   const most = Math.max(...one.bins.map((bin) => bin.count));
   const color = COLORS[0];
+  const [label] = one.label.split(" = ");
   const shares = {
     type: "bar",
     name: "correct",
@@ -31,9 +32,9 @@ function diagram(one, title) {
   return {
     label: `${title}, ${one.label}: the share that was correct by confidence; the same numbers are in the table`,
     data: one.probability ? [shares, honest] : [shares],
-    layout: layout(`${title} · ${one.label}`.replace(/</g, "&lt;"), one.label, "correct", {
+    layout: layout(`${short(title)} · ${label}`.replace(/</g, "&lt;"), label, "correct", {
       height: 280,
-      xaxis: { range: [one.low, one.high] },
+      xaxis: { range: [one.bins[0].low < 0 ? one.low : 0, one.high] },
       yaxis: { range: [0, 1.02], tickformat: ".0%" },
     }),
   };
@@ -51,13 +52,15 @@ export function drawCalibration(place) {
           "AdaPLD give cosines.",
       ),
     );
+  headline.textContent = summary(all);
   /** @param {number | null} value */
   const cell = (value) => h("td.svp-num", value === null ? "–" : value.toFixed(3));
   const rows = all.map((one) =>
     h(
       "tr",
       h("th", { scope: "row" }, h("b", one.title)),
-      h("td", { title: one.help }, one.label, h("small", `right: ${one.outcome}`)),
+      h("td", { title: one.help }, one.label),
+      h("td", one.outcome),
       h("td.svp-num", format(one.count)),
       h("td.svp-num", percentage(one.rate)),
       cell(one.ece),
@@ -65,30 +68,43 @@ export function drawCalibration(place) {
       cell(one.auroc),
     ),
   );
-  const grid = h("div.svd-charts.ui-tiles");
+  const columns = all.length % 3 === 1 ? 4 : 3; // no picture alone in its row
+  const grid = h("div.svd-charts.ui-tiles", { style: columns === 4 && all.length > 1 && "--ui-tile: 290px" });
+  const names = ["predicted", "correct", "ECE", "Brier", "AUROC"];
   place.replaceChildren(
-    h(
-      "p.svd-lead",
-      "Every confidence that methods recorded, held against what came of it. ",
-      h("b", "ECE"),
-      " = Σ bins (predicted ÷ all) · |correct − mean confidence|, 10 bins. ",
-      h("b", "Brier"),
-      " = mean (confidence − outcome)². ",
-      h("b", "AUROC"),
-      " = chance that something right was predicted with more confidence than something wrong (.5: it says nothing). " +
-        "Cosines and attention are no probabilities: they have an AUROC alone. A drafter's confidence is held " +
-        "against its first choices; drawn drafts, which are accepted with min(1, p ÷ q), and what lies behind a " +
-        "stop token are left out.",
-    ),
     scrolled(
       "Calibration",
       table(
         { class: "svd-table" },
-        heads(["method", "confidence"], ["predicted", "correct", "ECE", "Brier", "AUROC"]),
+        heads(["method", "confidence", "correct where"], names.map((name) => term(name, MEANINGS[name]))),
         rows,
       ),
     ),
     grid,
+    meanings(MEANINGS),
   );
   drawCharts(grid, () => all.map((one) => diagram(one, one.title)));
+}
+
+/** @type {Record<string, string>} */
+const MEANINGS = {
+  predicted: "Drafted tokens with this confidence. Left out: drawn drafts, which are accepted with min(1, p ÷ q); " +
+    "what stands behind a stop token; of a drafter's confidence, all but its first choices.",
+  ECE: "Σ bins (predicted ÷ all) · |correct − mean confidence|, 10 bins; 0 is best. Of probabilities alone.",
+  Brier: "mean (confidence − outcome)²; 0 is best. Of probabilities alone: a cosine is none.",
+  AUROC: "The chance that a correct token had more confidence than a wrong one: 1 is best, 0.5 says nothing.",
+  bars: "Darker: more tokens of that confidence. Dotted: correct as often as predicted.",
+};
+
+/** @param {(Calibration & { title: string })[]} all */
+function summary(all) {
+  const [best, ...others] = all.filter((one) => one.auroc !== null).sort((a, b) => Number(b.auroc) - Number(a.auroc));
+  if (!best) return "How often a drafted token was correct, by how confident its method was.";
+  /** @param {Calibration & { title: string }} one */
+  const named = ({ title, label }) => `the ${label.split(" = ")[0]} of ${short(title)}`;
+  /** @param {Calibration} one */
+  const area = ({ auroc }) => Number(auroc).toFixed(2);
+  const least = others.at(-1);
+  const sentence = `${named(best)} tells correct tokens from wrong ones best (AUROC ${area(best)})`;
+  return `T${sentence.slice(1)}${least ? `, ${named(least)} worst (${area(least)})` : ""}.`;
 }

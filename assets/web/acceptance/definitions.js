@@ -3,7 +3,7 @@
 import { facts, h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
 import { COLORS, lineLook, stems } from "specviz/base/plotly.js";
-import { data, drawCharts, layout, page, shown } from "specviz/acceptance/state.js";
+import { data, drawCharts, headline, layout, page, shown } from "specviz/acceptance/state.js";
 import { app } from "specviz/shell/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
@@ -131,7 +131,7 @@ function drawings() {
     {
       label: "Accepted lengths",
       data: lengths,
-      layout: layout("How many tokens of a draft", "accepted tokens of a draft", "of all drafts", {
+      layout: layout("Accepted tokens per draft", "accepted tokens of a draft", "of all drafts", {
         yaxis: { tickformat: ".0%" },
       }),
     },
@@ -174,6 +174,7 @@ function grouped(name) {
 
 /** @param {HTMLElement} place */
 export function drawDefinitions(place) {
+  headline.textContent = page.sentence;
   const grid = h("div.svd-charts.ui-tiles");
   const names = /** @type {AcceptanceGroups[]} */ (Object.keys(GROUPS));
   const any = page.sets.some((set) => set.depths.length);

@@ -1,16 +1,20 @@
 /* The chosen runs' drafts under every verifier: one table. Text nodes only. */
 
-import { drawing, page } from "specviz/acceptance/state.js";
+import { drawing, headline, meanings, page, term } from "specviz/acceptance/state.js";
 import { h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
 import { plural, range } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 
-const WORDS =
-  "The recorded drafts, judged by the p and q that the runs hold: no model is asked. Tokens per step are expected " +
-  "over each rule's own draws, the target's token included. Accepted is one verdict, by the same draws for all. " +
-  "Other tokens are those that the target would have written otherwise (Σ TV from p; greedy: not its first choice); " +
-  "– where a rule does not say.";
+/** @type {Record<string, string>} */
+const MEANINGS = {
+  "tokens per step": "Expected over each rule's own draws, the target's token included.",
+  accepted: "Drafted tokens that one verdict accepts; all rules see the same draws.",
+  "other tokens": "Share of the tokens that the target would not have written: Σ TV from p; of greedy runs, tokens " +
+    "that are not its first choice. – where a rule gives no distribution.",
+  "steps that differ": "Steps in which the rule accepts other tokens than the run did.",
+  undecided: "Steps whose verdict depends on probabilities that were not recorded.",
+};
 
 /** @param {StillJudging} answer */
 export const soFar = ({ done, of }) =>
@@ -37,25 +41,62 @@ export async function drawJudges(box) {
   const ask = () => postJson("api/acceptance/judge", { ids: page.ids });
   const say = (/** @type {string} */ text) => (progress.textContent = text);
   const answer = await within(box, () => verdicts(ask, say, wanted), wanted);
-  if (answer) box.replaceChildren(...judgesTable(answer));
+  if (!answer) return;
+  headline.textContent = summary(answer);
+  box.replaceChildren(...judgesTable(answer));
 }
 
-/** A table with a row per verifier, and what there is to say of it. @param {JudgesAnswer} answer */
+/** The sentence on them: the rule that writes most, against the lossless ones. @param {JudgesAnswer} answer */
+function summary({ rules, runs }) {
+  /** @param {JudgedRule} one */
+  const length = (one) => one.tokens_per_step?.[0] ?? 0;
+  /** @param {JudgedRule[]} some */
+  const most = (some) => [...some].sort((a, b) => length(b) - length(a))[0];
+  const [exact, lossy] = [true, false].map((kind) => most(rules.filter((one) => one.lossless === kind)));
+  const of = plural(runs, "run");
+  if (!exact || !lossy) return `The drafts of ${of} under every verifier.`;
+  const lossless = `${range(exact.tokens_per_step)} tokens per step under the best lossless verifier`;
+  if (length(lossy) <= length(exact)) return `The drafts of ${of}: ${lossless}; no lossy one accepts more.`;
+  return `The drafts of ${of}: ${lossless}, ${range(lossy.tokens_per_step)} under ${lossy.title}, which is ` +
+    `lossy (${other(lossy)} other tokens).`;
+}
+
+/** Rules of the same numbers share a row, lossless ones apart from lossy ones. @param {JudgedRule[]} rules */
+function alike(rules) {
+  /** @type {Map<string, JudgedRule[]>} */
+  const rows = new Map();
+  for (const one of rules) {
+    const { lossless, accepted, differs, open, tokens_per_step: tokens, other_share: share } = one;
+    const key = JSON.stringify([lossless, accepted, differs, open, range(tokens), other(one), !share]);
+    rows.set(key, [...(rows.get(key) ?? []), one]);
+  }
+  return [...rows.values()];
+}
+
+/** Tokens that the target would not have written. @param {JudgedRule} rule */
+function other({ lossless, other_share: share }) {
+  if (lossless || (share && share[1] === 0)) return "0 %";
+  return range(share && [100 * share[0], 100 * share[1]], 1, " %");
+}
+
+/** A table with a row per verdict, and what there is to say of it. @param {JudgesAnswer} answer */
 export function judgesTable(answer) {
   const most = Math.max(...answer.rules.map((one) => one.tokens_per_step?.[1] ?? 0));
-  const rows = answer.rules.map((one) => {
-    const share = one.other_share;
+  const open = answer.rules.some((one) => one.open);
+  const rows = alike(answer.rules).map((rules) => {
+    const [one] = rules;
     return h(
       "tr",
-      { "data-verifier": one.name },
-      h("th", { scope: "row", title: `${one.summary} (${one.source})` }, one.title),
+      { "data-verifier": rules.map(({ name }) => name).join(" ") },
+      h("th", { scope: "row" }, rules.map(({ title, summary, source }, n) =>
+        [n ? ", " : "", h("span", { title: `${summary} (${source})` }, title)])),
       h("td", one.lossless ? "= lossless" : "≈ lossy"),
       h("td.svp-num", range(one.tokens_per_step, 2)),
       h("td", one.tokens_per_step && rangeBar("svd-range", one.tokens_per_step, most)),
       h("td.svp-num", String(one.accepted)),
-      h("td.svp-num", one.lossless ? "0" : range(share && [100 * share[0], 100 * share[1]], 1, " %")),
+      h("td.svp-num", other(one)),
       h("td.svp-num", String(one.differs)),
-      h("td.svp-num", String(one.open)),
+      open && h("td.svp-num", String(one.open)),
     );
   });
   const steps = answer.rules[0]?.steps ?? 0;
@@ -66,15 +107,15 @@ export function judgesTable(answer) {
     : "";
   const faults = answer.faults.map((words) => h("p.ui-soft", words));
   if (!answer.runs) return faults;
-  const head = [
-    heads(["verifier", "output"], ["tokens per step"]),
-    heads([""], ["accepted", "other tokens", "steps that differ", "open"]),
-  ];
+  const names = Object.keys(MEANINGS).filter((name) => open || name !== "undecided");
+  const [first, ...others] = names.map((name) => term(name, MEANINGS[name]));
+  const head = [heads(["verifier", "output"], [first]), heads([""], others)];
   return [
-    h("p.ui-soft", `${plural(answer.runs, "run")}, ${plural(steps, "step")} with a draft. ${WORDS}`),
-    h("p.ui-soft.svd-visited", `${visited} `, h("code", "specviz run --again TRACE --verifier NAME")),
     scrolled("The drafts under every verifier", table({ class: "svd-table svd-judges" }, head, rows)),
     ...(rest ? [h("p.ui-soft", rest)] : []),
     ...faults,
+    meanings(Object.fromEntries(names.map((name) => [name, MEANINGS[name]]))),
+    h("p.ui-soft.svd-visited", `${plural(steps, "step")} with a draft, by the p and q that the runs recorded. `,
+      `${visited} `, h("code", "specviz run --again TRACE --verifier NAME")),
   ];
 }

@@ -13,6 +13,8 @@ export const page = {
   view: "definitions",
   /** @type {AcceptanceSet[]} */
   sets: [],
+  /** Who accepts more. */
+  sentence: "",
   /** The runs that are counted. @type {string[]} */
   ids: [],
   /** Servers' files that are counted beside them. @type {SentFile[]} */
@@ -27,6 +29,17 @@ export const page = {
   /** How often a view was drawn: an answer for an earlier drawing is not wanted any more. */
   drawn: 0,
 };
+
+/** One sentence on the view that is open. */
+export const headline = h("p.svc-outcome", { role: "status" });
+
+/** A column's name; its meaning is in its tooltip, and below the table. */
+/** @type {(name: string, words?: string) => Child} */
+export const term = (name, words) => (words ? h("abbr.svd-term", { title: words }, name) : name);
+
+/** The meanings of columns, below their table. @param {Record<string, string>} words */
+export const meanings = (words) =>
+  h("dl.svd-meanings", Object.entries(words).map(([name, text]) => h("div", h("dt", name), h("dd", text))));
 
 /** Whether the drawing that begins now is still the one that is looked at, as it is asked later. */
 export function drawing() {

@@ -3,7 +3,7 @@
 import { drawCalibration } from "specviz/acceptance/calibration.js";
 import { drawDefinitions } from "specviz/acceptance/definitions.js";
 import { drawJudges } from "specviz/acceptance/judges.js";
-import { page } from "specviz/acceptance/state.js";
+import { headline, page } from "specviz/acceptance/state.js";
 import { h } from "specviz/base/dom.js";
 import { getJson, postJson, sentFile, within } from "specviz/base/json.js";
 import { onTheme } from "specviz/base/plotly.js";
@@ -21,12 +21,15 @@ const views = () => [...VIEWS, ...app.runViews].sort((a, b) => a.order - b.order
 const viewOf = (name) => views().find((view) => view.name === name) ?? VIEWS[0];
 const tabs = h("div.svd-views.ui-seg", { role: "group", "aria-label": "What is shown of the runs" });
 const body = h("div.svd-body.ui-stack");
-const claim = h("p.svc-outcome", { role: "status" });
 const split = h("input", { type: "checkbox", onchange: splitSets });
-const file = h("input", { type: "file", multiple: true, "aria-label": "Servers' files", onchange: addFiles });
+const file = h("input", {
+  type: "file", multiple: true, hidden: true, "aria-label": "Servers' files", onchange: addFiles,
+});
+const added = h("span", { role: "status" });
 const more = h("div.svd-more.ui-row.ui-soft",
   h("label.ui-check", split, " split by the server's cached tokens of the prompt"),
-  h("label", "Add a server's answer or log ", file));
+  h("button.ui-button", { type: "button", onclick: () => file.click() }, "Add a server's answer or log …"),
+  file, added);
 let counting = false;
 
 /** Another view of the same runs. @param {string} view */
@@ -55,6 +58,7 @@ function recount(change) {
 function draw(view) {
   page.view = view;
   page.drawn++;
+  headline.textContent = "";
   for (const button of tabs.querySelectorAll("button"))
     button.setAttribute("aria-pressed", String(button.dataset.view === view));
   if (counting) return; // drawn when the answer is there
@@ -74,7 +78,7 @@ export async function drawAcceptance(box, ids, view) {
   Object.assign(page, { files: [], by: "" });
   split.checked = false;
   file.value = "";
-  box.replaceChildren(claim, tabs, body, more);
+  box.replaceChildren(tabs, headline, body, more);
   await app.entries();
   tabs.replaceChildren(
     ...views().map(({ name, title }) => h("button", { "data-view": name, onclick: () => choose(name) }, title)),
@@ -88,8 +92,9 @@ async function count(ids, view) {
   const asked = ++page.asked;
   page.drawn++;
   counting = true;
-  claim.textContent = "";
-  Object.assign(page, { sets: [], forced: 0, charted: [], ids });
+  headline.textContent = "";
+  added.textContent = page.files.map(({ name }) => name).join(", ");
+  Object.assign(page, { sets: [], sentence: "", forced: 0, charted: [], ids });
   page.view = viewOf(view).name;
   const { files, by } = page;
   const ask = async () => {
@@ -100,7 +105,6 @@ async function count(ids, view) {
   if (asked === page.asked) counting = false;
   if (!answer) return;
   Object.assign(page, answer);
-  claim.textContent = answer.sentence ?? "";
   draw(page.view);
 }
 

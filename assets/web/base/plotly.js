@@ -11,6 +11,7 @@ export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-u
 /** The look of the ``n``-th line of a chart: no two are alike in colour, dash and marks. @param {number} n */
 export const lineLook = (n, color = COLORS[n % COLORS.length]) => ({
   mode: "lines+markers",
+  cliponaxis: false, // marks at 0 % and 100 % are whole
   line: { color, dash: DASHES[n % DASHES.length], width: 2 },
   marker: { color, symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
 });

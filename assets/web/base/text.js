@@ -41,8 +41,11 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** @type {(text: string, most: number) => string} */
 export const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-/** In a narrow place: eight spaces are ␣×8. @type {(cells: { text: string }[], most: number) => string} */
-const brief = (cells, most) => cut(glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`), most);
+/** In a narrow place: eight spaces are ␣×8. @type {(text: string) => string} */
+export const inNarrow = (text) => glyphs(text).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`);
+
+/** @type {(cells: { text: string }[], most: number) => string} */
+const brief = (cells, most) => cut(inNarrow(joined(cells)), most);
 
 /** Between tokens: a line may break here, and in no token. */
 export const BREAK = "\u200b";

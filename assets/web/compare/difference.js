@@ -10,13 +10,13 @@ import { app } from "specviz/shell/state.js";
 /** A token or text as code; blanks are seen. @param {string} text */
 const code = (text) => h("code", glyphs(text) || "∅");
 
-/** What the other run did there. @param {RunGain} gain */
-function instead(gain) {
-  if (!gain.drafted) return ["drafted nothing", gain.reason && `: ${gain.reason}`];
-  const much = `accepted ${gain.other_accepted} of ${gain.drafted} drafted`;
-  if (!gain.offered.length) return [`${much}; the draft ended there, the target wrote `, code(gain.wrote)];
-  const offered = gain.offered.flatMap((token, n) => [n ? ", " : "", code(token)]);
-  return [`${much}; it offered `, ...offered, ", the target wrote ", code(gain.wrote)];
+/** What the other run did there. @param {OtherStep} step */
+function instead({ drafted, accepted, offered, wrote, reason }) {
+  if (!drafted) return ["drafted nothing", reason && `: ${reason}`];
+  const much = `accepted ${accepted} of ${drafted} drafted`;
+  if (!offered.length) return [`${much}; the draft ended there, the target wrote `, code(wrote)];
+  const tokens = offered.flatMap((token, n) => [n ? ", " : "", code(token)]);
+  return [`${much}; it offered `, ...tokens, ", the target wrote ", code(wrote)];
 }
 
 /** The accepted text, with what the other run missed marked. @param {RunGain} gain */
@@ -39,24 +39,25 @@ function gainsOf(gains, [name, other], [id, otherId]) {
       { "aria-label": `Step ${step + 1} of ${whose} on Inspect`, onclick: () => onInspect(of, { step }) },
       `step ${step + 1} ↗`,
     );
+  /** @param {OtherStep} one */
+  const did = (one) => h("li", step(one.step, otherId, other), h("span", instead(one)));
+  /** @param {OtherStep[]} more */
+  const folded = (more) => more.length > 0 &&
+    h("details.svr-more", h("summary", `+ ${plural(more.length, "more step")}`), h("ol", more.map(did)));
   const rows = gains.map((gain) =>
     h(
       "tr",
       h("td", step(gain.step, id, name)),
       h("td.svr-gained", gained(gain)),
       h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start} tokens`),
-      h("td", step(gain.other_step, otherId, other),
-        gain.other_steps > 1 && ` +\u00a0${gain.other_steps - 1}\u00a0more`),
-      h("td", instead(gain)),
+      h("td", h("ol", did(gain.others[0])), folded(gain.others.slice(1))),
     ),
   );
   const title = `${name} accepted, ${other} did not`;
   const sum = `${plural(missed(gains), "token")} in ${plural(gains.length, "step")}`;
   const empty = h("p.svp-empty", `${name} accepted nothing that ${other} did not accept as well.`);
-  const head = heads([
-    name, h("span", "accepted; ", h("mark", "underlined"), `: ${other} wrote it itself`), "underlined", other,
-    `what ${other} did there`,
-  ]);
+  const text = h("span", "accepted; ", h("mark", "underlined"), `: ${other} wrote it itself`);
+  const head = [heads([name, text], ["underlined"]), heads([`what ${other} did there`])];
   return h(
     "section.svr-gains",
     { "aria-label": title },

@@ -80,6 +80,7 @@ export function frame() {
         lasts,
       ),
       h("p.svc-help.svc-turns.ui-soft", { role: "status", hidden: true }, TURNS),
+      h("p.svc-measure.ui-soft", { "aria-hidden": "true" }),
       h("ol.svc-lanes"),
     ),
     card(

@@ -1,6 +1,7 @@
 /* Page "Compare", the race: a row per lane, the clock, and everything that moves with it. */
 
 import { closest, h, must } from "specviz/base/dom.js";
+import { inNarrow } from "specviz/base/text.js";
 import { clamp, mean, plural, times } from "specviz/base/numbers.js";
 import { drawn, going, mark, name, page, part, placeOf, seconds, settings, tint } from "specviz/compare/state.js";
 import { playing, written } from "specviz/compare/writing.js";
@@ -8,6 +9,8 @@ import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 const SHOWN_TEXT = 220; // characters of a lane's text
+/** What the lanes' bars are. */
+const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better", position: "Tokens written" };
 /** @type {Record<string, string>} */
 const STATES = { waiting: "waiting", running: "running", failed: "failed", stopped: "stopped" };
 
@@ -147,8 +150,8 @@ export function seek(value) {
 export function drawLasts() {
   const select = part("lasts", HTMLSelectElement);
   select.replaceChildren(
-    ...LASTS.map((n) => h("option", { value: n }, `in ${n} s`)),
-    ...(page.clock === "time" ? [h("option", { value: "real" }, "in real time")] : []),
+    ...LASTS.map((n) => h("option", { value: n }, `Lasts ${n} s`)),
+    ...(page.clock === "time" ? [h("option", { value: "real" }, "Real time")] : []),
   );
   if (page.clock !== "time" && page.lasts === "real") page.lasts = 10;
   select.value = String(page.lasts);
@@ -245,11 +248,16 @@ export function paint() {
   const texts = lanes.map(({ lane }, n) => lane.start(done[n]));
   const rest = atRest();
   const places = lanes.map((one) => (rest ? placeOf(one) : undefined));
-  // while the clock moves a bar is what is written, at rest what that cost
-  const bars = lanes.map((one, n) => (rest ? (places[n]?.bar ?? cost(one)) : texts[n]));
-  const whole = rest ? Math.max(...lanes.map((_, n) => places[n]?.high ?? bars[n])) : longest(lanes);
+  // while the clock moves a bar is what is written; at rest, and of lanes that run in turns, what that cost
+  const costs = rest || page.live;
+  const bars = lanes.map((one, n) => (costs ? (places[n]?.bar ?? cost(one)) : texts[n]));
+  const most = Math.max(...lanes.map((_, n) => places[n]?.high ?? bars[n]));
+  const begun = page.live && lanes.length === 1 ? longest(lanes) / Math.max(1, texts[0]) : 1; // what is still to come
+  const whole = costs ? most * begun : longest(lanes);
   sortRows();
   part("lanes").classList.toggle("svc-moving", !rest && lanes.length > 0);
+  part("lanes").classList.toggle("svc-progress", !costs);
+  put(part("measure"), lanes.length ? MEASURES[costs ? page.by : "position"] : "");
   const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
   lanes.forEach((one, n) => {
     const { lane } = one;
@@ -265,16 +273,18 @@ export function paint() {
     }
     put(parts.place, ended ? (place?.place ? String(place.place) : "‡") : "");
     parts.row.classList.toggle("svc-first", ended && place?.place === 1);
-    put(parts.value, rest ? value(one) : `${texts[n].toLocaleString("en")}`);
+    put(parts.value, rest ? value(one) : page.live ? spent(one) : texts[n].toLocaleString("en"));
     put(parts.own, rest ? cells(one, equal) : moving(one, done[n], texts[n]));
     parts.place.tabIndex = ended && place?.reason ? 0 : -1;
     const shown = `${done[n]} of ${lane.steps}`;
-    if (one.shown !== shown) parts.text.replaceChildren(h("span.svc-tail", written(lane, done[n], SHOWN_TEXT)));
+    if (one.shown !== shown)
+      parts.text.replaceChildren(h("span.svc-tail", written(lane, done[n], SHOWN_TEXT, inNarrow)));
     one.shown = shown;
   });
-  const writing = texts.filter((_, n) => done[n] < lanes[n].lane.steps); // a lane that is over leads nowhere
+  const writing = texts.filter((_, n) => // a lane that is over leads nowhere
+    page.live ? lanes[n].state === "running" : done[n] < lanes[n].lane.steps);
   const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...(writing.length ? writing : texts));
-  const said = told(lanes, position);
+  const said = reached(lanes, position);
   if (lanes.length) page.ruler?.draw(position, done, page.mark, said, rest && !page.moved);
   part("reached").textContent = said;
   const slider = part("slider", HTMLInputElement);
@@ -317,20 +327,27 @@ function cells({ id, lane }, equal) {
   return `${seconds(lane.ms)} · ${plural(lane.steps, "forward")}${tokens}`;
 }
 
+/** What a lane that is not over cost so far. @param {DrawnLane} one */
+const spent = ({ lane }) => (page.by === "step" ? lane.steps.toLocaleString("en") : seconds(lane.ms));
+
 /** While the clock moves. @type {(one: DrawnLane, steps: number, texts: number) => string} */
-const moving = ({ lane }, steps, texts) =>
-  `${texts === 1 ? "token" : "tokens"} · ${plural(steps, "forward")} · ${seconds(steps ? lane.times[steps - 1] : 0)}`;
+function moving({ lane }, steps, texts) {
+  const [tokens, forwards] = [plural(texts, "token"), plural(steps, "forward")];
+  const clock = seconds(steps ? lane.times[steps - 1] : 0);
+  if (!page.live) return `${texts === 1 ? "token" : "tokens"} · ${forwards} · ${clock}`;
+  return page.by === "step" ? `${steps === 1 ? "forward" : "forwards"} · ${tokens}` : `${tokens} · ${forwards}`;
+}
 
 /** At the position that is furthest: how many forwards each method needed, and who has it inside one draft. */
 /** @type {(lanes: DrawnLane[], position: number) => string} */
-function told(lanes, position) {
+function reached(lanes, position) {
   if (!position || !lanes.length) return "Nothing is written yet.";
   const parts = lanes
     .filter((one) => position <= one.aligned)
     .map(({ mark: letter, lane }) => {
       const k = lane.stepOf[position - 1];
       const inside = lane.accepted[k] > position - 1 - lane.start(k);
-      const where = inside && lane.accepted[k] > 1 ? ` (one of ${lane.accepted[k]} in one go)` : "";
+      const where = inside && lane.accepted[k] > 1 ? ` (with ${lane.accepted[k]} accepted at once)` : "";
       return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
   return parts.length

@@ -231,7 +231,8 @@ export class Ruler {
       const label = (k + 1).toLocaleString("en");
       const room = accepted[k] ? middle - x : right - x;
       if (room > 7 * label.length + 4) {
-        pen.fillStyle = accepted[k] ? this.colors.on : this.colors.ink;
+        pen.globalAlpha = 1;
+        pen.fillStyle = k >= done ? this.colors.faint : accepted[k] ? this.colors.on : this.colors.ink;
         pen.fillText(label, x + room / 2, top + high / 2 + 0.5);
       }
       pen.globalAlpha = 1;

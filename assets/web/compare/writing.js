@@ -2,9 +2,11 @@
 
 import { h } from "specviz/base/dom.js";
 
-/** The end of what a lane has written after ``done`` steps: accepted tokens and the target's own apart. */
-/** @type {(lane: import("specviz/compare/lane.js").Lane, done: number, most: number) => (HTMLElement | string)[]} */
-export function written(lane, done, most) {
+/** The end of what a lane has written after ``done`` steps: accepted tokens and the target's own apart; ``form``: how
+    their text is shown. */
+/** @type {(lane: import("specviz/compare/lane.js").Lane, done: number, most: number,
+ *   form?: (text: string) => string) => (HTMLElement | string)[]} */
+export function written(lane, done, most, form = String) {
   const stop = lane.start(done);
   let from = stop,
     size = 0;
@@ -16,7 +18,7 @@ export function written(lane, done, most) {
   }
   const stretches = lane.stretches(from, stop).filter(({ text }) => text);
   const spans = stretches.map(({ step, accepted, text }) =>
-    h(accepted ? "span.svc-acc" : "span.svc-own", { class: step === done - 1 && "svc-new" }, text),
+    h(accepted ? "span.svc-acc" : "span.svc-own", { class: step === done - 1 && "svc-new" }, form(text)),
   );
   return from > 0 ? ["… ", ...spans] : spans;
 }

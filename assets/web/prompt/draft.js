@@ -46,8 +46,13 @@ export const recorded = computed(() => {
   if (pending.value) return pending.value === shown.value;
   return source.run !== "" && source.run === shown.value && same(prompt, source.prompt, true);
 });
-/** The example that stands in the form unchanged. */
-export const example = computed(() => offer.value.examples.find((one) => same(one.prompt, draft.value.prompt)));
+/** The example that stands in the form unchanged, in whichever form of the prompt. */
+export const example = computed(() => {
+  const { prompt } = draft.value;
+  return offer.value.examples.find((one) => same(turned(one.prompt, prompt.mode), prompt));
+});
+/** Whether there is nothing to run. */
+export const nothing = computed(() => !pending.value && isEmpty(draft.value.prompt));
 
 /** Which of one's texts the form holds; -1: none. */
 const own = signal(-1);

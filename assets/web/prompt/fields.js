@@ -151,7 +151,7 @@ function Beside({ prefix }) {
       onInput=${(/** @type {FieldEvent} */ { currentTarget }) => (naming.value = currentTarget.value)}
       onChange=${(/** @type {FieldEvent} */ { currentTarget }) => call(currentTarget.value)} />
     ${turnBack(-1, "↶", "Undo", undoable.value)}${turnBack(1, "↷", "Redo", redoable.value)}
-    ${texts.value.length > 0 && html`<${Menu} label="Your texts" class="svp-earlier" items=${own} />`}
+    <${Menu} label="Your texts" class="svp-earlier" items=${own} disabled=${!texts.value.length} />
     ${alone.value && senders.value.map((one) => html`<button type="button" class="ui-button svp-connect"
       aria-haspopup="dialog" onClick=${(/** @type {FieldEvent<HTMLElement>} */ event) =>
         one.open(event.currentTarget, sent)}>${one.label}</button>`)}

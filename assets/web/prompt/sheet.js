@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { closest, h } from "specviz/base/dom.js";
-import { fault } from "specviz/prompt/draft.js";
+import { fault, nothing } from "specviz/prompt/draft.js";
 import { PromptFields } from "specviz/prompt/fields.js";
 import { methodForm } from "specviz/prompt/method.js";
 import { run, starting } from "specviz/prompt/start.js";
@@ -33,7 +33,8 @@ function Caution() {
 /** Runs what the form has, or stops what goes on. @param {{ id?: string }} props */
 export function RunButton({ id }) {
   const off = starting.value || !request.method.value || !!request.catalog.value.reason;
-  return html`<button type="button" id=${id} class="ui-button ui-call svp-go" disabled=${off} onClick=${run}>
+  return html`<button type="button" id=${id} class="ui-button ui-call svp-go" disabled=${off}
+      data-needs=${nothing.value ? "prompt" : null} onClick=${run}>
       Run</button>
     <button type="button" class="ui-button svp-halt" onClick=${() => emit("stop")}>Stop</button>`;
 }
@@ -52,7 +53,9 @@ const Panel = ({ form, offer, close }) => html`
     <${Held} of=${[offer, form]} />
   </div>
   <div class="sve-foot ui-row">
-    <${Caution} /><${Fault} /><span class="ui-soft sve-keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span><${RunButton} />
+    <${Caution} /><${Fault} />${nothing.value
+      ? html`<span class="ui-soft">Type a prompt, or choose an example.</span>`
+      : html`<span class="ui-soft sve-keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>`}<${RunButton} />
   </div>`;
 
 /**

@@ -89,7 +89,7 @@ class AcceptancePage(Service):
     @post("runs")
     def runs(self, request: Counting) -> dict[str, Any]:
         """Of runs that are over, and of servers' files, a set per method, most tokens per step first: acceptance by
-        every definition, and each confidence's reliability; ``sentence`` says who accepts more, where and why.
+        every definition, and each confidence's reliability; ``sentence`` says who accepts more, and why.
 
         Runs of given answers are left out: ``forced`` is how many. Raises Refusal where neither is chosen, or a file
         has nothing to count; UnknownTrace for a run that is not there.

@@ -70,8 +70,9 @@ more often (90 % against 60 %).'
     count, title = min((entry["depths"][0]["decided"], _title(entry)) for entry in (best, rival))
     if count < FEWEST_DRAFTS:
         firsts = (f"{row['stood']} of {row['decided']}" for row in (best["depths"][0], rival["depths"][0]))
-        evidence = f"Drafts whose first token is accepted: {' against '.join(firsts)}"
-        return f"{opening}. {evidence}; with only {plural(count, 'draft')} of {title}, nothing says where and why."
+        evidence = f"The first drafted token was accepted in {' drafts, against '.join(firsts)}"
+        few = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say why"
+        return f"{opening}. {evidence}; {few}."
     return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
 
 

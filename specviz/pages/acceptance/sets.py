@@ -103,11 +103,24 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[SetCounts]) -> d
     return {
         **pooled, "method": name, "title": title, "lossless": lossless, "worked": workings,
         "draft_cost": ratio(sum(costs), len(costs)), "costs": len(costs), "costs_apart": separate_costs,
-        "calibration": list(_calibrations(runs)),
+        "calibration": _calibrations(runs),
     }  # fmt: skip
 
 
-def _calibrations(runs: Sequence[SetCounts]) -> Iterator[dict[str, Any]]:
+def _calibrations(runs: Sequence[SetCounts]) -> list[dict[str, Any]]:
+    """Each confidence's reliability; confidences of the same numbers, as q and a chain's ``confidence``, are one."""
+    names = {name: "" for name in ("key", "label", "help")}
+    merged: list[dict[str, Any]] = []
+    for entry in _reliabilities(runs):
+        twin = next((other for other in merged if {**other, **names} == {**entry, **names}), None)
+        if twin is None:
+            merged.append(entry)
+        else:
+            twin["label"] += f" = {entry['label']}"
+    return merged
+
+
+def _reliabilities(runs: Sequence[SetCounts]) -> Iterator[dict[str, Any]]:
     for signal in dict.fromkeys(signal for run in runs for signal in run.signal_values):
         parts = [run.signal_values[signal] for run in runs if signal in run.signal_values]
         if any(len(confidences) for confidences, _ in parts):

@@ -28,14 +28,27 @@ CAUSES = {  # why a run wrote a token itself, in words that follow "its draft"
 
 
 @dataclass(frozen=True, slots=True)
+class OtherStep:
+    """A step of the other run, which drafted ``drafted`` tokens, accepted ``accepted`` and wrote ``wrote`` itself;
+    ``offered`` are those of its tokens that were rejected where it left its draft, ``reason`` says why nothing was
+    drafted.
+    """
+
+    step: int
+    drafted: int
+    accepted: int
+    offered: tuple[str, ...]
+    wrote: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gain:
     """A step in which one run accepted drafted tokens that the other run did not.
 
     Steps count from 0, output tokens too: [start, stop) was accepted, ``missed`` of them the other run wrote without a
-    draft, in ``other_steps`` steps from ``other_step`` on, ``causes`` says how many why; ``pieces`` is the accepted
-    text, each piece with whether the other run missed it. In its step ``other_step`` the other run drafted ``drafted``
-    tokens and accepted ``other_accepted``; ``offered`` are those of its tokens that were rejected where it left its
-    draft, ``reason`` says why nothing was drafted.
+    draft, in its steps ``others``, ``causes`` says how many why; ``pieces`` is the accepted text, each piece with
+    whether the other run missed it.
     """
 
     step: int
@@ -44,13 +57,7 @@ class Gain:
     pieces: tuple[tuple[str, bool], ...]
     missed: int
     causes: dict[str, int]
-    other_step: int
-    other_steps: int
-    drafted: int
-    other_accepted: int
-    offered: tuple[str, ...]
-    wrote: str
-    reason: str
+    others: tuple[OtherStep, ...]
 
 
 def difference(a: Trace, b: Trace) -> dict[str, Any]:
@@ -115,18 +122,21 @@ def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
         if not len(misses):
             continue
         start, stop = int(places[0]), int(places[-1]) + 1
-        at = int(their_steps[misses[0]])
         causes = Counter(
             ("refused" if left_drafts.get(number) else "ended") if table["drafted"][number] else "nothing"
             for number in their_steps[misses].tolist()
         )
-        wrote = other_trace.text([other_trace.output_ids[int(misses[0])]])
-        offered = tuple(other_trace.text([token]) for token in left_drafts.get(at, ())[:MOST_OFFERS])
-        yield Gain(
-            int(step), start, stop, _pieces(trace, range(start, stop), {*misses.tolist()}), len(misses), dict(causes),
-            at, len(np.unique(their_steps[misses])), table["drafted"][at], table["accepted"][at], offered, wrote,
-            table["reason"][at],
+        written = {number: place for place, number in reversed([*zip(misses, their_steps[misses], strict=True)])}
+        others = tuple(
+            OtherStep(
+                int(number), table["drafted"][number], table["accepted"][number],
+                tuple(other_trace.text([token]) for token in left_drafts.get(number, ())[:MOST_OFFERS]),
+                other_trace.text([other_trace.output_ids[int(place)]]), table["reason"][number],
+            )
+            for number, place in sorted(written.items())
         )  # fmt: skip
+        pieces = _pieces(trace, range(start, stop), {*misses.tolist()})
+        yield Gain(int(step), start, stop, pieces, len(misses), dict(causes), others)
 
 
 def _pieces(trace: Trace, places: range, misses: set[int]) -> tuple[tuple[str, bool], ...]:

@@ -10,7 +10,7 @@
 line, a task or prompt, a parameter's value (``k=8``) and a column (``of routes:none``) or a place of a profile (``at
 2``), joined by `` @ ``. ``paper`` holds its numbers in the same order, or, where it draws or says them, their order as
 signs ("<" rises, ">" falls, "=" level). Numbers that lie at most ``level`` (a share) apart are level. A claim with
-``unlike = true`` says that our order is not the paper's.
+``unlike = true`` says that our order is not the paper's; one with ``exact = true`` counts and has no spread.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Claim:
     where: str
     metric: str = ""
     unlike: bool = False
+    exact: bool = False
     level: float = 0.0
     decimals: int = 2
 

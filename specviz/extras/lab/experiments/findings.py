@@ -79,34 +79,52 @@ def _counts(entries: Sequence[Finding]) -> tuple[int, int]:
 
 
 def verdict(entries: Sequence[Finding]) -> str:
-    """As in "1 of 4 comparisons comes out as in the paper"; nothing where there is none."""
+    """As in "1 of 4 comparisons comes out in the paper's order"; nothing where there is none."""
     (alike, open_count), count = _counts(entries), len(entries)
     if not count:
         return ""
     if open_count == count:
-        subjects = {1: "The difference is", 2: "Both differences are"}.get(count, f"All {count} differences are")
-        return f"{subjects} no larger than the spread: it shows nothing either way"
+        subject = {1: "the difference is not", 2: "neither difference is"}.get(count, f"none of the {count} differences is")
+        return f"Undecided: {subject} known to be larger than its spread"
     if open_count:
         unlike = count - alike - open_count
-        parts = [f"{alike} as in the paper"] * (alike > 0)
-        parts += [f"{unlike} unlike {'it' if alike else 'the paper'}"] * (unlike > 0)
-        return f"Of {count} comparisons {', '.join(parts)}, {open_count} within the spread"
+        parts = [f"{alike} in the paper's order"] * (alike > 0)
+        parts += [f"{unlike} in another{'' if alike else ' order than the paper'}"] * (unlike > 0)
+        return f"Of {count} comparisons {', '.join(parts)}, {open_count} undecided"
     if alike in (0, count):
         subjects = {1: "Comes", 2: "Both comparisons come"}.get(count, f"All {count} comparisons come")
-        return f"{subjects} out {'as in' if alike else 'unlike'} the paper"
-    return f"{alike} of {count} comparisons {'comes' if alike == 1 else 'come'} out as in the paper"
+        order_words = "the paper's order" if alike else "another order than the paper"
+        return f"{subjects} out in {order_words}"
+    return f"{alike} of {count} comparisons {'comes' if alike == 1 else 'come'} out in the paper's order"
+
+
+def claimed_metric(claim: Claim) -> str:
+    """The metric that a claim is about, its own or its first column."""
+    return claim.metric or next(
+        part.removeprefix(COLUMN) for part in claim.ours[0].split(SEPARATOR) if part.startswith(COLUMN)
+    )
+
+
+def compared_names(results: Results, claim: Claim) -> list[str]:
+    """The names of what a claim compares, without what all of it shares."""
+    _, rest = _parts(claim)
+    return [", ".join(_name(results, part, claimed_metric(claim)) for part in parts) for parts in rest]
+
+
+def _parts(claim: Claim) -> tuple[list[str], list[list[str]]]:
+    """The parts that all selectors of a claim share, and the other parts of each."""
+    selectors = [selector.split(SEPARATOR) for selector in claim.ours]
+    shared = [part for part in selectors[0] if all(part in selector for selector in selectors)]
+    return shared, [[part for part in selector if part not in shared] for selector in selectors]
 
 
 def _finding(results: Results, claim: Claim) -> Finding:
     """Raises ValueError for a number that no run has."""
     numbers, texts = claim.numbers(results), claim.texts(results)
     selectors = [selector.split(SEPARATOR) for selector in claim.ours]
-    shared = [part for part in selectors[0] if all(part in selector for selector in selectors)]
-    rest = [[part for part in selector if part not in shared] for selector in selectors]
-    metric = claim.metric or next(part.removeprefix(COLUMN) for part in selectors[0] if part.startswith(COLUMN))
+    (shared, rest), metric, names = _parts(claim), claimed_metric(claim), compared_names(results, claim)
     quantity, part = results.quantity(metric.partition(":")[0]), metric.partition(":")[2]
     label = ", ".join([quantity.label, *([part] if part else []), *(_name(results, p, metric) for p in shared)])
-    names = [", ".join(_name(results, p, metric) for p in parts) for parts in rest]
     values = [f"{text} %" if quantity.unit == "share" else text for text in texts]
     signs, paper_signs = order(numbers, claim.level), claim.paper_order
     is_level = len(selectors) == 2 and len(selectors[1]) == 1 and is_number(selectors[1][0])
@@ -136,13 +154,16 @@ def _finding(results: Results, claim: Claim) -> Finding:
         [_preposition(results, parts[0]) if parts else "" for parts in rest], is_level,
     )  # fmt: skip
     text = capital(", ".join([*context, sentence])) + "."
-    spread, within_spread = "" if {*signs} == {"="} else "Too few measurements for a spread.", False
+    unknown = {*signs} != {"="} and not claim.exact
+    spread, within_spread = "Too few measurements for a spread." if unknown else "", unknown
     if least_certain := claim.least_certain(results):
         place, difference = least_certain
         within_spread = difference.is_within_spread
         pair = " and ".join(values[place : place + 2])
         heading = f"Least certain difference ({pair})" if values[2:] else "Difference"
         spread = f"{heading}, {_spread_text(difference, quantity.unit, is_level)}."
+        if abs(difference.value - difference.total) > difference.error / 2:
+            spread += " The numbers above pool all prompts."
     return Finding(
         text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread, spread
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from decoders.errors import UserError
 
 from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
 from ..experiments.drawing import amount
-from ..experiments.findings import UNITS, first_claim, summary
+from ..experiments.findings import UNITS, claimed_metric, compared_names, first_claim, summary
 from ..experiments.quantities import Profile
 from ..experiments.results import Results, columns_of, points
 from ..experiments.shipped import SHIPPED
@@ -52,10 +52,32 @@ def picture(path: Path) -> dict[str, Any] | None:
 
 
 def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] | None:
-    """``{"kind", "lines", "marks", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one metric
-    (None: no number), the claim's before the first, from 0 to 1; [line, place] of the values that the claim compares;
-    the metric's name, and the values that the picture spans. None where there are no numbers.
+    """``{"kind", "lines", "marks", "names", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one metric
+    (None: no number), from 0 to 1; [line, place] of the values that a claim compares; the names of the
+    bars, or the places of the line; the metric's name, and the values that the picture spans. None where there are no numbers. Of a ``claim`` it draws what its sentence says:
+    the line that it is about, from the first to the last place; else a bar for each of its numbers.
     """
+    drawn = _recorded(results, claim)
+    if drawn is None or claim is None:
+        return drawn
+    return drawn if drawn["marks"] or drawn["kind"] == "heat" else _bars_of(results, claim)
+
+
+def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
+    """A bar for each number of a claim, by the names that its sentence has for them."""
+    quantity, sizes = results.quantity(claimed_metric(claim).partition(":")[0]), [*map(abs, claim.numbers(results))]
+    high, names, texts = max(sizes) or 1.0, compared_names(results, claim), claim.texts(results)
+    ends = [texts[sizes.index(size)] for size in (min(sizes), max(sizes))]
+    unit = UNITS[quantity.unit] if quantity.unit in ("share", "×") else ""
+    return {
+        "kind": "bar", "lines": [[round(size / high, 2)] for size in sizes], "marks": [],
+        "names": ["plain decoding" if name == "1" and quantity.key == "speedup" else name for name in names],
+        "metric": quantity.label, "range": "–".join(dict.fromkeys(ends)) + unit,
+    }  # fmt: skip
+
+
+def _recorded(results: Results, claim: Claim | None) -> dict[str, Any] | None:
+    """The picture of the first metric that has numbers, a claim's own before the others."""
     about = results.about
     for metric in sorted(about["metrics"], key=lambda name: claim is not None and name != claim.metric):
         columns = list(columns_of(results.quantity(metric), metric, results.columns))
@@ -75,21 +97,25 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
             names[[*lines].index(name), len(row)] = {point["series"], x, f"{about['x']}={x}"}
             row.append(value if isinstance(value, int | float) else None)
         rows = [row[:MAX_VALUES] for row in [*lines.values()][:MAX_LINES]]
+        is_line = not is_heat and any(len(row) > 2 for row in rows) and about["chart"] not in ("bar", "cases", "sheet")
+        marks = _marks(claim, names) if claim and claim.metric == metric and is_line else []
+        if marks:  # the line of the sentence, from its first to its last place
+            line, places = marks[0][0], [place for _, place in marks]
+            rows = [rows[line][min(places) : max(places) + 1]]
+            marks = [(0, place - min(places)) for place in places]
         numbers = [abs(value) for row in rows for value in row if value is not None]
         if not numbers or not max(numbers):
             continue
-        is_line = not is_heat and any(len(row) > 2 for row in rows) and about["chart"] not in ("bar", "cases", "sheet")
         high, low = max(numbers), 0.0
         says_level = claim is not None and "=" in order(claim.numbers(results), claim.level)
         if is_line and min(numbers) < high and not says_level:  # its shape, not its height
             low = min(numbers) - 0.15 * (high - min(numbers))
         span = high - low
         shares = [[None if value is None else round((abs(value) - low) / span, 2) for value in row] for row in rows]
-        marks = _marks(claim, names) if claim and claim.metric == metric else []
         quantity = results.quantity(metric)
         return {
             "kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares, "marks": marks,
-            "metric": quantity.label,
+            "names": _span(compared_names(results, claim)) if claim and marks else [], "metric": quantity.label,
             "range": "" if isinstance(quantity, Profile) else _range(min(numbers) if low else 0.0, high, quantity.unit),
         }  # fmt: skip
     return None
@@ -106,8 +132,18 @@ def _range(low: float, high: float, unit: str) -> str:
     return f"{first if low else 0}–{last}{UNITS[unit] if unit in ('share', '×') else ''}"
 
 
+def _span(names: Sequence[str]) -> list[str]:
+    """The places of a line as one name.
+
+    >>> _span(["draft length K = 10", "draft length K = 40"])
+    ['draft length K 10–40']
+    """
+    axis, _, first = names[0].rpartition(" = ")
+    return [f"{axis} {first}–{names[-1].rpartition(' = ')[2]}".strip()]
+
+
 def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tuple[int, int]]:
-    """[line, place] of each value that a claim names; none unless all are drawn, each at one place."""
+    """[line, place] of each value that a claim names; none unless all are drawn, each at one place of one line."""
     found = []
     for selector in claim.ours:
         parts = {part for part in selector.split(SEPARATOR) if part != ALL_RUNS}
@@ -115,7 +151,7 @@ def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tupl
         if len(at) != 1 or at[0][0] >= MAX_LINES or at[0][1] >= MAX_VALUES:
             return []
         found += at
-    return found
+    return found if len({line for line, _ in found}) == 1 and len({*found}) > 1 else []
 
 
 if __name__ == "__main__":

@@ -101,11 +101,11 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     page.click("summary:has-text('under every verifier')")
     judges, lines = page.locator(".svl-judges [data-verifier]"), page.locator(".svl-judges select option")
     expect(lines).to_have_count(2)  # not plain decoding's: it drafts nothing
-    expect(judges.and_(page.locator("[data-verifier=relaxed]"))).to_contain_text("lossy")
+    expect(judges.and_(page.locator("[data-verifier~=relaxed]"))).to_contain_text("lossy")
     chosen = page.locator(".svl-judges select")
     chosen.focus()
     page.keyboard.press("ArrowDown")
-    expect(judges.and_(page.locator("[data-verifier=match]"))).to_contain_text("lossless")
+    expect(judges.and_(page.locator("[data-verifier~=match]"))).to_contain_text("lossless")
     expect(chosen).to_have_value(str(lines.nth(1).get_attribute("value")))
     expect(chosen).to_be_focused()
     asked = len([url for url in page.requests if "/lab/judged/" in url])
@@ -114,7 +114,7 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     page.select_option(".svl-bar select", "speedup")
     page.wait_for_selector(".svb-table[data-metric=speedup]")
     expect(chosen).to_have_value(str(lines.nth(1).get_attribute("value")))
-    expect(judges.and_(page.locator("[data-verifier=match]"))).to_be_visible()
+    expect(judges.and_(page.locator("[data-verifier~=match]"))).to_be_visible()
     assert len([url for url in page.requests if "/lab/judged/" in url]) == asked
     page.evaluate("document.body.classList.toggle('dark')")
     page.click(".svb-table tbody tr:last-child td:nth-of-type(3) .svb-open")

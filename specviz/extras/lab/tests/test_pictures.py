@@ -19,9 +19,13 @@ def test_every_recorded_experiment_has_a_picture() -> None:
         assert values and min(values) >= 0 and max(values) == 1, name
         assert entry["kind"] in ("bar", "line", "heat") and all(len(line) <= 24 for line in entry["lines"])
     # what a sentence compares is marked; what stays level is drawn from zero, so that little does not look like much
-    assert drawn["pldplus-table7"]["marks"] == [[0, 0], [0, 3]] and drawn["pldplus-table7"]["lines"][0][3] == 1
+    assert drawn["pldplus-table7"]["marks"] == [[0, 0], [0, 3]] and len(drawn["pldplus-table7"]["lines"][0]) == 4
+    assert min(drawn["pldplus-table7"]["lines"][0]) > 0.9
     assert drawn["pldplus-table8"]["marks"] == [[0, 0], [0, 5]] and min(drawn["pldplus-table8"]["lines"][0]) > 0.9
     assert drawn["pldplus-fig4"]["kind"] == "line" and drawn["pldplus-table3"]["kind"] == "bar"
+    assert drawn["pldplus-fig4"]["lines"][0][-1] == 1 and drawn["pldplus-fig4"]["names"] == ["draft length K 10–40"]
+    low, _, high = (line[0] for line in drawn["glide-fig1b"]["lines"])  # of a profile: the numbers of its sentence
+    assert low < 0.15 and high == 1 and drawn["glide-fig1b"]["range"] == "3–29 %"
 
 
 def test_what_cannot_be_read_has_none(tmp_path: Path) -> None:

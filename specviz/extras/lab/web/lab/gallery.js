@@ -62,7 +62,7 @@ const tool = (name, title, about, open) =>
   h("button.svp-bare.svl-card", { "data-name": name, onclick: open }, h("b", title), h("span.svl-say", about));
 
 /** How a paper's claims come out here, by the mark of it. */
-const MARKS = { "✓": "as in the paper", "◐": "in part", "≈": "within the spread", "✗": "otherwise" };
+const MARKS = { "✓": "in the paper's order", "◐": "in part", "≈": "undecided", "✗": "otherwise" };
 /** @typedef {keyof typeof MARKS} Mark */
 
 const NONE = "–"; // the mark of what has no printed number
@@ -82,12 +82,14 @@ function tally(recipes) {
   return /** @type {Mark[]} */ (Object.keys(MARKS)).map(counted).filter(([, count]) => count > 0);
 }
 
-/** How many of the paper's claims come out alike. @param {LabSummary} finding */
+/** How many of the paper's claims come out in its order. @param {LabSummary} finding */
 function agreed(finding) {
   const { claims, alike, open } = finding;
   const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
-  return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${alike} of ${claims} as in the paper`,
-    open > 0 && `, ${open} within the spread`);
+  const count = alike ? `${alike} of ${claims}` : claims === 1 ? "Not" : `None of ${claims}`;
+  const words = open === claims ? "Undecided: the spread is as large, or not known"
+    : `${count} in the paper's order${open ? `, ${open} undecided` : ""}`;
+  return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${words}`);
 }
 
 /** A recipe: its picture, and what was found. */
@@ -97,10 +99,15 @@ function recipeCard({ name, title, figure, question }, choose) {
   return h(
     "button.svp-bare.svl-card.svl-recipe",
     { "data-name": name, title: question, onclick: () => choose(name) },
-    h("span.svl-framed", drawn(picture), picture && h("small.ui-soft", picture.metric, " ", h("span", picture.range))),
+    h("span.svl-framed", drawn(picture)),
     h("small.ui-soft", figure),
     h("b", title),
-    picture && [h("span.svl-say", picture.finding.text), agreed(picture.finding)],
+    picture && [
+      h("span.svl-scale", h("small", picture.metric, " ", h("span", picture.range)),
+        picture.names.map((one, n) => h("small", picture.kind === "bar" && h("i", { style: tone(n) }), one))),
+      h("span.svl-say", picture.finding.text),
+      agreed(picture.finding),
+    ],
   );
 }
 
@@ -145,7 +152,7 @@ function head() {
   const { papers, recipes } = gallery();
   const marks = tally(recipes);
   const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
-  const words = { ...MARKS, "✓": "come out as in their paper" };
+  const words = { ...MARKS, "✓": "come out in their paper's order", "≈": "undecided: within the spread" };
   const outcome = marks.map(([mark, count]) => h("li", h("b", `${mark} ${count}`), words[mark]));
   const count = Object.keys(papers).filter(Boolean).length;
   return h("header.svp-asked", h("h2", "The papers' experiments, run again"),

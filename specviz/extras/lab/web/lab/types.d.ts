@@ -39,9 +39,11 @@ type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "
 /** What was recorded of an experiment, small: per line its values as shares of the largest. */
 interface LabPicture {
   kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks: [number, number][]; metric: string; range: string;
+  /** Of each bar, or of a line the places that it spans. */
+  names: string[];
   finding: LabSummary;
 }
-/** The sentence of its first claim, how many of its ``claims`` come out as in the paper, how many within the spread. */
+/** The sentence of its first claim, how many of its ``claims`` come out in its order, how many are undecided. */
 interface LabSummary { text: string; claims: number; alike: number; open: number }
 /** What comes along, small: ``api/lab/gallery``. */
 interface LabGallery {

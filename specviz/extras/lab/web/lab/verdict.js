@@ -6,7 +6,7 @@ import { tabled } from "specviz/lab/state.js";
 
 const SAME = "✓ same order";
 const OTHER = "✗ other order";
-const OPEN = "≈ within the spread";
+const OPEN = "≈ undecided";
 
 /** @param {LabFinding} finding */
 const mark = ({ alike, within_spread: open }) => (open ? OPEN : alike ? SAME : OTHER)[0];
@@ -28,7 +28,8 @@ export function verdictOf({ verdict, findings, about }, open) {
   const said = h("p", h("b", "Here: "), verdict ? h("b", `${verdict}. `) : about.compared);
   const points = findings.map((one) =>
     h("li", h("span", { "aria-hidden": "true" }, mark(one)),
-      h("span", one.text, one.spread && h("small.ui-soft", ` ${one.spread}`))),
+      h("span", one.text, one.spread && h("small.ui-soft", ` ${one.spread}`),
+        mark(one) === OTHER[0] && h("small.ui-soft", `The paper: ${one.paper_values} (${one.source}).`))),
   );
   const answer = h("div.svl-found.svl-compared", said, points.length > 0 && h("ul.svl-points", points));
   if (!findings.length) return [answer];

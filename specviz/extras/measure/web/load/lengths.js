@@ -1,10 +1,10 @@
 /* Acceptance of runs, draft lengths: what other servers' policies would have drafted, and the runs in batches. */
 
-import { h, heads, scrolled, table } from "specviz/base/dom.js";
+import { coded, h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
-import { format, percentage, plural } from "specviz/base/numbers.js";
+import { format, percentage, plural, short } from "specviz/base/numbers.js";
 import { COLORS, lineLook } from "specviz/base/plotly.js";
-import { drawCharts, drawing, layout, page } from "specviz/acceptance/state.js";
+import { drawCharts, drawing, headline, layout, meanings, page, term } from "specviz/acceptance/state.js";
 
 /** @param {number | null} value @param {(value: number) => string} form */
 const cell = (value, form) => h("td.svp-num", value === null ? "–" : form(value));
@@ -13,26 +13,53 @@ const cell = (value, form) => h("td.svp-num", value === null ? "–" : form(valu
 const times = (value) => `${value.toFixed(2)}×`;
 
 /** The numbers of a policy: its head, and the cell of a set's row. @typedef {LengthSet["policies"][number]} Policy */
-/** @type {[head: string, form: (row: Policy) => HTMLElement][]} */
+/** @type {[head: string, form: (row: Policy) => HTMLElement, meaning: string][]} */
 const NUMBERS = [
-  ["steps", (row) => cell(row.steps, format)],
-  ["mean length", (row) => cell(row.mean_length, (value) => value.toFixed(2))],
-  ["ms", (row) => cell(row.ms, (value) => format(Math.round(value)))],
-  ["× one-row forwards", (row) => cell(row.speedup, times)],
-  ["regret", (row) => cell(row.regret, percentage)],
+  ["ms", (row) => cell(row.ms, (value) => format(Math.round(value))),
+    "The model's time and the drafter's, by the runs' own times."],
+  ["regret", (row) => cell(row.regret, percentage), "Its ms ÷ the oracle's − 1."],
+  ["steps", (row) => cell(row.steps, format),
+    "All policies write the same text; what a shorter draft leaves out is offered to the next step."],
+  ["mean length", (row) => cell(row.mean_length, (value) => value.toFixed(2)), "Drafted tokens per step."],
+  ["× one-row forwards", (row) => cell(row.speedup, times),
+    "A one-row forward for each token ÷ its ms: not the speedup over plain decoding that Compare measures."],
 ];
+const [ORACLE, OWN] = ["oracle", "the run's own length"];
+const KNOWS = "Drafts as many tokens as will be accepted, which it knows: no policy can be faster.";
 
 /** Each method's policies below its name. @param {LengthSet[]} sets */
 function policies(sets) {
-  const rows = sets.flatMap((set) => [
-    h("tr.svp-kind",
-      h("th", { scope: "rowgroup", colspan: NUMBERS.length + 1 }, `${set.title}, ${plural(set.runs, "run")}`)),
-    ...set.policies.map((row) =>
-      h("tr", h("th", { scope: "row", title: row.source }, row.policy, row.why && h("small", row.why)),
-        NUMBERS.map(([, form]) => form(row)))),
-  ]);
-  const head = heads(["policy"], NUMBERS.map(([title]) => title));
-  return scrolled("Policies", table({ class: "svd-table" }, head, rows));
+  const rows = sets.flatMap((set) => {
+    const most = Math.max(...set.policies.map(({ ms }) => ms ?? 0));
+    return [
+      h("tr.svp-kind",
+        h("th", { scope: "rowgroup", colspan: NUMBERS.length + 2 }, `${set.title}, ${plural(set.runs, "run")}`)),
+      ...set.policies.map((row) =>
+        h("tr", { class: row.policy === OWN ? "svd-own" : null },
+          h("th", { scope: "row", title: row.source }, row.policy),
+          row.ms === null
+            ? h("td.ui-soft", { colspan: NUMBERS.length + 1 }, row.why)
+            : [h("td", rangeBar("svd-range", [row.ms, row.ms], most)), NUMBERS.map(([, form]) => form(row))])),
+    ];
+  });
+  const head = heads(["policy", "time"], NUMBERS.map(([title, , meaning]) => term(title, meaning)));
+  return [
+    scrolled("Policies", table({ class: "svd-table svd-lengths" }, head, rows)),
+    meanings({ [ORACLE]: KNOWS, ...Object.fromEntries(NUMBERS.map(([title, , meaning]) => [title, meaning])) }),
+  ];
+}
+
+/** How far each method's own lengths are from the best ones. @param {LengthSet[]} sets */
+function summary(sets) {
+  const regrets = sets.flatMap(({ title, policies: rows }) => {
+    const regret = rows.find(({ policy }) => policy === OWN)?.regret;
+    return typeof regret === "number" ? [{ title: short(title), regret: percentage(regret) }] : [];
+  });
+  if (!regrets.length) return "None of these runs can be replayed with other draft lengths.";
+  const [first, ...others] = regrets;
+  const rest = others.map(({ title, regret }) => `, ${title} ${regret}`).join("");
+  return `At the draft lengths of the run, ${first.title} takes ${first.regret} longer than with the best length at ` +
+    `every step${rest}.`;
 }
 
 /** @param {LengthSet} set */
@@ -130,18 +157,9 @@ export async function drawLengths(place) {
   const answer = await within(place, () => postJson("api/lengths/runs", { ids }), wanted);
   if (!answer) return;
   const replayed = answer.sets.filter((set) => !set.why);
+  headline.textContent = summary(replayed);
   place.replaceChildren(
-    h(
-      "p.svd-lead",
-      "Each policy writes the same text: where it drafts less than the run did, the rest of that draft is offered " +
-        "to its next step. ",
-      h("b", "Regret"),
-      " = its milliseconds ÷ the oracle's − 1, by the runs' own times; the oracle knows what stands. ",
-      h("b", "× one-row forwards"),
-      " = the time of a one-row forward for each token ÷ its milliseconds, both the model's alone: not the speedup " +
-        "over plain decoding that ran, which Inspect and Compare show.",
-    ),
-    replayed.length > 0 ? policies(replayed) : "",
+    ...(replayed.length > 0 ? policies(replayed) : []),
     h("div.svd-groups.ui-tiles", answer.sets.filter(more).map((set) =>
       h(
         "section.ui-stack",
@@ -150,7 +168,7 @@ export async function drawLengths(place) {
         set.batches.length ? [h("p.ui-soft", BATCHES), batches(set)] : null,
         bestLengths(set),
       ))),
-    answer.measured ? "" : h("p.ui-soft", UNMEASURED),
+    answer.measured ? "" : h("p.ui-soft", coded(UNMEASURED)),
   );
 }
 
@@ -161,4 +179,5 @@ const BEYOND = "beyond what was measured";
 const BATCHES =
   "In a batch of runs like these, by a model: L(rows, batch, context) as measured here, drafted for one by one " +
   "(specviz load check says how far it is from batches that run).";
-const UNMEASURED = "What these runs would be in a batch is known once specviz load measure has timed this model here.";
+const UNMEASURED = "What these runs would be in a batch is known once `specviz load measure` has timed " +
+  "this model here.";
