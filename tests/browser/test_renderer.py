@@ -856,7 +856,7 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     assert found == outcomes(trace) and "branch+successor" in found
     assert not page.is_visible(".sv-breakdown")  # in the tab Details
     details(page)
-    assert "branch + successor" in page.inner_text(".sv-brief")
+    assert "branch + successor" in page.inner_text(".sv-breakdown")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "How drafts were found" in text
