@@ -856,7 +856,7 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     assert found == outcomes(trace) and "branch+successor" in found
     assert not page.is_visible(".sv-breakdown")  # in the tab Details
     details(page)
-    assert "branch + successor" in page.inner_text(".sv-brief")
+    assert "branch + successor" in page.inner_text(".sv-breakdown")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "How drafts were found" in text
@@ -1037,7 +1037,7 @@ def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open, 
     details(page)
     page.locator(".sv-compression span:has-text('keys and values')").hover()
     assert "12,288 bytes per token" in tip(page)
-    assert "F1\n" in page.inner_text('.sv-all-metrics[aria-label="Against the reference"]')
+    assert "F1 Words of the answer" in page.inner_text('.sv-all-metrics[aria-label="Against the reference"]')
     assert not page.is_visible(".sv-reference-text")
     page.click(".sv-reference summary")
     assert page.inner_text(".sv-reference-text") == trace.run["reference"]

@@ -38,7 +38,7 @@ def test_a_step_under_every_rule(page: Any, port: int, run: Trace) -> None:
     tab = page.get_by_role("tab", name="Rules")
     tab.click()
     table = page.locator(".svj-table")
-    expect(table.locator(".svj-own")).to_contain_text("as recorded")
+    expect(table.locator(".svj-own").first).to_contain_text("as recorded")
     names = [name for cell in table.locator("tr[data-verifier]").all()
              for name in str(cell.get_attribute("data-verifier")).split()]  # fmt: skip
     assert sorted(names) == sorted(first.rules)
@@ -50,8 +50,10 @@ def test_a_step_under_every_rule(page: Any, port: int, run: Trace) -> None:
     for names, token in table.locator("tr[data-verifier] .svj-fell").evaluate_all(struck):  # by that row's own rule
         rule = first.rules[names.split()[0]]
         ids = [node for node, status in enumerate(rule.status) if status == "rejected"]
-        labels = "([step, ids]) => ids.map((id) => { const { model } = specviz.app.inspector; " \
+        labels = (
+            "([step, ids]) => ids.map((id) => { const { model } = specviz.app.inspector; "
             "return model.pieces.label(model.step(step).nodes[id].token, 14); })"
+        )
         assert token in page.evaluate(labels, [first.step, ids])
     assert not page.locator(".svj-place[class*=sv-is-]").count()  # the positions bear no rule's verdict
     expect(page.locator(".sv-judges .sv-mass")).to_be_visible()

@@ -92,6 +92,9 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
     drafted = expected.trace.tables["steps"]["drafted"][0]
     becomes(page, lambda: page.evaluate(WOULD), drafted)
+    signs = """() => [...document.querySelectorAll(".svw-legend code")].every(({ textContent: sign }) =>
+        [...document.querySelectorAll(".sv-tree svg text")].some((text) => text.textContent.includes(sign)))"""
+    assert page.locator(".svw-legend code").count() and page.evaluate(signs), "the legend's numbers are the picture's"
     assert f"this way {expected.accepted}:" in answer(page)
     assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
 

@@ -7,7 +7,7 @@ import { aboutRule, cardOf, joined, parted, rulesOf } from "specviz/shell/verifi
 import { Model, POOL, groups, precision } from "specviz/base/model.js";
 import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { numbers } from "specviz/base/terms.js";
-import { Pieces, characters, glyphParts, glyphs, inLine, safe } from "specviz/base/text.js";
+import { BREAK, Pieces, characters, glyphParts, glyphs, inLine, safe } from "specviz/base/text.js";
 
 import { frozen, small } from "./traces.mjs";
 
@@ -60,6 +60,12 @@ test("tokens that share a character are one cell", () => {
   assert.equal(pieces.label(9), "⟨token␣9⟩");
   assert.equal(pieces.bytes(2), "F0 9F");
   assert.equal(pieces.phrase([1, 1, 1, 1], 3), "aa…");
+});
+
+test("a phrase writes each token as its label, and may break between tokens alone", () => {
+  const pieces = new Pieces({ id: [1, 2, 3], hex: ["0a20202020202020", "2073", "656c66"], special: Array(3).fill(false) });
+  assert.equal(pieces.phrase([1, 2, 3]), [1, 2, 3].map((id) => pieces.label(id)).join(""));
+  assert.deepEqual(pieces.phrase([1, 2, 3], Infinity, BREAK).split(BREAK), ["⏎␣×7", "␣s", "elf"]);
 });
 
 test("a precision names rows that are rounded", () => {

@@ -247,6 +247,24 @@ test("opening what hangs beside a path leaves what was shown where it is; every 
   assert.equal(new Set(opened.placed.map(({ x, y }) => `${x} ${y}`)).size, opened.placed.length);
 });
 
+test("what needs several lines beside a path stands in columns; what fits in one keeps its width", () => {
+  const nodes = [node(0, -1, 0, "root"), ...Array.from({ length: 7 }, (_, k) => node(k + 1, 0, 1))];
+  const view = { nodes, drafted: 7, last: 0, bonus: 1 };
+  /** @type {(room: number) => TreeItem[]} */
+  const beside = (room) => {
+    const { placed, columns } = arrange(items(view, new Set()));
+    for (const item of placed) item.width = item.kind === "node" ? 60 + 5 * item.node.index : 50;
+    position(placed, columns, false, 500, room);
+    return placed.filter(({ column }) => column);
+  };
+  const several = beside(350);
+  assert.ok(new Set(several.map(({ y }) => y)).size > 1);
+  const lefts = [...new Set(several.map(({ x }) => x))];
+  for (const left of lefts) assert.equal(new Set(several.filter(({ x }) => x === left).map((one) => one.width)).size, 1);
+  assert.ok(Math.max(...several.map(({ x, width }) => x + width)) <= 350 - 8 && lefts.length > 1);
+  assert.deepEqual(beside(900).map(({ width }) => width), [1, 2, 3, 4, 5, 6, 7].map((k) => 60 + 5 * k));
+});
+
 test("rows are as tall as a finger needs", () => {
   const nodes = Array.from({ length: 12 }, (_, k) => node(k, k - 1, k, k ? "accepted" : "root"));
   const { placed, columns } = arrange(items({ nodes, drafted: 11, last: 11, bonus: 1 }, new Set()));

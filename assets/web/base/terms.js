@@ -101,7 +101,7 @@ export function explain(owner, key, told) {
     whole ? line("this run", `${whole[0]} = ${percent(key, whole[1])}`) : null,
     here ? line("this step", here) : null,
     model.report?.notes?.[key] ? h("div.sv-formula", model.report.notes[key]) : null,
-    terms[key] && !(told && OF_STEP[key]) ? codeLine(codeOf(model, key, view)) : null,
+    terms[key] && !(told && DRAFT.includes(key)) ? codeLine(codeOf(model, key, view)) : null,
   ].filter(Boolean);
 }
 

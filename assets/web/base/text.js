@@ -41,11 +41,8 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** @type {(text: string, most: number) => string} */
 export const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-/** In a narrow place: eight spaces are ␣×8. @type {(text: string) => string} */
+/** In a narrow place: eight spaces are ␣×8. @param {string} text */
 export const inNarrow = (text) => glyphs(text).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`);
-
-/** @type {(cells: { text: string }[], most: number) => string} */
-const brief = (cells, most) => cut(inNarrow(joined(cells)), most);
 
 /** Between tokens: a line may break here, and in no token. */
 export const BREAK = "\u200b";
@@ -105,6 +102,8 @@ export class Pieces {
   constructor(table) {
     /** @type {Map<number | undefined, Piece>} */
     this.known = new Map();
+    /** Text → what ``brief`` makes of it: tables ask for the same ones at every step. @type {Map<string, string>} */
+    this.briefs = new Map();
     this.add(table);
   }
 
@@ -134,7 +133,14 @@ export class Pieces {
 
   /** One token by itself, whitespace visible. @type {(id: number | undefined, most?: number) => string} */
   label(id, most = Infinity) {
-    return brief([this.get(id)], most) || "∅";
+    return cut(this.inNarrow(this.get(id).text), most) || "∅";
+  }
+
+  /** @param {string} text */
+  inNarrow(text) {
+    let short = this.briefs.get(text);
+    if (short === undefined) this.briefs.set(text, (short = inNarrow(text)));
+    return short;
   }
 
   /** The same as a word: without the space before it. @type {(id: number | undefined, most?: number) => string} */
@@ -145,7 +151,7 @@ export class Pieces {
   /** Several tokens as one visible text, each as its label; ``between`` them, such as where a line may break. */
   /** @type {(ids: number[], most?: number, between?: string) => string} */
   phrase(ids, most = Infinity, between = "") {
-    return cut(this.cells(ids).map((cell) => brief([cell], Infinity)).join(between), most);
+    return cut(this.cells(ids).map(({ text }) => this.inNarrow(text)).join(between), most);
   }
 
   /** Tokens as cells: usually one token each; tokens that share a grapheme share a cell. */

@@ -1,7 +1,7 @@
 /* Acceptance of a run's tokens by their place in the tree: a map of depth and rank, and second branches' worth. */
 
 import { h } from "specviz/base/dom.js";
-import { nth, plural, probability } from "specviz/base/numbers.js";
+import { clamp, nth, plural, probability } from "specviz/base/numbers.js";
 
 const DEEPEST = 24; // columns of the map
 
@@ -46,7 +46,8 @@ export function byPlace({ model, tip }) {
     "tr", h("th", { scope: "row" }, `${nth(rank + 1)} guess`), cells.map((cell, k) => draw(cell, rank, k)),
   ));
   const label = "Share of guesses accepted, of those whose parent was";
-  const table = h("table.sv-place-map", h("thead", h("tr", h("th", "at depth"), depths)), h("tbody", body));
+  const table = h("table.sv-place-map", { style: `--sv-cell:${clamp(Math.floor(420 / depths.length), 22, 40)}px` },
+    h("thead", h("tr", h("th", "at depth"), depths)), h("tbody", body));
   return [
     h("p.sv-faint", `${label}:`),
     h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, table),

@@ -64,8 +64,7 @@ export function run(owner) {
   if (!report || !model.stepCount) return [];
   const parts = [];
   const help = "Origins of the accepted path; mismatch: nothing of the draft was accepted; none: there was no draft.";
-  const stood = report.outcomes.filter(([name]) => !["mismatch", "none"].includes(name));
-  if (stood.some(([name]) => model.origin(name).letter))
+  if (lettered(model))
     parts.push(steps(owner, "Steps by outcome", help, report.outcomes.map(([name, n]) => [composed(model, name), n])));
   if (report.routes.filter(([name]) => name !== "none").length > 1)
     parts.push(steps(owner, "How drafts were found", "Steps by the way the method took.", report.routes));
@@ -73,15 +72,20 @@ export function run(owner) {
   return timed ? [...parts, timed] : parts;
 }
 
+/** Whether outcomes differ by their origin, so that a bar shows them. @param {Model} model */
+const lettered = (model) => !!model.report?.outcomes.some(([name]) =>
+  !["mismatch", "none"].includes(name) && model.origin(name).letter);
+
 /** What an accepted path was made of, in words. @type {(model: Model, outcome: string) => string} */
 const composed = (model, outcome) => outcome.split("+").map((name) => {
   const { beside, label } = model.origin(name);
   return beside ? "2nd or later guess" : label;
 }).join(" + ");
 
-/** The outcomes in one line. @type {(owner: Inspector) => (Node | string)[]} */
+/** The outcomes in one line, where no bar shows them. @type {(owner: Inspector) => (Node | string)[]} */
 export function brief(owner) {
   const { report, stepCount } = owner.model;
+  if (lettered(owner.model)) return [];
   const most = report?.outcomes.slice(0, 6) ?? [];
   const shares = most.map(([name, count]) => [` ${composed(owner.model, name)} `, h("b", percent(count / stepCount))]);
   return [h("span.sv-faint", "Steps"), ...shares.flat()];

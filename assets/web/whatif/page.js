@@ -361,8 +361,8 @@ export class WhatIf {
     const [chip, stretch, parent] = ["chip", "stretch", "node"].map((kind) =>
       placed.find((item) => item.kind === kind && (item.kind !== "node" || item.hidden)));
     if (parent?.kind === "node")
-      signs.push([`▸${parent.hidden}`, `more below it${parent.node.draft === "recorded" ? ", left out too" : ""}`]);
-    if (chip?.kind === "chip") signs.push([`▸${chip.count}`, "more beside"]);
+      signs.push([`▸${parent.hidden}`, `below it${parent.node.draft === "recorded" ? ", too" : ""}`]);
+    if (chip?.kind === "chip") signs.push([`▸${chip.count}`, "beside it"]);
     if (stretch?.kind === "stretch") signs.push([`×${stretch.nodes.length}`, "in a row"]);
     replace(this.legend, signs.map(([sign, said]) => h("li", h("code", sign), said)));
   }
