@@ -7,7 +7,9 @@ import { capital } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
 const ROW = 26; // pixels, of a line of text
-const ROWS = [82, 63, 44, ROW]; // of four lines (large type) to one: the highest that all rows have room for
+/** Of five lines (narrow panels), four (large type) to one: the highest that all rows have room for. */
+const ROWS = [101, 82, 63, 44, ROW];
+const NARROW = 420; // pixels
 const SNIPPET = 24; // tokens
 const LETTER = 7; // pixels, of a head
 
@@ -237,7 +239,7 @@ export class CandidateTable extends Panel {
   /** Gives every row as much height as all of them have room for. */
   stretch() {
     const count = this.view?.candidates.length ?? 0;
-    const high = this.owner.zoom > 1 ? ROWS : ROWS.slice(1);
+    const high = ROWS.slice(this.body.clientWidth < NARROW ? 0 : this.owner.zoom > 1 ? 1 : 2);
     this.row = high.find((row) => count * row <= this.height / this.owner.zoom - ROW) ?? ROW;
     this.table.classList.toggle("sv-tall", this.row > ROW);
     this.table.style.setProperty("--sv-row", `${this.row}px`);

@@ -28,8 +28,9 @@ export function before({ own, settled, tops }) {
     else runs.push([layer, layer]);
   });
   if (!runs.length) return "";
-  const said = runs.map(([first, last]) => (last > first ? `${layerName(first)}–${layerName(last)}` : layerName(first)));
-  return ` Before that it was first at ${said.length > 1 || said[0].includes("–") ? "layers" : "layer"} ${said.join(", ")}.`;
+  const said = runs.map(([first, last]) => layerName(first) + (last > first ? `–${layerName(last)}` : ""));
+  const many = said.length > 1 || said[0].includes("–");
+  return ` Before that it was first at ${many ? "layers" : "layer"} ${said.join(", ")}.`;
 }
 
 /** The panel, in the candidates' place while it is open; a click on a node of the tree chooses what it shows. */
