@@ -1254,7 +1254,8 @@ def test_a_peek_at_a_far_source_hides_no_draft_and_cuts_no_line(open_trace: Open
     page.set_viewport_size({"width": width, "height": 800 if width == 400 else 500})
     trace = recordings.gallery_run("class-docstring-pld-h")
     open_trace(trace)
-    far = page.evaluate("""count => {
+    far = page.evaluate(
+        """count => {
         const { inspector } = specviz, { draft, text } = inspector, found = [];
         for (let step = 1; step < count; step++) {
             inspector.setStep(0);
@@ -1268,7 +1269,9 @@ def test_a_peek_at_a_far_source_hides_no_draft_and_cuts_no_line(open_trace: Open
             found.push([text.elements(context)[0].getBoundingClientRect().top - edge, (edge - row.top) % high]);
         }
         return found;
-    }""", trace.rows("steps"))
+    }""",
+        trace.rows("steps"),
+    )
     assert len(far) > 1
     for below, shaved in far:
         assert below > 20, "a line of what the draft goes on from is seen too"
