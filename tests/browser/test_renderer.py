@@ -1247,3 +1247,45 @@ def test_the_notebook_frame_holds_the_page() -> None:
     html = notebook.show(recordings.quote(), step=2)._repr_html_()
     assert html.startswith("<iframe srcdoc=") and "sandbox=" in html
     assert "<script" not in html  # the page is one escaped attribute
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_peek_at_a_far_source_hides_no_draft_and_cuts_no_line(open_trace: Open, page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800 if width == 400 else 500})
+    trace = recordings.gallery_run("class-docstring-pld-h")
+    open_trace(trace)
+    far = page.evaluate(
+        """count => {
+        const { inspector } = specviz, { draft, text } = inspector, found = [];
+        for (let step = 1; step < count; step++) {
+            inspector.setStep(0);
+            text.fresh = true;
+            inspector.setStep(step);
+            if (draft.peek.hidden) continue;
+            const edge = draft.peek.getBoundingClientRect().bottom;
+            const { context } = inspector.model.step(step);
+            const high = parseFloat(getComputedStyle(text.code).lineHeight);
+            const row = text.rows.map(({ line }) => line.getBoundingClientRect()).findLast(({ top }) => top <= edge);
+            found.push([text.elements(context)[0].getBoundingClientRect().top - edge, (edge - row.top) % high]);
+        }
+        return found;
+    }""",
+        trace.rows("steps"),
+    )
+    assert len(far) > 1
+    for below, shaved in far:
+        assert below > 20, "a line of what the draft goes on from is seen too"
+        assert min(shaved, abs(21 - shaved)) < 1
+
+
+def test_a_tapped_tab_brings_its_panel_and_keeps_the_caret_in_sight_on_a_phone(open_trace: Open, page: Any) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    for name, step in (("class-docstring-pld-h", 9), ("lighthouse-story-eagle3", 3)):
+        open_trace(recordings.gallery_run(name), step=step)
+        show(page, "Tree")
+        until(page, "document.querySelector('.sv-lower').getBoundingClientRect().bottom <= innerHeight + 1")
+        top, caret = page.evaluate("""() => [document.querySelector('.sv-lower').getBoundingClientRect().top,
+            specviz.inspector.text.elements(specviz.inspector.model.step(specviz.inspector.number).context)[0]
+                .getBoundingClientRect().top]""")
+        assert top < 200 and 0 <= caret < top
+        until(page, "!specviz.inspector.tree.window.larger")  # all of it is seen

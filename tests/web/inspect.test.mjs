@@ -24,6 +24,7 @@ import { along, arrange, items, position, rowHeight, under } from "specviz/inspe
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
 import { decisive, otherwise, parting, pathOf, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
+import { earlier } from "specviz/whatif/lens_chart.js";
 
 import { frozen, small } from "./traces.mjs";
 
@@ -548,4 +549,12 @@ test("the path through a node goes on by accepted nodes, and by first children",
   const nodes = [[-1, "root"], [0, "rejected"], [0, "accepted"], [1, "unreached"], [2, "rejected"], [2, "accepted"]].map(of);
   const path = (node) => pathOf(nodes, node).map(({ index }) => index);
   assert.deepEqual([path(0), path(1), path(2), path(4)], [[2, 5], [1, 3], [2, 5], [2, 4]]);
+});
+
+test("a token that was first before it stayed so is said to have been, and where", () => {
+  const told = (settled, ...tops) => earlier({ own: { token: 7 }, settled, tops: tops.map((token) => [token, 0.5]) });
+  assert.equal(told(5, 1, 7, 7, 2, 7, 7), " Before that it was first at layers 1–2, 4.");
+  assert.equal(told(3, 1, 7, 2, 7), " Before that it was first at layer 1.");
+  assert.equal(told(1, 1, 7, 7), "", "it stayed so from the first time on");
+  assert.equal(told(null, 7, 7, 2), "", "it never stayed so");
 });

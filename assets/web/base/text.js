@@ -102,8 +102,8 @@ export class Pieces {
   constructor(table) {
     /** @type {Map<number | undefined, Piece>} */
     this.known = new Map();
-    /** Text → what ``brief`` makes of it: tables ask for the same ones at every step. @type {Map<string, string>} */
-    this.briefs = new Map();
+    /** Text → what ``inNarrow`` makes of it: tables ask for the same ones at every step. @type {Map<string, string>} */
+    this.narrowed = new Map();
     this.add(table);
   }
 
@@ -133,13 +133,13 @@ export class Pieces {
 
   /** One token by itself, whitespace visible. @type {(id: number | undefined, most?: number) => string} */
   label(id, most = Infinity) {
-    return cut(this.inNarrow(this.get(id).text), most) || "∅";
+    return cut(this.narrow(this.get(id).text), most) || "∅";
   }
 
   /** @param {string} text */
-  inNarrow(text) {
-    let short = this.briefs.get(text);
-    if (short === undefined) this.briefs.set(text, (short = inNarrow(text)));
+  narrow(text) {
+    let short = this.narrowed.get(text);
+    if (short === undefined) this.narrowed.set(text, (short = inNarrow(text)));
     return short;
   }
 
@@ -151,7 +151,7 @@ export class Pieces {
   /** Several tokens as one visible text, each as its label; ``between`` them, such as where a line may break. */
   /** @type {(ids: number[], most?: number, between?: string) => string} */
   phrase(ids, most = Infinity, between = "") {
-    return cut(this.cells(ids).map(({ text }) => this.inNarrow(text)).join(between), most);
+    return cut(this.cells(ids).map(({ text }) => this.narrow(text)).join(between), most);
   }
 
   /** Tokens as cells: usually one token each; tokens that share a grapheme share a cell. */

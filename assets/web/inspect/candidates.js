@@ -9,7 +9,7 @@ import { evidence } from "specviz/inspect/sentence.js";
 
 const ROW = 26; // pixels, of a line: of a row whose text stands beside its numbers
 const [LINE, EDGE] = [19, 7]; // pixels: of a line of text below the numbers, and of the room around it
-const LINES = [4, 3, 2, 1]; // of text below the numbers: as many as all rows have room for
+const LINES = [5, 4, 3, 2, 1]; // of text below the numbers: as many as all rows have room for
 const SNIPPET = 24; // tokens
 const LETTER = 7; // pixels, of a head
 

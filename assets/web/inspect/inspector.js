@@ -23,6 +23,7 @@ import { PromptsView } from "specviz/inspect/prompts.js";
 import { arrange } from "specviz/inspect/screen.js";
 import { ofNode, ofPosition } from "specviz/inspect/selection.js";
 import { sentence } from "specviz/inspect/sentence.js";
+import { aim, reveal } from "specviz/inspect/sight.js";
 import * as words from "specviz/inspect/summary.js";
 import { Timeline } from "specviz/inspect/timeline.js";
 import { TreeView } from "specviz/inspect/tree.js";
@@ -179,10 +180,7 @@ export class Inspector extends Listeners {
     this.counter.textContent = "no step yet";
     this.sentence.textContent = this.model.run.complete ? "This run has no step." : news;
     this.draft.hide();
-    this.tree.clear();
-    this.candidates.clear();
-    this.drafter.clear();
-    this.prompts.clear();
+    for (const panel of [this.tree, this.candidates, this.drafter, this.prompts]) panel.clear();
     for (const pane of this.panes) pane.drawMap([]);
   }
 
@@ -271,9 +269,9 @@ export class Inspector extends Listeners {
     const copy = this.draft.copied(view);
     const source = copy?.from[0] ?? (view.chosen ? view.chosen.position : heaviest(this.picker));
     const [from, to] = [Math.max(0, view.context - 1), Math.max(view.context, view.end - 1)];
-    this.text.aim(from, to, source < POOL ? source : -1, () => this.draft.reserve(view));
+    aim(this.text, from, to, source < POOL ? source : -1, () => this.draft.reserve(view));
     const pooled = view.spans[0]?.start ?? source;
-    if (pooled >= POOL) this.pool.reveal(pooled);
+    if (pooled >= POOL) reveal(this.pool, pooled);
     this.draft.arc();
   }
 
@@ -372,7 +370,7 @@ export class Inspector extends Listeners {
 
   /** @param {Position} position */
   reveal(position, always = false) {
-    if (position >= 0) this.paneOf(position).reveal(position, always);
+    if (position >= 0) reveal(this.paneOf(position), position, always);
     marks.drawMaps(this, this.model.step(this.number));
     this.links.draw();
   }

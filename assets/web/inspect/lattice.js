@@ -8,7 +8,8 @@ import { term } from "specviz/base/terms.js";
 import { STATES } from "specviz/inspect/drafting.js";
 import { Panel } from "specviz/inspect/panel.js";
 
-const [WIDE, WIDEST, GAP, HIGH, ROW, TOP, LEFT] = [52, 88, 13, 34, 39, 6, 4]; // px: boxes, and the room between them
+const [WIDE, WIDEST, HIGH, ROW, TOP, LEFT] = [52, 88, 34, 39, 6, 4]; // px: boxes, and the room between them
+const [GAP, LEAST_GAP, NARROW] = [13, 7, 66]; // px: narrower boxes stand closer, so that more of a token is seen
 const SHADES = 4; // of transitions
 const [LETTER, EDGES] = [7.3, 7.5]; // px: of a letter in a box, and what stays free beside the text
 /** @type {[key: string, label: string][]} */
@@ -134,11 +135,13 @@ export class LatticeView extends Panel {
     }
     const { positions } = lattice;
     [this.view, this.room] = [view, room];
-    const wide = (this.wide = clamp(Math.floor((room - 20) / (positions.length + 1)) - GAP, WIDE, WIDEST));
+    const pitch = Math.floor((room - 20) / (positions.length + 1));
+    const wide = (this.wide = clamp(pitch - GAP < NARROW ? Math.min(pitch - LEAST_GAP, NARROW - 1) : pitch - GAP,
+      WIDE, WIDEST));
     const most = Math.max(...positions.map((one) => one.candidates.length));
     this.note.textContent = `${plural(positions.length, "position")} × ${plural(most, "candidate")}`;
     this.tell(view);
-    const width = LEFT * 2 + (positions.length + 1) * (wide + GAP) - GAP;
+    const width = x(positions.length + 1, wide) - gap(wide) + LEFT;
     const height = TOP + (most + 1) * ROW;
     set(this.svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     /** @param {number} token */
@@ -179,7 +182,9 @@ const told = (value, key) =>
   value === null || value === undefined ? "–" : key === "oracle_length" ? format(value, 2) : probability(value);
 
 /** @type {(depth: number, wide: number) => number} */
-const x = (depth, wide) => LEFT + depth * (wide + GAP);
+const x = (depth, wide) => LEFT + depth * (wide + gap(wide));
+/** Between the boxes of two positions. @param {number} wide */
+const gap = (wide) => (wide < NARROW ? LEAST_GAP : GAP);
 /** @param {number} rank */
 const y = (rank) => TOP + rank * ROW;
 
@@ -187,7 +192,8 @@ const y = (rank) => TOP + rank * ROW;
 const line = (depth, before, rank, wide) => {
   const [from, to] = [x(depth - 1, wide) + wide, x(depth, wide)];
   const [a, b] = [y(before) + HIGH / 2, y(rank) + HIGH / 2];
-  return `M${from} ${a}C${from + GAP / 2} ${a} ${to - GAP / 2} ${b} ${to} ${b}`;
+  const middle = (from + to) / 2;
+  return `M${from} ${a}C${middle} ${a} ${middle} ${b} ${to} ${b}`;
 };
 
 /** Transitions by shade, then the walk, each shade one path. @type {(lattice: Lattice, wide: number) => string[]} */

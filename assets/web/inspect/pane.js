@@ -10,13 +10,11 @@ import { Panel } from "specviz/inspect/panel.js";
 const LONGEST_ROW = 500; // tokens; a longer line goes on in an unnumbered row
 const CHUNK = 24; // rows
 const CHUNK_TOKENS = 1000;
-const ROW_HEIGHT = 21; // pixels, as in the style sheet
+export const ROW_HEIGHT = 21; // pixels, as in the style sheet
 
 /** @type {Record<string, string>} */
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
 const OUTPUT = "Output";
-const MARGIN = 40; // pixels below a step's last token
-const ABOVE = 2; // lines above what is aimed at
 const BESIDE = 130; // pixels beside a line: the gutter, and the margin in which arcs are drawn
 const MOST_HANG = 12; // characters: a deep line keeps room for what it says
 const CHARACTER = 7.83; // pixels, of the text's letters
@@ -343,72 +341,6 @@ export class TokenPane extends Panel {
       }
     }
     this.layers.set(layer, now);
-  }
-
-  /** Scrolls only this pane, only if the position is out of sight (or ``always``). @param {Position} position */
-  reveal(position, always = false) {
-    const [element] = this.elements(position);
-    if (!element) return;
-    const move = () => {
-      const pane = this.body.getBoundingClientRect();
-      const box = element.getBoundingClientRect();
-      const seen = box.top > pane.top + 14 && box.bottom < pane.bottom - 34;
-      if (seen && !always) return false;
-      this.body.scrollTop += box.top - pane.top - pane.height * 0.42;
-      return true;
-    };
-    if (!move() || !this.code.classList.contains("sv-big")) return;
-    requestAnimationFrame(() => {
-      always = false;
-      move();
-    });
-  }
-
-  /** What of the text is in sight: of a pane that the page scrolled out of the window, the rest. */
-  get seen() {
-    const { top, bottom } = this.body.getBoundingClientRect();
-    const [from, to] = [Math.max(top, 0), Math.min(bottom, window.innerHeight)];
-    const cut = from > top;
-    return to - from > 4 * ROW_HEIGHT ? { top: from, height: to - from, cut } : { top, height: bottom - top, cut };
-  }
-
-  /** Scrolls so that positions ``from`` to ``to`` are seen, and another one (-1: none) where all have room; without */
-  /** room for it, what is ``covered`` at the top stays free. */
-  /** @type {(from: Position, to: Position, beside?: Position, covered?: () => number, again?: boolean) => void} */
-  aim(from, to, beside = -1, covered = () => 0, again = true) {
-    const [first, last, other] = [from, to, beside].map((at) => (at < 0 ? undefined : this.elements(at)[0]));
-    if (!first || !last) return;
-    const pane = this.seen;
-    must(this.code.parentElement).style.marginTop = "";
-    const end = last.getBoundingClientRect().bottom + MARGIN;
-    const begin = first.getBoundingClientRect().top;
-    const top = Math.min(begin, other ? other.getBoundingClientRect().top : begin);
-    const near = end - top < pane.height - MARGIN;
-    const over = near || !other || pane.cut ? 0 : covered();
-    const line = parseFloat(getComputedStyle(this.code).lineHeight);
-    const start = begin - over - ABOVE * line;
-    const aimed = near ? (top + end - pane.height) / 2 : Math.min(end - 0.62 * pane.height, start);
-    // nothing moves where all of it is in sight already
-    if (!this.fresh && end <= pane.top + pane.height && (near ? top - MARGIN / 2 : start) >= pane.top) return;
-    const { scrollTop, scrollHeight, clientHeight } = this.body;
-    this.fresh = false;
-    const target = Math.min(scrollTop + aimed - pane.top, scrollHeight - clientHeight);
-    const whole = Math.round(target - this.shaved(from, pane.top + over + target - scrollTop, line));
-    if (pane.cut && whole < 0) must(this.code.parentElement).style.marginTop = `${-whole}px`; // a short text comes down
-    this.body.scrollTop = whole;
-    // what was out of sight had an estimated height
-    if (again && this.code.classList.contains("sv-big"))
-      requestAnimationFrame(() => this.aim(from, to, beside, covered, false));
-  }
-
-  /** How much of a line stands above a height; of the rows above a position. */
-  /** @type {(position: Position, height: number, line: number) => number} */
-  shaved(position, height, line) {
-    for (let row = this.rowIndex(position); row >= 0; row--) {
-      const { top } = this.rows[row].line.getBoundingClientRect();
-      if (top <= height) return (height - top) % line;
-    }
-    return 0;
   }
 
   /** Estimated top of every row, in lines: the minimap's scale. */

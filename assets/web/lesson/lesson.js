@@ -384,7 +384,7 @@ export class Lesson {
     const whole = more ? root.getBoundingClientRect().bottom : bottom;
     const above = top + scrolled.scrollTop;
     const below = scrolled.scrollHeight - scrolled.scrollTop - whole;
-    style.setProperty("--sv-above-views", `${Math.ceil(above + below)}px`);
+    style.setProperty("--sv-above-views", `${Math.ceil(above + below) + 1}px`);
   }
 
   /** Scrolls the tree so that a node is seen. @param {number} index */

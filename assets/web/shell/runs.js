@@ -127,10 +127,11 @@ export function fillRuns(select, current) {
   const options = (/** @type {string} */ kind) =>
     app.runs.filter((run) => run.kind === kind).map((run) => h("option", { value: run.id }, brief(run)));
   select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
-  const { model } = app.inspector ?? {};
-  const title = model?.run.id === current && model.run.title; // another window's, or another user's
-  const name = title ? inLine(cut(title, MOST_TITLE)) + ` · ${short(model.run.method.title || model.run.method.name)}` : "A run from a link";
-  const other = !current ? "No recorded run yet" : isGone(current) ? "A run that was deleted" : name;
+  const run = app.inspector?.model?.run; // another window's, or another user's
+  const method = run && short(run.method.title || run.method.name);
+  const named = run?.title && run.id === current && `${inLine(cut(run.title, MOST_TITLE))} · ${method}`;
+  const gone = isGone(current) ? "A run that was deleted" : named || "A run from a link";
+  const other = current ? gone : "No recorded run yet";
   if (!app.runs.some((run) => run.id === current))
     select.prepend(h("option", { value: current, disabled: true }, other));
   select.value = current;

@@ -8,29 +8,13 @@ import { Pieces } from "specviz/base/text.js";
 import { choiceOf } from "specviz/inspect/drafting.js";
 import { STATUS } from "specviz/inspect/tree_boxes.js";
 import { app } from "specviz/shell/state.js";
-import { drawCourses, layerName, sample } from "specviz/whatif/lens_chart.js";
+import { drawCourses, earlier, layerName, sample } from "specviz/whatif/lens_chart.js";
 
 const NO_DRAFT = "Nothing was drafted in this step: there is no token to look at.";
 const MOST_KEPT = 200; // answers
 
 /** @type {(layer: number) => string} */
 const from = (layer) => (layer ? `from layer ${layer} on` : "from the embedding on");
-
-/** At which layers the target's own token was first before it stayed so: " Before that it was at layers 25–27." */
-/** @param {LensCourses} result */
-export function before({ own, settled, tops }) {
-  /** @type {[first: number, last: number][]} */
-  const runs = [];
-  tops.slice(0, settled ?? 0).forEach(([top], layer) => {
-    if (top !== own.token) return;
-    const run = runs.at(-1);
-    if (run?.[1] === layer - 1) run[1] = layer;
-    else runs.push([layer, layer]);
-  });
-  if (!runs.length) return "";
-  const said = runs.map(([first, last]) => (last > first ? `${layerName(first)}–${layerName(last)}` : layerName(first)));
-  return ` Before that it was first at ${said.length > 1 || said[0].includes("–") ? "layers" : "layer"} ${said.join(", ")}.`;
-}
 
 /** The panel, in the candidates' place while it is open; a click on a node of the tree chooses what it shows. */
 export class LensView {
@@ -282,7 +266,7 @@ export class LensView {
       return settled === null
         ? [token(own.token), ` (${this.place}) was drawn: it is not the first choice of the last layer.`]
         : [token(own.token), ` (${this.place}) is the first choice for good `, h("b", from(settled)), ` (${all}).`,
-          before(result)];
+          earlier(result)];
     if (decided === null)
       return ["In the end ", token(drafted.token), ` (${this.place}) still ranks above `, token(own.token), "."];
     /** @type {Child[]} */
@@ -290,7 +274,7 @@ export class LensView {
     words.push(` (${this.place}) for good `, h("b", from(decided)), ` (${all})`);
     if (settled === decided) words.push(", as its first choice");
     else if (settled !== null) words.push(`; its first choice ${from(settled)}`);
-    return [...words, ".", before(result)];
+    return [...words, ".", earlier(result)];
   }
 
   draw() {

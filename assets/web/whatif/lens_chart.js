@@ -13,6 +13,23 @@ const APART = 44; // px between ticks of the layers
 /** @param {number} layer */
 export const layerName = (layer) => (layer ? String(layer) : "embedding");
 
+/** At which layers the target's own token was first before it stayed so: " Before that it was at layers 25–27." */
+/** @param {Pick<LensCourses, "own" | "settled" | "tops">} result */
+export function earlier({ own, settled, tops }) {
+  /** @type {[first: number, last: number][]} */
+  const runs = [];
+  tops.slice(0, settled ?? 0).forEach(([top], layer) => {
+    if (top !== own.token) return;
+    const run = runs.at(-1);
+    if (run?.[1] === layer - 1) run[1] = layer;
+    else runs.push([layer, layer]);
+  });
+  if (!runs.length) return "";
+  const said = runs.map(([first, last]) => layerName(first) + (last > first ? `–${layerName(last)}` : ""));
+  const many = said.length > 1 || said[0].includes("–");
+  return ` Before that it was first at ${many ? "layers" : "layer"} ${said.join(", ")}.`;
+}
+
 /** A line as it is drawn, for the legend. @param {LensLine["name"]} name */
 export const sample = (name) =>
   s(

@@ -7,11 +7,11 @@ import { apart } from "specviz/places/frontier.js";
 import { layoutOf, shortfalls } from "specviz/places/strip.js";
 
 test("a strip fills its width; where columns would be too narrow it goes on in lines about as long", () => {
-  assert.deepEqual(layoutOf(10, 500), { cell: 14, columns: 10, lines: 1 });
-  assert.deepEqual(layoutOf(50, 500), { cell: 10, columns: 50, lines: 1 });
-  assert.deepEqual(layoutOf(106, 384), { cell: 10, columns: 36, lines: 3 });
-  assert.deepEqual(layoutOf(106, 432), { cell: 8, columns: 53, lines: 2 });
-  assert.deepEqual(layoutOf(0, 0), { cell: 8, columns: 1, lines: 1 });
+  assert.deepEqual(layoutOf(10, 500), { cell: 16, columns: 10, lines: 1 });
+  assert.deepEqual(layoutOf(50, 500), { cell: 16, columns: 25, lines: 2 });
+  assert.deepEqual(layoutOf(106, 384), { cell: 14, columns: 27, lines: 4 });
+  assert.deepEqual(layoutOf(106, 432), { cell: 12, columns: 36, lines: 3 });
+  assert.deepEqual(layoutOf(0, 0), { cell: 12, columns: 1, lines: 1 });
 });
 
 test("a step falls short where some draft at its place would have reached further", () => {

@@ -1,0 +1,84 @@
+/* Where a token pane is scrolled to: so that what a step tells of is in sight, and no line is cut at the top. */
+
+import { must } from "specviz/base/dom.js";
+import { ROW_HEIGHT } from "specviz/inspect/pane.js";
+
+const MARGIN = 40; // pixels below a step's last token
+const ABOVE = 2; // lines above what is aimed at
+const DOWN = 0.42; // of the pane's height: where a revealed token stands
+
+/** @typedef {import("specviz/inspect/pane.js").TokenPane} TokenPane */
+
+/** Scrolls only the pane, only if the position is out of sight (or ``always``). */
+/** @type {(pane: TokenPane, position: Position, always?: boolean) => void} */
+export function reveal(pane, position, always = false) {
+  const [element] = pane.elements(position);
+  if (!element) return;
+  const move = () => {
+    const frame = pane.body.getBoundingClientRect();
+    const box = element.getBoundingClientRect();
+    const seen = box.top > frame.top + 14 && box.bottom < frame.bottom - 34;
+    if (seen && !always) return false;
+    pane.body.scrollTop = whole(pane, position, box.top - frame.top - frame.height * DOWN);
+    return true;
+  };
+  if (!move() || !pane.code.classList.contains("sv-big")) return;
+  requestAnimationFrame(() => {
+    always = false;
+    move();
+  });
+}
+
+/** Scrolls so that positions ``from`` to ``to`` are seen, and another one (-1: none) where all have room; without */
+/** room for it, what is ``covered`` at the top stays free. */
+/** @type {(pane: TokenPane, from: Position, to: Position, beside?: Position, covered?: () => number,
+ *   again?: boolean) => void} */
+export function aim(pane, from, to, beside = -1, covered = () => 0, again = true) {
+  const [first, last, other] = [from, to, beside].map((at) => (at < 0 ? undefined : pane.elements(at)[0]));
+  if (!first || !last) return;
+  const { style } = must(pane.code.parentElement);
+  style.marginTop = "";
+  const seen = inSight(pane);
+  const end = last.getBoundingClientRect().bottom + MARGIN;
+  const begin = first.getBoundingClientRect().top;
+  const top = Math.min(begin, other ? other.getBoundingClientRect().top : begin);
+  const near = end - top < seen.height - MARGIN;
+  const over = near || !other || seen.cut ? 0 : covered();
+  const start = begin - over - ABOVE * lineOf(pane);
+  const aimed = near ? (top + end - seen.height) / 2 : Math.min(end - 0.62 * seen.height, start);
+  // nothing moves where all of it is in sight already
+  if (!pane.fresh && end <= seen.top + seen.height && (near ? top - MARGIN / 2 : start) >= seen.top) return;
+  pane.fresh = false;
+  const target = whole(pane, from, aimed - seen.top, over + seen.top);
+  if (seen.cut && target < 0) style.marginTop = `${-target}px`; // a short text comes down to where it is seen
+  pane.body.scrollTop = target;
+  // what was out of sight had an estimated height
+  if (again && pane.code.classList.contains("sv-big"))
+    requestAnimationFrame(() => aim(pane, from, to, beside, covered, false));
+}
+
+/** What of the text is in sight: of a pane that the page scrolled out of the window (``cut``), the rest. */
+/** @param {TokenPane} pane */
+function inSight(pane) {
+  const { top, bottom } = pane.body.getBoundingClientRect();
+  const [from, to] = [Math.max(top, 0), Math.min(bottom, window.innerHeight)];
+  const cut = from > top;
+  return to - from > 4 * ROW_HEIGHT ? { top: from, height: to - from, cut } : { top, height: bottom - top, cut: false };
+}
+
+/** @param {TokenPane} pane */
+const lineOf = (pane) => parseFloat(getComputedStyle(pane.code).lineHeight);
+
+/** Where the pane is scrolled to when it moves by so much, or less, so that the first line below ``edge`` (in the */
+/** window; the pane's top by default) is a whole one, of the rows above a position. */
+/** @type {(pane: TokenPane, position: Position, by: number, edge?: number) => number} */
+function whole(pane, position, by, edge = pane.body.getBoundingClientRect().top) {
+  const { scrollTop, scrollHeight, clientHeight } = pane.body;
+  const most = Math.min(by, scrollHeight - clientHeight - scrollTop);
+  const height = edge + most;
+  for (let row = pane.rowIndex(position); row >= 0; row--) {
+    const { top } = pane.rows[row].line.getBoundingClientRect();
+    if (top <= height) return Math.round(scrollTop + most - ((height - top) % lineOf(pane)));
+  }
+  return Math.round(scrollTop + most);
+}
