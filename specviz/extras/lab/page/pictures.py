@@ -52,10 +52,11 @@ def picture(path: Path) -> dict[str, Any] | None:
 
 
 def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] | None:
-    """``{"kind", "lines", "marks", "names", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one metric
-    (None: no number), from 0 to 1; [line, place] of the values that a claim compares; the names of the
-    bars, or the places of the line; the metric's name, and the values that the picture spans. None where there are no numbers. Of a ``claim`` it draws what its sentence says:
-    the line that it is about, from the first to the last place; else a bar for each of its numbers.
+    """``{"kind", "lines", "marks", "names", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one
+    metric (None: no number), from 0 to 1; [line, place] of the values that a claim compares; the names of the bars, or
+    the places of the line; the metric's name, and the values that the picture spans. None where there are no numbers.
+    Of a ``claim`` it draws what its sentence says: the line that it is about, from the first to the last place; else a
+    bar for each of its numbers.
     """
     drawn = _recorded(results, claim)
     if drawn is None or claim is None:
