@@ -151,7 +151,7 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
     lines = about["chart"] == "line" and about["x"] not in (CATEGORY, LINE)
     names = list(dict.fromkeys(point["series"] for point in points))
     note = (results.about["model"].get("name") or "") + results.rough(quantity)
-    is_shared = not lines and len(names) > 1 and len({*_drawn(points, quantity.key).values()}) == 1
+    is_shared = not lines and len(names) > 1 and len({*_series_values(points, quantity.key).values()}) == 1
     figure = new_figure(quantity, f"{note} · the same for each line" if is_shared else note)
     if lines:
         _lines(figure, results, quantity, points, looks)
@@ -180,8 +180,8 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
         yield Chart(f"{quantity.label} (paper, {model})", figure, True)
 
 
-def _drawn(points: list[dict[str, Any]], key: str) -> dict[str, tuple[Any, ...]]:
-    """What is drawn of each series: its places and numbers."""
+def _series_values(points: list[dict[str, Any]], key: str) -> dict[str, tuple[Any, ...]]:
+    """Places and numbers of each series."""
     return {
         name: tuple((p["x"], value_of(p, key)) for p in points if p["series"] == name)
         for name in dict.fromkeys(point["series"] for point in points)
@@ -214,11 +214,12 @@ def _lines(
 ) -> None:
     about = results.about
     values, against = places_along(about), about.get("against") or ""
-    drawn = _drawn(points, quantity.key)
-    names = [*drawn]
+    values_by_name = _series_values(points, quantity.key)
+    names = [*values_by_name]
     bands = list[go.Scatter]()
     for number, name in enumerate(names):
-        is_covered = any(drawn[name] == drawn[later] for later in names[number + 1 :])  # seen at both sides of that one
+        # a line below a later one is seen at both sides of it
+        is_covered = values_by_name[name] in map(values_by_name.get, names[number + 1 :])
         line_points = [
             (n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None
         ]
