@@ -24,6 +24,7 @@ PARTS = {
     "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
 }  # fmt: skip
 HEIGHT, NARROW = 340, 420
+NEAR = 0.01  # of the tallest: numbers no further apart lie on one another
 LETTER = 7.0  # pixels of a character below an axis
 
 
@@ -161,6 +162,19 @@ def band(xs: Sequence[Any], ys: Sequence[float], errors: Sequence[float], look: 
 def value_of(point: Mapping[str, Any], key: str) -> float | None:
     """The number that is drawn of a point (``results.points``)."""
     return point["values"].get(key, {}).get("value")
+
+
+def covers(line: Sequence[tuple[Any, float | None]], below: Sequence[tuple[Any, float | None]]) -> bool:
+    """True where a line hides another one that was drawn before it: same places, and numbers as good as the same.
+
+    >>> covers([("1", 10), ("3", 9.92)], [("1", 10), ("3", 10)]), covers([("1", 10)], [("1", 9)])
+    (True, False)
+    """
+    tallest = max((abs(y) for _, y in [*line, *below] if y is not None), default=0)
+    return [x for x, _ in line] == [x for x, _ in below] and all(
+        a == b if a is None or b is None else abs(a - b) <= NEAR * tallest
+        for (_, a), (_, b) in zip(line, below, strict=True)
+    )
 
 
 def visible_text(place: str) -> str:

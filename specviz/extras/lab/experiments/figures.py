@@ -21,6 +21,7 @@ from .drawing import (
     amounts,
     band,
     color_of,
+    covers,
     draw_axes,
     hover,
     hover_texts,
@@ -47,7 +48,8 @@ MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
 MAX_LABELS = 9  # a paper's bars have numbers if so few
-BARS, PLOT, DIGIT, LINE_HEIGHT = 0.65 * NARROW, 180, 7.5, 14  # pixels of all bars, of their height, of their numbers
+# pixels of all bars, of their height, of their numbers, and of what is free beside a number
+BARS, PLOT, DIGIT, LINE_HEIGHT, PADDING = 0.65 * NARROW, 180, 7.5, 14, 6
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 
@@ -219,7 +221,7 @@ def _lines(
     bands = list[go.Scatter]()
     for number, name in enumerate(names):
         # a line below a later one is seen at both sides of it
-        is_covered = values_by_name[name] in map(values_by_name.get, names[number + 1 :])
+        is_covered = any(covers(values_by_name[later], values_by_name[name]) for later in names[number + 1 :])
         line_points = [
             (n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None
         ]
@@ -301,7 +303,7 @@ def _has_room(quantity: Quantity, points: list[dict[str, Any]]) -> bool:
     room, top = BARS / max(1, len(points)), max((value + error for value, error in bars), default=0.0)
     foot = LINE_HEIGHT * top / PLOT  # what a number covers of a bar, in the quantity's unit
     is_clear = all(value - error >= foot or (value < SHORTEST * top and not error) for value, error in bars)
-    return width <= room and is_clear and top > 0
+    return width + PADDING <= room and is_clear and top > 0
 
 
 def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:
