@@ -19,7 +19,7 @@ const EDGE = 8; // pixels between a menu and the window's side
  * A menu; ``items`` is asked each time it is opened.
  *
  * @param {{ label: string, items: () => Item[], class?: string, children?: import("preact").Drawn, name?: string,
- *   failed?: (problem: Error) => unknown, disabled?: boolean }} props ``name``: what a screen reader says of the button,
+ *   failed?: (problem: Error) => unknown, disabled?: boolean }} props ``name``: what a screen reader says,
  *   else the label.
  */
 export function Menu({
