@@ -293,15 +293,15 @@ def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(d
         for gain in gains:
             mine = [i for i in lost if steps[i] == gain["step"]]
             assert gain["start"] <= mine[0] and mine[-1] < gain["stop"]
-            assert [step["step"] for step in gain["others"]] == sorted({their_steps[i] for i in mine})
+            assert [step["step"] for step in gain["other_steps"]] == sorted({their_steps[i] for i in mine})
             assert "".join(text for text, _ in gain["pieces"]) == one.text(one.output_ids[gain["start"] : gain["stop"]])
             missed_text = "".join(text for text, missed in gain["pieces"] if missed)
             assert missed_text == "".join(one.text([one.output_ids[i]]) for i in mine)
             assert sum(gain["causes"].values()) == gain["missed"]
-            for step in gain["others"]:
+            for step in gain["other_steps"]:
                 place = next(i for i in mine if their_steps[i] == step["step"])
-                tokens = _offered(other, step["step"])
-                assert list(step["offered"]) == [other.text([token]) for token in tokens[:3]]
+                tokens = _left_tokens(other, step["step"])
+                assert list(step["rejected"]) == [other.text([token]) for token in tokens[:3]]
                 assert other.output_ids[place] not in tokens and (not tokens or gain["causes"]["refused"])
                 assert step["drafted"] == other.tables["steps"]["drafted"][step["step"]]
     assert all(found["gains"]), "drafts that go wrong at other places"
@@ -312,8 +312,8 @@ def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(d
     assert difference(long, long)["gains"] == [[], []]
 
 
-def _offered(other: Trace, step: int) -> list[int]:
-    """Walks down to the node at which the other run left its draft: its children are what that run offered."""
+def _left_tokens(other: Trace, step: int) -> list[int]:
+    """Children of the node at which the other run left its draft: what that run offered."""
     nodes = rows_of(other, "nodes", step)
     end = 0
     while (children := [i for i, node in enumerate(nodes) if node["parent"] == end]) and any(

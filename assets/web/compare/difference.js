@@ -11,11 +11,11 @@ import { app } from "specviz/shell/state.js";
 const code = (text) => h("code", glyphs(text) || "∅");
 
 /** What the other run did there. @param {OtherStep} step */
-function instead({ drafted, accepted, offered, wrote, reason }) {
+function instead({ drafted, accepted, rejected, wrote, reason }) {
   if (!drafted) return ["drafted nothing", reason && `: ${reason}`];
   const much = `accepted ${accepted} of ${drafted} drafted`;
-  if (!offered.length) return [`${much}; the draft ended there, the target wrote `, code(wrote)];
-  const tokens = offered.flatMap((token, n) => [n ? ", " : "", code(token)]);
+  if (!rejected.length) return [`${much}; the draft ended there, the target wrote `, code(wrote)];
+  const tokens = rejected.flatMap((token, n) => [n ? ", " : "", code(token)]);
   return [`${much}; it offered `, ...tokens, ", the target wrote ", code(wrote)];
 }
 
@@ -50,7 +50,7 @@ function gainsOf(gains, [name, other], [id, otherId]) {
       h("td", step(gain.step, id, name)),
       h("td.svr-gained", gained(gain)),
       h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start} tokens`),
-      h("td", h("ol", did(gain.others[0])), folded(gain.others.slice(1))),
+      h("td", h("ol", did(gain.other_steps[0])), folded(gain.other_steps.slice(1))),
     ),
   );
   const title = `${name} accepted, ${other} did not`;

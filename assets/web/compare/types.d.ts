@@ -113,10 +113,10 @@ interface WantedLane { method: string; open: boolean; read: () => Record<string,
 /** Of ``api/compare/difference``: a step in which one run accepted what the other did not; steps and tokens count from 0. */
 interface RunGain {
   step: number; start: number; stop: number; pieces: [string, boolean][]; missed: number;
-  causes: Record<string, number>; others: OtherStep[];
+  causes: Record<string, number>; other_steps: OtherStep[];
 }
 /** A step of the other run, in which it wrote a token of the gain itself. */
 interface OtherStep {
-  step: number; drafted: number; accepted: number; offered: string[]; wrote: string; reason: string;
+  step: number; drafted: number; accepted: number; rejected: string[]; wrote: string; reason: string;
 }
 interface RunDifference { agreed: number; tokens: [number, number]; gains: [RunGain[], RunGain[]]; sentence: string }

@@ -19,9 +19,12 @@ const EDGE = 8; // pixels between a menu and the window's side
  * A menu; ``items`` is asked each time it is opened.
  *
  * @param {{ label: string, items: () => Item[], class?: string, children?: import("preact").Drawn, name?: string,
- *   failed?: (problem: Error) => unknown, disabled?: boolean }} props ``name``: what a screen reader says of the button, else the label.
+ *   failed?: (problem: Error) => unknown, disabled?: boolean }} props ``name``: what a screen reader says,
+ *   else the label.
  */
-export function Menu({ label, name, items, disabled, class: look = "", children, failed = (problem) => { throw problem; } }) {
+export function Menu({
+  label, name, items, disabled, class: look = "", children, failed = (problem) => { throw problem; },
+}) {
   const [open, setOpen] = useState(false);
   const [inner, setInner] = useState(/** @type {Item | null} */ (null));
   const wrap = useRef(/** @type {HTMLElement | null} */ (null));

@@ -71,8 +71,8 @@ more often (90 % against 60 %).'
     if count < FEWEST_DRAFTS:
         firsts = (f"{row['stood']} of {row['decided']}" for row in (best["depths"][0], rival["depths"][0]))
         evidence = f"The first drafted token was accepted in {' drafts, against '.join(firsts)}"
-        few = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say why"
-        return f"{opening}. {evidence}; {few}."
+        caveat = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say why"
+        return f"{opening}. {evidence}; {caveat}."
     return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
 
 

@@ -110,14 +110,14 @@ def _pool(name: str, title: str, lossless: bool, runs: Sequence[SetCounts]) -> d
 def _calibrations(runs: Sequence[SetCounts]) -> list[dict[str, Any]]:
     """Each confidence's reliability; confidences of the same numbers, as q and a chain's ``confidence``, are one."""
     names = {name: "" for name in ("key", "label", "help")}
-    merged: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for entry in _reliabilities(runs):
-        twin = next((other for other in merged if {**other, **names} == {**entry, **names}), None)
+        twin = next((twin for twin in entries if {**twin, **names} == {**entry, **names}), None)
         if twin is None:
-            merged.append(entry)
+            entries.append(entry)
         else:
             twin["label"] += f" = {entry['label']}"
-    return merged
+    return entries
 
 
 def _reliabilities(runs: Sequence[SetCounts]) -> Iterator[dict[str, Any]]:

@@ -30,14 +30,14 @@ CAUSES = {  # why a run wrote a token itself, in words that follow "its draft"
 @dataclass(frozen=True, slots=True)
 class OtherStep:
     """A step of the other run, which drafted ``drafted`` tokens, accepted ``accepted`` and wrote ``wrote`` itself;
-    ``offered`` are those of its tokens that were rejected where it left its draft, ``reason`` says why nothing was
+    ``rejected`` are those of its tokens in the place where it left its draft, ``reason`` says why nothing was
     drafted.
     """
 
     step: int
     drafted: int
     accepted: int
-    offered: tuple[str, ...]
+    rejected: tuple[str, ...]
     wrote: str
     reason: str
 
@@ -47,7 +47,7 @@ class Gain:
     """A step in which one run accepted drafted tokens that the other run did not.
 
     Steps count from 0, output tokens too: [start, stop) was accepted, ``missed`` of them the other run wrote without a
-    draft, in its steps ``others``, ``causes`` says how many why; ``pieces`` is the accepted text, each piece with
+    draft, in its ``other_steps``, ``causes`` says how many why; ``pieces`` is the accepted text, each piece with
     whether the other run missed it.
     """
 
@@ -57,7 +57,7 @@ class Gain:
     pieces: tuple[tuple[str, bool], ...]
     missed: int
     causes: dict[str, int]
-    others: tuple[OtherStep, ...]
+    other_steps: tuple[OtherStep, ...]
 
 
 def difference(a: Trace, b: Trace) -> dict[str, Any]:
@@ -126,17 +126,17 @@ def _gains(trace: Trace, other_trace: Trace, agreement: int) -> Iterator[Gain]:
             ("refused" if left_drafts.get(number) else "ended") if table["drafted"][number] else "nothing"
             for number in their_steps[misses].tolist()
         )
-        written = {number: place for place, number in reversed([*zip(misses, their_steps[misses], strict=True)])}
-        others = tuple(
+        first_places = {number: place for place, number in reversed([*zip(misses, their_steps[misses], strict=True)])}
+        other_steps = tuple(
             OtherStep(
                 int(number), table["drafted"][number], table["accepted"][number],
                 tuple(other_trace.text([token]) for token in left_drafts.get(number, ())[:MOST_OFFERS]),
                 other_trace.text([other_trace.output_ids[int(place)]]), table["reason"][number],
             )
-            for number, place in sorted(written.items())
+            for number, place in sorted(first_places.items())
         )  # fmt: skip
         pieces = _pieces(trace, range(start, stop), {*misses.tolist()})
-        yield Gain(int(step), start, stop, pieces, len(misses), dict(causes), others)
+        yield Gain(int(step), start, stop, pieces, len(misses), dict(causes), other_steps)
 
 
 def _pieces(trace: Trace, places: range, misses: set[int]) -> tuple[tuple[str, bool], ...]:

@@ -24,6 +24,7 @@ PARTS = {
     "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
 }  # fmt: skip
 HEIGHT, NARROW = 340, 420
+NEAR = 0.01  # of the tallest: numbers no further apart lie on one another
 LETTER = 7.0  # pixels of a character below an axis
 
 
@@ -142,8 +143,9 @@ def place_on_axis(values: Sequence[Any], value: Any) -> Any:
 
 
 def whiskers(errors: Sequence[float], color: str | None = None) -> dict[str, Any] | None:
-    """Error bars; without a color they have that of their line."""
-    return {"type": "data", "array": errors, "thickness": 1, "width": 3, "color": color} if any(errors) else None
+    """Error bars; without a color they have that of their line. A number without an error has none."""
+    sizes = [error or None for error in errors]
+    return {"type": "data", "array": sizes, "thickness": 1, "width": 3, "color": color} if any(errors) else None
 
 
 def band(xs: Sequence[Any], ys: Sequence[float], errors: Sequence[float], look: int, name: str) -> go.Scatter:
@@ -162,6 +164,19 @@ def value_of(point: Mapping[str, Any], key: str) -> float | None:
     return point["values"].get(key, {}).get("value")
 
 
+def covers(line: Sequence[tuple[Any, float | None]], below: Sequence[tuple[Any, float | None]]) -> bool:
+    """True where a line hides another one that was drawn before it: same places, and numbers as good as the same.
+
+    >>> covers([("1", 10), ("3", 9.92)], [("1", 10), ("3", 10)]), covers([("1", 10)], [("1", 9)])
+    (True, False)
+    """
+    tallest = max((abs(y) for _, y in [*line, *below] if y is not None), default=0)
+    return [x for x, _ in line] == [x for x, _ in below] and all(
+        a == b if a is None or b is None else abs(a - b) <= NEAR * tallest
+        for (_, a), (_, b) in zip(line, below, strict=True)
+    )
+
+
 def visible_text(place: str) -> str:
     return plain(NAMES.get(place, place))
 
@@ -176,6 +191,23 @@ def amount(value: float | None, unit: str) -> str:
     if unit == "share":
         return f"{value:.0%}" if value >= 0.1 or not value else f"{value:.1%}" if value >= 0.01 else f"{value:.2%}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def amounts(values: Sequence[float | None], unit: str) -> list[str]:
+    """Numbers that stand beside each other, with as many decimals.
+
+    >>> amounts([1.0, 1.75], ""), amounts([0.079, 0.23], "share"), amounts([0.001, 0.23], "share")
+    (['1.00', '1.75'], ['8%', '23%'], ['0.10%', '23%'])
+    """
+    texts, sizes = [amount(value, unit) for value in values], [abs(value) for value in values if value]
+    if unit == "share":
+        is_whole = bool(sizes) and min(sizes) >= 0.01 and max(sizes) >= 0.1
+        return ["–" if value is None else f"{value:.0%}" for value in values] if is_whole else texts
+    decimals = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
+    return [
+        text if value is None or "e" in text else f"{value:,.{decimals}f}"
+        for value, text in zip(values, texts, strict=True)
+    ]
 
 
 def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "") -> str:

@@ -18,8 +18,10 @@ from .drawing import (
     Chart,
     all_numbers,
     amount,
+    amounts,
     band,
     color_of,
+    covers,
     draw_axes,
     hover,
     hover_texts,
@@ -46,7 +48,8 @@ MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
 MAX_LABELS = 9  # a paper's bars have numbers if so few
-BARS, PLOT, DIGIT, LINE_HEIGHT = 0.65 * NARROW, 180, 7.5, 14  # pixels of all bars, of their height, of their numbers
+# pixels of all bars, of their height, of their numbers, and of what is free beside a number
+BARS, PLOT, DIGIT, LINE_HEIGHT, PADDING = 0.65 * NARROW, 180, 7.5, 14, 6
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 
@@ -148,11 +151,14 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
         return
     looks = _looks(about, points, [s["label"] for s in papers])
     lines = about["chart"] == "line" and about["x"] not in (CATEGORY, LINE)
-    figure = new_figure(quantity, (results.about["model"].get("name") or "") + results.rough(quantity))
+    names = list(dict.fromkeys(point["series"] for point in points))
+    note = (results.about["model"].get("name") or "") + results.rough(quantity)
+    is_shared = not lines and len(names) > 1 and len({*_series_values(points, quantity.key).values()}) == 1
+    figure = new_figure(quantity, f"{note} · the same for each line" if is_shared else note)
     if lines:
         _lines(figure, results, quantity, points, looks)
     else:
-        _bars(figure, results, quantity, points, looks)
+        _bars(figure, results, quantity, points, looks, names[:1] if is_shared else names)
     over = [s for s in papers if lines and len(papers) <= MOST_OVERLAID and _alike(s, quantity.key, points)]
     for series in over:
         _paper_line(figure, about, series, looks[series["label"]], overlaid=True)
@@ -174,6 +180,14 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
             figure.update_xaxes(tickvals=places if len(places) <= 12 else None, ticktext=ticks(places))
         make_room(figure)
         yield Chart(f"{quantity.label} (paper, {model})", figure, True)
+
+
+def _series_values(points: list[dict[str, Any]], key: str) -> dict[str, tuple[Any, ...]]:
+    """Places and numbers of each series."""
+    return {
+        name: tuple((p["x"], value_of(p, key)) for p in points if p["series"] == name)
+        for name in dict.fromkeys(point["series"] for point in points)
+    }
 
 
 def _looks(about: Mapping[str, Any], points: list[dict[str, Any]], papers: list[str]) -> dict[str, int]:
@@ -202,9 +216,12 @@ def _lines(
 ) -> None:
     about = results.about
     values, against = places_along(about), about.get("against") or ""
-    names = dict.fromkeys(point["series"] for point in points)
+    values_by_name = _series_values(points, quantity.key)
+    names = [*values_by_name]
     bands = list[go.Scatter]()
-    for name in names:
+    for number, name in enumerate(names):
+        # a line below a later one is seen at both sides of it
+        is_covered = any(covers(values_by_name[later], values_by_name[name]) for later in names[number + 1 :])
         line_points = [
             (n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None
         ]
@@ -223,14 +240,15 @@ def _lines(
         index = [n for n, _ in line_points]
         look = looks[name]
         ys = [value_of(p, quantity.key) or 0.0 for _, p in line_points]
+        size = (11 if against else 4) if level else 14 if is_covered else 8
         errors = [p["values"][quantity.key]["se"] or 0.0 for _, p in line_points]
         if any(errors) and not level and not against and len(names) <= MOST_BANDS:
             bands.append(band(xs, ys, errors, look, plain(name)))
         figure.add_trace(
             go.Scatter(
                 x=xs, y=ys, name=plain(name), mode="lines+markers", legendgroup=plain(name),
-                line={"color": color_of(look), "width": 2, "dash": "dot" if level else "solid"},
-                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 11 if against and level else 4 if level else 8},
+                line={"color": color_of(look), "width": 7 if is_covered else 2, "dash": "dot" if level else "solid"},
+                marker={"symbol": MARKERS[look % len(MARKERS)], "size": size},
                 error_y=whiskers(errors) if against else None,
                 **hover_texts(index, [hover(quantity, p, quantity.key) for _, p in line_points]),
             )
@@ -245,14 +263,15 @@ def _lines(
 
 
 def _bars(
-    figure: go.Figure, results: Results, quantity: Quantity, points: list[dict[str, Any]], looks: Mapping[str, int]
-) -> None:
+    figure: go.Figure, results: Results, quantity: Quantity, points: list[dict[str, Any]], looks: Mapping[str, int],
+    names: Sequence[str],
+) -> None:  # fmt: skip
+    """Bars of the series ``names``, numbers at their feet where there is room."""
     about = results.about
-    names = list(dict.fromkeys(point["series"] for point in points))
     tallest = max((value for point in points if (value := value_of(point, quantity.key)) is not None), default=0.0)
     quantities = [results.quantity(key) for key in about["metrics"]]  # all bars of a result have numbers, or none
-    is_numbered = all(_angle(entry, points) is not None for entry in quantities if isinstance(entry, Quantity))
-    angle = _angle(quantity, points)
+    is_numbered = all(_has_room(entry, points) for entry in quantities if isinstance(entry, Quantity))
+    texts = dict(enumerate(amounts([value_of(point, quantity.key) for point in points], quantity.unit)))
     for name in names:
         line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
@@ -264,9 +283,9 @@ def _bars(
                 x=[visible_text(p["x"]) for _, p in line_points], y=values,
                 name=plain(name), marker={"color": colors},
                 error_y=whiskers(errors, GREY),
-                text=[amount(value, quantity.unit) for value in values] if is_numbered else None,
+                text=[texts[n] for n, _ in line_points] if is_numbered else None,
                 textposition=["outside" if (value or 0) < SHORTEST * tallest else "inside" for value in values],
-                insidetextanchor="start", textangle=angle, textfont={"size": 12}, cliponaxis=False,
+                insidetextanchor="start", textangle=0, textfont={"size": 12}, cliponaxis=False,
                 **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
                 showlegend=len(names) > 1,
             )
@@ -276,20 +295,15 @@ def _bars(
     name_places(figure)
 
 
-def _angle(quantity: Quantity, points: list[dict[str, Any]]) -> int | None:
-    """Angle of the numbers at the feet of bars: level, or upright on narrow bars; None where a number would stand on a
-    neighbour or on a whisker.
-    """
+def _has_room(quantity: Quantity, points: list[dict[str, Any]]) -> bool:
+    """True where numbers fit the feet of bars: none stands on a neighbour or on a whisker."""
     spreads = [point["values"][quantity.key] for point in points if value_of(point, quantity.key) is not None]
     bars = [(spread["value"], spread.get("se") or 0.0) for spread in spreads]
-    width = DIGIT * max((len(amount(value, quantity.unit)) for value, _ in bars), default=0)
+    width = DIGIT * max(map(len, amounts([value for value, _ in bars], quantity.unit)), default=0)
     room, top = BARS / max(1, len(points)), max((value + error for value, error in bars), default=0.0)
-    if room < LINE_HEIGHT or not top:
-        return None
-    is_level = width <= room
-    foot = (LINE_HEIGHT if is_level else width) * top / PLOT  # what a number covers of a bar, in the quantity's unit
+    foot = LINE_HEIGHT * top / PLOT  # what a number covers of a bar, in the quantity's unit
     is_clear = all(value - error >= foot or (value < SHORTEST * top and not error) for value, error in bars)
-    return None if not is_clear else 0 if is_level else -90
+    return width + PADDING <= room and is_clear and top > 0
 
 
 def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:

@@ -84,7 +84,8 @@ def verdict(entries: Sequence[Finding]) -> str:
     if not count:
         return ""
     if open_count == count:
-        subject = {1: "the difference is not", 2: "neither difference is"}.get(count, f"none of the {count} differences is")
+        subjects = {1: "the difference is not", 2: "neither difference is"}
+        subject = subjects.get(count, f"none of the {count} differences is")
         return f"Undecided: {subject} known to be larger than its spread"
     if open_count:
         unlike = count - alike - open_count

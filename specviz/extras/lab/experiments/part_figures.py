@@ -17,6 +17,7 @@ from .drawing import (
     Chart,
     amount,
     color_of,
+    covers,
     hover,
     hover_texts,
     make_room,
@@ -141,7 +142,9 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
     looks = [names.index(p["x"] if about["x"] == LINE else p["series"]) for _, p, _ in shown_points]
     if len({*looks}) < len(looks):  # several profiles of a line
         names, looks = [*map(str, range(len(looks)))], [*range(len(looks))]
-    for look, (n, point, at) in zip(looks, shown_points, strict=True):
+    shapes = [[(place, shares[TOTAL]) for place, shares, _ in at] for *_, at in shown_points]
+    for number, (look, (n, point, at)) in enumerate(zip(looks, shown_points, strict=True)):
+        is_covered = any(covers(later, shapes[number]) for later in shapes[number + 1 :])  # seen at both sides of it
         xs, color = [float(place) for place, *_ in at], color_of(look)
         ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
         place_texts = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
@@ -153,7 +156,8 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         figure.add_trace(
             go.Scatter(
                 x=xs, y=ys, name=label(point), mode="lines+markers", cliponaxis=False,
-                line={"color": color, "width": 2}, marker={"symbol": MARKERS[look % len(MARKERS)], "size": 8},
+                line={"color": color, "width": 7 if is_covered else 2},
+                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 14 if is_covered else 8},
                 **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip

@@ -52,12 +52,13 @@ def picture(path: Path) -> dict[str, Any] | None:
 
 
 def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] | None:
-    """``{"kind", "lines", "marks", "names", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one metric
-    (None: no number), from 0 to 1; [line, place] of the values that a claim compares; the names of the
-    bars, or the places of the line; the metric's name, and the values that the picture spans. None where there are no numbers. Of a ``claim`` it draws what its sentence says:
-    the line that it is about, from the first to the last place; else a bar for each of its numbers.
+    """``{"kind", "lines", "marks", "names", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one
+    metric (None: no number), from 0 to 1; [line, place] of the values that a claim compares; the names of the bars, or
+    the places of the line; the metric's name, and the values that the picture spans. None where there are no numbers.
+    Of a ``claim`` it draws what its sentence says: the line that it is about, from the first to the last place; else a
+    bar for each of its numbers.
     """
-    drawn = _recorded(results, claim)
+    drawn = _draw_metric(results, claim)
     if drawn is None or claim is None:
         return drawn
     return drawn if drawn["marks"] or drawn["kind"] == "heat" else _bars_of(results, claim)
@@ -76,7 +77,7 @@ def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _recorded(results: Results, claim: Claim | None) -> dict[str, Any] | None:
+def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None:
     """The picture of the first metric that has numbers, a claim's own before the others."""
     about = results.about
     for metric in sorted(about["metrics"], key=lambda name: claim is not None and name != claim.metric):

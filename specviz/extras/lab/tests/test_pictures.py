@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from specviz.extras.lab.experiments.figures import charts
 from specviz.extras.lab.experiments.recipe_files import recipes
+from specviz.extras.lab.experiments.results import Results
 from specviz.extras.lab.experiments.shipped import SHIPPED
 from specviz.extras.lab.page.pictures import draw_pictures, picture, pictures
 
@@ -26,6 +28,15 @@ def test_every_recorded_experiment_has_a_picture() -> None:
     assert drawn["pldplus-fig4"]["lines"][0][-1] == 1 and drawn["pldplus-fig4"]["names"] == ["draft length K 10–40"]
     low, _, high = (line[0] for line in drawn["glide-fig1b"]["lines"])  # of a profile: the numbers of its sentence
     assert low < 0.15 and high == 1 and drawn["glide-fig1b"]["range"] == "3–29 %"
+
+
+def test_a_figure_has_a_series_once_and_whiskers_where_there_is_an_error() -> None:
+    accepted, places = (chart.figure for chart in charts(Results.load(SHIPPED / "pldplus-fig2.zip")))
+    assert len(accepted.data) == 3 and len(places.data) == 1  # the places are the same whoever copies
+    assert "the same for each line" in places.layout.title.text
+    assert accepted.data[0].error_y.array[0] is None and accepted.data[1].error_y.array[0] > 0
+    tree = next(chart.figure for chart in charts(Results.load(SHIPPED / "ppd-table1.zip")) if "Tree" in chart.title)
+    assert [trace.line.width for trace in tree.data[:2]] == [7, 2]  # one line on another
 
 
 def test_what_cannot_be_read_has_none(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ function head(r) {
   const cite = h("p.ui-soft", { title: gallery().papers[r.paper]?.title }, `${shortPaper(r.paper)}, ${r.figure}`);
   const list = h("dl.svl-facts", facts.map(([name, value]) => value && [h("dt", name), h("dd", value)]));
   const found = r.finding && h("p.svl-found", h("b", "The paper found: "), r.finding);
-  const answer = h("div.svl-answer.ui-row", found, parts.verdict);
+  const answer = h("div.svl-answer", found, parts.verdict);
   return { title: titled(r.title, r.question, cite, answer), facts: list };
 }
 

@@ -65,6 +65,7 @@ const tool = (name, title, about, open) =>
 const MARKS = { "✓": "in the paper's order", "◐": "in part", "≈": "undecided", "✗": "otherwise" };
 /** @typedef {keyof typeof MARKS} Mark */
 
+const UNDECIDED = "Undecided: the difference is no larger than its spread, or no spread is known.";
 const NONE = "–"; // the mark of what has no printed number
 
 /** @type {(finding: LabSummary | undefined) => Mark | typeof NONE} */
@@ -87,9 +88,9 @@ function agreed(finding) {
   const { claims, alike, open } = finding;
   const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
   const count = alike ? `${alike} of ${claims}` : claims === 1 ? "Not" : `None of ${claims}`;
-  const words = open === claims ? "Undecided: the spread is as large, or not known"
+  const words = open === claims ? "Undecided"
     : `${count} in the paper's order${open ? `, ${open} undecided` : ""}`;
-  return claims > 0 && h("span.svl-agreed.ui-soft", mark, ` ${words}`);
+  return claims > 0 && h("span.svl-agreed.ui-soft", { title: open > 0 && UNDECIDED }, mark, ` ${words}`);
 }
 
 /** A recipe: its picture, and what was found. */
@@ -152,7 +153,7 @@ function head() {
   const { papers, recipes } = gallery();
   const marks = tally(recipes);
   const rest = recipes.length - marks.reduce((sum, [, count]) => sum + count, 0);
-  const words = { ...MARKS, "✓": "come out in their paper's order", "≈": "undecided: within the spread" };
+  const words = { ...MARKS, "✓": "come out in their paper's order", "≈": "undecided: no larger than the spread" };
   const outcome = marks.map(([mark, count]) => h("li", h("b", `${mark} ${count}`), words[mark]));
   const count = Object.keys(papers).filter(Boolean).length;
   return h("header.svp-asked", h("h2", "The papers' experiments, run again"),

@@ -156,7 +156,10 @@ function dressed(figures) {
     for (const trace of data) {
       const { type, error_y: whisker, marker: { color = "" } = {} } = trace;
       if (type !== "bar") continue;
-      if (whisker) Object.assign(whisker, { color: ink, thickness: 1.5 }); // they lie on the bars
+      if (whisker) { // they lie on the bars; null would be one of no height
+        const array = whisker.array.map((/** @type {number | null} */ error) => error ?? NaN);
+        Object.assign(whisker, { color: ink, thickness: 1.5, array });
+      }
       trace.insidetextfont = { color: Array.isArray(color) ? color.map(inkOn) : inkOn(color) };
     }
     return {
