@@ -34,20 +34,22 @@ export function reveal(pane, position, always = false) {
 /** @type {(pane: TokenPane, from: Position, to: Position, beside?: Position, covered?: () => number,
  *   again?: boolean) => void} */
 export function aim(pane, from, to, beside = -1, covered = () => 0, again = true) {
-  const [first, last, other] = [from, to, beside].map((at) => (at < 0 ? undefined : pane.elements(at)[0]));
+  const [first, written, other] = [from, to, beside].map((at) => (at < 0 ? undefined : pane.elements(at)[0]));
+  const last = written ?? first; // nothing of the step is written yet
   if (!first || !last) return;
   const { style } = must(pane.code.parentElement);
-  style.marginTop = "";
+  if (style.marginTop) style.marginTop = "";
   const seen = inSight(pane);
   const end = last.getBoundingClientRect().bottom + MARGIN;
   const begin = first.getBoundingClientRect().top;
   const top = Math.min(begin, other ? other.getBoundingClientRect().top : begin);
   const near = end - top < seen.height - MARGIN;
-  const over = near || !other || seen.cut ? 0 : covered();
+  const most = end - 0.62 * seen.height;
+  const over = near || !other || seen.cut || top > most ? 0 : covered();
   const start = begin - over - ABOVE * lineOf(pane);
-  const aimed = near ? (top + end - seen.height) / 2 : Math.min(end - 0.62 * seen.height, start);
+  const aimed = near ? (top + end - seen.height) / 2 : Math.min(most, start);
   // nothing moves where all of it is in sight already
-  if (!pane.fresh && end <= seen.top + seen.height && (near ? top - MARGIN / 2 : start) >= seen.top) return;
+  if (!pane.fresh && end <= seen.top + seen.height && (near ? top - MARGIN / 2 : start + 1) >= seen.top) return;
   pane.fresh = false;
   const target = whole(pane, from, aimed - seen.top, over + seen.top);
   if (seen.cut && target < 0) style.marginTop = `${-target}px`; // a short text comes down to where it is seen
@@ -76,9 +78,12 @@ function whole(pane, position, by, edge = pane.body.getBoundingClientRect().top)
   const { scrollTop, scrollHeight, clientHeight } = pane.body;
   const most = Math.min(by, scrollHeight - clientHeight - scrollTop);
   const height = edge + most;
-  for (let row = pane.rowIndex(position); row >= 0; row--) {
+  const last = pane.rowIndex(position);
+  const far = pane.code.classList.contains("sv-big") ? last : 0; // to ask rows out of sight would lay them out
+  for (let row = last; row >= far; row--) {
     const { top } = pane.rows[row].line.getBoundingClientRect();
-    if (top <= height) return Math.round(scrollTop + most - ((height - top) % lineOf(pane)));
+    const line = lineOf(pane);
+    if (top <= height || row === far) return Math.round(scrollTop + most - ((((height - top) % line) + line) % line));
   }
   return Math.round(scrollTop + most);
 }
