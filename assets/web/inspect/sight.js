@@ -46,10 +46,12 @@ export function aim(pane, from, to, beside = -1, covered = () => 0, again = true
   const near = end - top < seen.height - MARGIN;
   const most = end - 0.62 * seen.height;
   const over = near || !other || seen.cut || top > most ? 0 : covered();
-  const start = begin - over - ABOVE * lineOf(pane);
+  const line = lineOf(pane);
+  const start = begin - over - ABOVE * line;
   const aimed = near ? (top + end - seen.height) / 2 : Math.min(most, start);
-  // nothing moves where all of it is in sight already
-  if (!pane.fresh && end <= seen.top + seen.height && (near ? top - MARGIN / 2 : start + 1) >= seen.top) return;
+  // nothing moves where all of it is in sight already; to show whole lines may take one of the margin below it
+  const high = near ? top - MARGIN / 2 : start + 1;
+  if (!pane.fresh && end - line <= seen.top + seen.height && high >= seen.top) return;
   pane.fresh = false;
   const target = whole(pane, from, aimed - seen.top, over + seen.top);
   if (seen.cut && target < 0) style.marginTop = `${-target}px`; // a short text comes down to where it is seen
@@ -76,14 +78,13 @@ const lineOf = (pane) => parseFloat(getComputedStyle(pane.code).lineHeight);
 /** @type {(pane: TokenPane, position: Position, by: number, edge?: number) => number} */
 function whole(pane, position, by, edge = pane.body.getBoundingClientRect().top) {
   const { scrollTop, scrollHeight, clientHeight } = pane.body;
+  // of a long text, rows out of sight would have to be laid out
+  if (pane.code.classList.contains("sv-big")) return Math.round(scrollTop + by);
   const most = Math.min(by, scrollHeight - clientHeight - scrollTop);
   const height = edge + most;
-  const last = pane.rowIndex(position);
-  const far = pane.code.classList.contains("sv-big") ? last : 0; // to ask rows out of sight would lay them out
-  for (let row = last; row >= far; row--) {
+  for (let row = pane.rowIndex(position); row >= 0; row--) {
     const { top } = pane.rows[row].line.getBoundingClientRect();
-    const line = lineOf(pane);
-    if (top <= height || row === far) return Math.round(scrollTop + most - ((((height - top) % line) + line) % line));
+    if (top <= height) return Math.round(scrollTop + most - ((height - top) % lineOf(pane)));
   }
   return Math.round(scrollTop + most);
 }
