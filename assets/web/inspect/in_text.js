@@ -382,10 +382,14 @@ export class DraftInText {
     const first = lines.querySelector(`[data-p="${this.source}"]`);
     const line = parseFloat(getComputedStyle(lines).lineHeight);
     const above = first instanceof HTMLElement ? first.offsetTop - lines.offsetTop - lines.clientHeight / 3 : 0;
+    this.covered = this.peek.offsetHeight; // in one go with what was read above
     const [top] = lines.children; // whole lines; a scroll position would be lost whenever it is hidden
-    if (above > 0 && top instanceof HTMLElement) top.style.marginTop = `${-Math.ceil(above / line) * line}px`;
+    if (above > 0 && top instanceof HTMLElement) {
+      top.style.marginTop = `${-Math.ceil(above / line) * line}px`;
+      this.covered = this.peek.offsetHeight;
+    }
     this.key = key;
-    return (this.covered = this.peek.offsetHeight);
+    return this.covered;
   }
 
   /** What a step's source would cover at the top, out of sight. @param {StepView} view */

@@ -34,20 +34,24 @@ export function reveal(pane, position, always = false) {
 /** @type {(pane: TokenPane, from: Position, to: Position, beside?: Position, covered?: () => number,
  *   again?: boolean) => void} */
 export function aim(pane, from, to, beside = -1, covered = () => 0, again = true) {
-  const [first, last, other] = [from, to, beside].map((at) => (at < 0 ? undefined : pane.elements(at)[0]));
+  const [first, written, other] = [from, to, beside].map((at) => (at < 0 ? undefined : pane.elements(at)[0]));
+  const last = written ?? first; // nothing of the step is written yet
   if (!first || !last) return;
   const { style } = must(pane.code.parentElement);
-  style.marginTop = "";
+  if (style.marginTop) style.marginTop = "";
   const seen = inSight(pane);
   const end = last.getBoundingClientRect().bottom + MARGIN;
   const begin = first.getBoundingClientRect().top;
   const top = Math.min(begin, other ? other.getBoundingClientRect().top : begin);
   const near = end - top < seen.height - MARGIN;
-  const over = near || !other || seen.cut ? 0 : covered();
-  const start = begin - over - ABOVE * lineOf(pane);
-  const aimed = near ? (top + end - seen.height) / 2 : Math.min(end - 0.62 * seen.height, start);
-  // nothing moves where all of it is in sight already
-  if (!pane.fresh && end <= seen.top + seen.height && (near ? top - MARGIN / 2 : start) >= seen.top) return;
+  const most = end - 0.62 * seen.height;
+  const over = near || !other || seen.cut || top > most ? 0 : covered();
+  const line = lineOf(pane);
+  const start = begin - over - ABOVE * line;
+  const aimed = near ? (top + end - seen.height) / 2 : Math.min(most, start);
+  // nothing moves where all of it is in sight already; to show whole lines may take one of the margin below it
+  const high = near ? top - MARGIN / 2 : start + 1;
+  if (!pane.fresh && end - line <= seen.top + seen.height && high >= seen.top) return;
   pane.fresh = false;
   const target = whole(pane, from, aimed - seen.top, over + seen.top);
   if (seen.cut && target < 0) style.marginTop = `${-target}px`; // a short text comes down to where it is seen
@@ -74,6 +78,8 @@ const lineOf = (pane) => parseFloat(getComputedStyle(pane.code).lineHeight);
 /** @type {(pane: TokenPane, position: Position, by: number, edge?: number) => number} */
 function whole(pane, position, by, edge = pane.body.getBoundingClientRect().top) {
   const { scrollTop, scrollHeight, clientHeight } = pane.body;
+  // of a long text, rows out of sight would have to be laid out
+  if (pane.code.classList.contains("sv-big")) return Math.round(scrollTop + by);
   const most = Math.min(by, scrollHeight - clientHeight - scrollTop);
   const height = edge + most;
   for (let row = pane.rowIndex(position); row >= 0; row--) {
