@@ -92,7 +92,7 @@ export function judgesTable(answer) {
         [n ? ", " : "", h("span", { title: `${summary} (${source})` }, title)])),
       h("td", one.lossless ? "= lossless" : "≈ lossy"),
       h("td.svp-num", range(one.tokens_per_step, 2)),
-      h("td", one.tokens_per_step && rangeBar("svd-range", one.tokens_per_step, most)),
+      h("td.svd-bar", one.tokens_per_step && rangeBar("svd-range", one.tokens_per_step, most)),
       h("td.svp-num", String(one.accepted)),
       h("td.svp-num", other(one)),
       h("td.svp-num", String(one.differs)),

@@ -164,16 +164,16 @@ def value_of(point: Mapping[str, Any], key: str) -> float | None:
     return point["values"].get(key, {}).get("value")
 
 
-def covers(line: Sequence[tuple[Any, float | None]], below: Sequence[tuple[Any, float | None]]) -> bool:
+def covers(line: Sequence[tuple[Any, float | None]], line_below: Sequence[tuple[Any, float | None]]) -> bool:
     """True where a line hides another one that was drawn before it: same places, and numbers as good as the same.
 
     >>> covers([("1", 10), ("3", 9.92)], [("1", 10), ("3", 10)]), covers([("1", 10)], [("1", 9)])
     (True, False)
     """
-    tallest = max((abs(y) for _, y in [*line, *below] if y is not None), default=0)
-    return [x for x, _ in line] == [x for x, _ in below] and all(
+    tallest = max((abs(y) for _, y in [*line, *line_below] if y is not None), default=0)
+    return [x for x, _ in line] == [x for x, _ in line_below] and all(
         a == b if a is None or b is None else abs(a - b) <= NEAR * tallest
-        for (_, a), (_, b) in zip(line, below, strict=True)
+        for (_, a), (_, b) in zip(line, line_below, strict=True)
     )
 
 

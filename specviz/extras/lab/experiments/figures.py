@@ -221,7 +221,7 @@ def _lines(
     bands = list[go.Scatter]()
     for number, name in enumerate(names):
         # a line below a later one is seen at both sides of it
-        is_covered = any(covers(values_by_name[later], values_by_name[name]) for later in names[number + 1 :])
+        is_covered = any(covers(values_by_name[cover], values_by_name[name]) for cover in names[number + 1 :])
         line_points = [
             (n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None
         ]

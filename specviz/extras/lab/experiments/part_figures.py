@@ -144,7 +144,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         names, looks = [*map(str, range(len(looks)))], [*range(len(looks))]
     shapes = [[(place, shares[TOTAL]) for place, shares, _ in at] for *_, at in shown_points]
     for number, (look, (n, point, at)) in enumerate(zip(looks, shown_points, strict=True)):
-        is_covered = any(covers(later, shapes[number]) for later in shapes[number + 1 :])  # seen at both sides of it
+        is_covered = any(covers(shape, shapes[number]) for shape in shapes[number + 1 :])  # seen at both sides of it
         xs, color = [float(place) for place, *_ in at], color_of(look)
         ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
         place_texts = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]

@@ -36,7 +36,7 @@ def pictures(folder: Path) -> Mapping[str, Mapping[str, Any]]:
 def draw_pictures(folder: Path) -> dict[str, dict[str, Any]]:
     """The pictures of a folder's results."""
     drawings = {path.stem: picture(path) for path in sorted(folder.glob("*.zip"))}
-    return {name: drawn for name, drawn in drawings.items() if drawn is not None}
+    return {name: drawing for name, drawing in drawings.items() if drawing is not None}
 
 
 def picture(path: Path) -> dict[str, Any] | None:
@@ -46,8 +46,8 @@ def picture(path: Path) -> dict[str, Any] | None:
     with contextlib.suppress(UserError):
         results = Results.load(path)
         comparison = comparisons(path.parent).get(path.stem)
-        drawn = picture_of(results, first_claim(results, comparison))
-        return drawn and {**drawn, "finding": summary(results, comparison)}
+        drawing = picture_of(results, first_claim(results, comparison))
+        return drawing and {**drawing, "finding": summary(results, comparison)}
     return None
 
 
@@ -58,10 +58,10 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
     Of a ``claim`` it draws what its sentence says: the line that it is about, from the first to the last place; else a
     bar for each of its numbers.
     """
-    drawn = _draw_metric(results, claim)
-    if drawn is None or claim is None:
-        return drawn
-    return drawn if drawn["marks"] or drawn["kind"] == "heat" else _bars_of(results, claim)
+    drawing = _draw_metric(results, claim)
+    if drawing is None or claim is None:
+        return drawing
+    return drawing if drawing["marks"] or drawing["kind"] == "heat" else _bars_of(results, claim)
 
 
 def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
@@ -87,11 +87,11 @@ def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None
         lines: dict[str, list[float | None]] = {}
         names: dict[tuple[int, int], set[str]] = {}
         is_heat = about["chart"] == "heat" and len(about["axes"]) == 2
-        drawn = list(points(results, [metric]))
+        shown_points = list(points(results, [metric]))
         claimed = {part for selector in claim.ours for part in selector.split(SEPARATOR)} if claim else set()
-        if len({point["series"] for point in drawn}) > MAX_LINES:  # the lines of the sentence come first
-            drawn.sort(key=lambda point: point["series"] not in claimed)
-        for point in drawn:
+        if len({point["series"] for point in shown_points}) > MAX_LINES:  # the lines of the sentence come first
+            shown_points.sort(key=lambda point: point["series"] not in claimed)
+        for point in shown_points:
             value = (point["values"].get(columns[0]) or {}).get("value")
             name, x = str(point["y"] if is_heat else point["series"]), point["x"]
             row = lines.setdefault(name, [])
@@ -156,7 +156,7 @@ def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tupl
 
 
 if __name__ == "__main__":
-    drawn = draw_pictures(SHIPPED).items()
+    drawing = draw_pictures(SHIPPED).items()
     compact: Any = {"ensure_ascii": False, "separators": (",", ":")}
-    lines = [f"{json.dumps(name)}: {json.dumps(entry, **compact)}" for name, entry in drawn]
+    lines = [f"{json.dumps(name)}: {json.dumps(entry, **compact)}" for name, entry in drawing]
     (SHIPPED / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
