@@ -366,7 +366,7 @@ export class DraftInText {
   /** Shows the first lines of a source that is out of sight above the text; returns what it covers of it. */
   look() {
     const { text, model, zoom } = this.owner;
-    const wide = this.body.clientWidth;
+    const wide = text.width; // to ask the page costs a layout
     const key = `${model.run.id} ${this.view.number} ${wide} ${zoom}`;
     if (this.key === key) return this.covered;
     const all = [...new Set(this.from.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];

@@ -60,7 +60,7 @@ export class TokenPane extends Panel {
     this.part = this.code;
     /** Spans of the row in which the text ends that are not yet written. @type {HTMLElement[]} */
     this.partly = [];
-    this.height = 0;
+    this.width = this.height = 0; // pixels, as measured last
     this.fresh = false; // what is to be seen is aimed at anew, in sight or not
     this.listen();
     this.clear(0);
@@ -345,7 +345,8 @@ export class TokenPane extends Panel {
 
   /** Estimated top of every row, in lines: the minimap's scale. */
   measure() {
-    const columns = Math.max(20, (this.body.clientWidth - BESIDE) / CHARACTER);
+    this.width = this.body.clientWidth;
+    const columns = Math.max(20, (this.width - BESIDE) / CHARACTER);
     const tops = new Float64Array(this.rows.length + 1);
     this.rows.forEach((row, k) => {
       tops[k + 1] = tops[k] + Math.max(1, Math.ceil(row.size / columns)) + (row.label ? 1.3 : 0);
