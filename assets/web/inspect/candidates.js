@@ -332,11 +332,12 @@ export class CandidateTable extends Panel {
     this.pips(row, one, several && !!best && best.would > 0 && one.would === best.would);
   }
 
-  /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
+  /** A number with its bar, from 0 (of a logarithm, from the term's low) to its high; without a range it has none. */
   /** @type {(drawn: Row["terms"][number], value: number | null, term: RunTerm) => void} */
   level(drawn, value, term) {
     const { cell } = drawn;
-    const [low, high] = [term.low ?? 0, term.high ?? 0];
+    const high = term.high ?? 0;
+    const low = high > 0 ? Math.max(0, term.low ?? 0) : (term.low ?? 0); // a cosine below 0 is no likeness
     const share = value === null ? "0.00" : clamp((value - low) / (high - low || 1), 0, 1).toFixed(2);
     write(cell, format(value, 2));
     if (drawn.share === share) return;

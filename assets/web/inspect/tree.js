@@ -254,9 +254,8 @@ export class TreeView extends Panel {
   caption(item, view) {
     const { pieces } = this.owner.model;
     const first = item.kind === "stretch" ? item.nodes[0] : item.kind === "node" ? item.node : null;
-    const more = view.nodes[0].draft ? "▸" : "+"; // beside another draft + says whose a token is
     if (item.kind === "chip") {
-      item.text = `${more}${item.count}`;
+      item.text = `${view.nodes[0].draft ? "▸" : "+"}${item.count}`; // beside another draft + says whose a token is
     } else if (item.kind === "stretch") {
       const parents = new Set(view.nodes.map(({ parent }) => parent));
       const chain = view.last === view.nodes.length - 1 && parents.size > view.last;
@@ -282,7 +281,7 @@ export class TreeView extends Panel {
     }
     if (first?.draft === "other") item.text = `+ ${item.text}`;
     else if (first?.draft === "recorded") item.text = `− ${item.text}`;
-    const hidden = item.kind === "node" && item.hidden ? ` ${more}${item.hidden}` : "";
+    const hidden = item.kind === "node" && item.hidden ? ` ▾${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
     item.tag = first ? tagOf(this, first, view) : "";

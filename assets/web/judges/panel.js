@@ -168,7 +168,8 @@ export class JudgesPanel {
     });
     const chosen = chain.some((node) => node.index === this.node);
     if (!chosen && buttons.length) buttons[0].tabIndex = 0;
-    return h("div.svj-places.ui-row", { role: "group", "aria-label": "Position that is looked at" }, buttons);
+    const about = { role: "group", "aria-label": "Position that is looked at" };
+    return h("div.svj-places.ui-row", about, h("small.ui-soft", "chance of"), buttons);
   }
 
   /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
@@ -200,7 +201,7 @@ export class JudgesPanel {
         parted && h("td", rule.differs.length ? this.tokens(view, ...ends(view, rule), rule.bonus) : "as recorded"),
         h("td.svp-num", chance === undefined ? "–" : probability(chance)),
         h("td.svp-num", range(rule.expected, 1, digits)),
-        h("td.svp-num", cards[0].lossless ? "0" : range(rule.other, 0, digits)),
+        h("td.svp-num", cards[0].lossless ? "0" : range(rule.other, 0, digits).replace(/\b0\./g, ".")),
       );
       const second = because(this.ending(view, rule));
       if (second && look.class) second.classList.add(look.class);

@@ -358,12 +358,6 @@ export class WhatIf {
     const signs = marks(tree, tree.view);
     if (nodes.some(({ draft }) => draft === "other")) signs.push(["+", "only in this draft"]);
     if (nodes.some(({ draft }) => draft === "recorded")) signs.push(["−", "only in the recorded draft"]);
-    const [chip, stretch, parent] = ["chip", "stretch", "node"].map((kind) =>
-      placed.find((item) => item.kind === kind && (item.kind !== "node" || item.hidden)));
-    if (parent?.kind === "node")
-      signs.push([`▸${parent.hidden}`, `below it${parent.node.draft === "recorded" ? ", too" : ""}`]);
-    if (chip?.kind === "chip") signs.push([`▸${chip.count}`, "beside it"]);
-    if (stretch?.kind === "stretch") signs.push([`×${stretch.nodes.length}`, "in a row"]);
     replace(this.legend, signs.map(([sign, said]) => h("li", h("code", sign), said)));
   }
 

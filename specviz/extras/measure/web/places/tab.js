@@ -86,11 +86,11 @@ function Steps({ report, title, oracle }) {
     ["this run", steps.length, "svps-own"],
     ...Object.entries(alone).map(([name, count]) =>
       /** @type {[string, number, string]} */ ([`${title(name)} alone`, count, ""])),
-    ["best drafter at every place", report.oracle.length, ""],
+    ["the best drafter at every place", report.oracle.length, ""],
   ];
   if (oracle) rows.push(["this run's candidates, ranked best", oracle, ""]);
   const same = rows.slice(1).filter(([, count]) => count === steps.length).map(([name]) => name); // said in one
-  if (same.length) rows[0][0] += `, as ${same.join(" and ")}`;
+  if (same.length) rows[0][0] += ` (as many with ${same.join(", and with ")})`;
   const shown = rows.filter(([name]) => !same.includes(name));
   const most = Math.max(...rows.map(([, count]) => count));
   const saved = regret > 0 ? plural(regret, "step") : "No step"; // merged drafts may do with fewer
