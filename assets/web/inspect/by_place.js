@@ -45,7 +45,7 @@ export function byPlace({ model, tip }) {
   const body = rows.map((cells, rank) => h(
     "tr", h("th", { scope: "row" }, `${nth(rank + 1)} guess`), cells.map((cell, k) => draw(cell, rank, k)),
   ));
-  const label = "Share of each guess that was accepted where its parent was";
+  const label = "Accepted share of each guess whose parent was accepted";
   const table = h("table.sv-place-map", { style: `--sv-cell:${clamp(Math.floor(400 / depths.length), 20, 40)}px` },
     h("thead", h("tr", h("th", "at depth"), depths)), h("tbody", body));
   return [

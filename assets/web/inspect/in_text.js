@@ -4,6 +4,7 @@ import { framed, h, later, must, s, write } from "specviz/base/dom.js";
 import { NOT_RECORDED, OPEN, POOL } from "specviz/base/model.js";
 import { clamp } from "specviz/base/numbers.js";
 import { copyOf } from "specviz/inspect/sentence.js";
+import { settle } from "specviz/inspect/sight.js";
 
 const REST = 16; // characters of what was not reached
 const FEW = 4; // branches below a token; the others are counted
@@ -61,6 +62,7 @@ export class DraftInText {
     this.letters = new Map();
     const moved = framed(() => this.view && this.body.scrollTop !== this.top && this.arc());
     this.body.addEventListener("scroll", moved, { passive: true });
+    new ResizeObserver(framed(() => this.view && settle(text, this.view.context - 1))).observe(this.body);
     for (const name of ["pointerover", "click"]) this.under.addEventListener(name, (event) => this.point(event));
     this.code = text.code;
     this.code.addEventListener("click", (event) => this.point(event), { capture: true });
