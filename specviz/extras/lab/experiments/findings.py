@@ -144,7 +144,7 @@ def _finding(results: Results, claim: Claim) -> Finding:
         paper = paper_text = _chain(numbers_cited, paper_signs)
         if not (is_axis or is_level):
             pairs = zip(names, numbers_cited, strict=True)
-            paper_text = _chain([f"{name} {number}" for name, number in pairs], paper_signs)
+            paper_text = _chain([f"{name} ({number})" for name, number in pairs], paper_signs)
     elif is_axis:
         paper = paper_text = ", then ".join(TRENDS[sign] for sign, _ in groupby(paper_signs))
     else:

@@ -8,8 +8,9 @@ const SAME = "✓ same order";
 const OTHER = "✗ other order";
 const OPEN = "≈ undecided";
 
-/** A number and its % stay on one line. @param {string} [text] */
-const unbroken = (text = "") => text.replaceAll(" %", "\u00a0%");
+/** A number stays on one line with its unit and its error. @param {string} [text] */
+const unbroken = (text = "") =>
+  text.replace(/(?<=\d) (?=%|±|points|ms\b|tokens\/)|(?<=±) /g, "\u00a0");
 
 /** @param {LabFinding} finding */
 const mark = ({ alike, within_spread: open }) => (open ? OPEN : alike ? SAME : OTHER)[0];
