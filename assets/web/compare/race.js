@@ -375,7 +375,7 @@ function reached(lanes, position) {
     .map(({ mark: letter, lane }) => {
       const k = lane.stepOf[position - 1];
       const inside = lane.accepted[k] > position - 1 - lane.start(k);
-      const where = inside && lane.accepted[k] > 1 ? ` (with ${lane.accepted[k]} accepted at once)` : "";
+      const where = inside && lane.accepted[k] > 1 ? ` (the last accepted ${lane.accepted[k]} tokens)` : "";
       return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
   return parts.length
