@@ -15,7 +15,7 @@ BASELINE = "plain"  # the method that drafts nothing: every speedup and every ch
 USUAL = "pld+h"  # the method of a run that names none
 UNDER = "@"  # between a method's name and that of the verifier that judges its drafts
 POSITION_BIAS = (  # what is wrong with numbers of another rule, draft or ranking on a recorded run: position bias
-    "Judged at the places that this run visited. A run of its own visits other places, so its totals can differ: run "
+    "Judged at the places that were recorded. A run of its own visits other places, so its totals can differ: run "
     "all of it again to know."
 )
 QUICK = "pld"  # a lossless method that needs nothing: where only the target's own text is wanted, soon

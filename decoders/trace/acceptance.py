@@ -14,6 +14,7 @@ from typing import Any
 
 from .decisions import Decisions, decisions, knows_verdicts
 from .metrics import accepted_lengths, declarations, overlaps, ratio
+from .origins import recorded_origins
 from .trace import Trace
 
 
@@ -201,7 +202,7 @@ class Acceptance:
 
 
 # how decided positions are grouped: the context's length (the range's first token), what the drafted token is, which
-# part of the prompt (or the output, or a pool) it was copied from, and its origin
+# part of the prompt (or the output, or a pool) it was copied from, and the label of its origin
 GROUPS = ("context", "class", "segment", "origin")
 
 
@@ -241,6 +242,7 @@ def _group(trace: Trace, choices: Decisions) -> Sequence[list[Any]]:
     pieces = trace.tables["pieces"]
     classes = {token: token_class(text) for token, text in trace.texts().items()}
     special = (token for token, is_special in zip(pieces["id"], pieces["special"], strict=True) if is_special)
+    labels = {origin["name"]: origin.get("label") for origin in recorded_origins(trace.run)}
     classes |= dict.fromkeys(special, "no text")  # a special token, or one that was not recorded
 
     def place(row: int) -> str:
@@ -253,7 +255,7 @@ def _group(trace: Trace, choices: Decisions) -> Sequence[list[Any]]:
         [context_range(context[step]) for step in choices.step.tolist()],
         [classes[nodes["token"][row]] for row in rows],
         [place(row) for row in rows],
-        [nodes["origin"][row] for row in rows],
+        [labels.get(nodes["origin"][row]) or nodes["origin"][row] for row in rows],
     )
 
 

@@ -45,3 +45,15 @@ test("a lane's times are as long as the median of its repeats", () => {
   paced.times.forEach((ms, k) => assert.ok(Math.abs(ms - times[k] / 2) < 1e-9));
   assert.equal(paced.done("time", paced.ms), paced.steps);
 });
+
+test("the end of a lane is cut before a token, never inside one", () => {
+  const lane = new Lane(frozen());
+  const stop = lane.length;
+  const texts = lane.output.map((id) => lane.pieces.get(id)).map(({ text, special }) => (special ? "" : text));
+  for (let most = 0; most < 40; most++) {
+    const from = lane.tail(stop, most, (text) => text.length);
+    assert.ok(texts.slice(from, stop).join("").length <= most, String(most));
+    if (from > 0 && stop - from < most) assert.ok(texts.slice(from - 1, stop).join("").length > most, String(most));
+  }
+  assert.equal(lane.tail(stop, 1e6, (text) => text.length), 0);
+});

@@ -131,7 +131,7 @@ function drawings() {
     {
       label: "Accepted lengths",
       data: lengths,
-      layout: layout("Accepted tokens per draft", "accepted tokens of a draft", "of all drafts", {
+      layout: layout("Accepted tokens per draft", "accepted tokens; methods side by side", "of all drafts", {
         yaxis: { tickformat: ".0%" },
       }),
     },

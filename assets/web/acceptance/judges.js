@@ -11,7 +11,7 @@ const MEANINGS = {
   "tokens per step": "Expected over each rule's own draws, the target's token included.",
   accepted: "Drafted tokens that one verdict accepts; all rules see the same draws.",
   "other tokens": "Share of the tokens that the target would not have written: Σ TV from p; of greedy runs, tokens " +
-    "that are not its first choice. – where a rule gives no distribution.",
+    "that are not its first choice. –\u00a0where a rule gives no distribution.",
   "steps that differ": "Steps in which the rule accepts other tokens than the run did.",
   undecided: "Steps whose verdict depends on probabilities that were not recorded.",
 };

@@ -77,7 +77,7 @@ export function theme() {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", size: 12, color: ink },
-    xaxis: axis,
+    xaxis: { ...axis, ticks: "outside", ticklen: 6, tickcolor: "rgba(0,0,0,0)" }, // its labels clear of marks at 0
     yaxis: axis,
     hoverlabel,
   };

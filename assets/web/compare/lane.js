@@ -3,6 +3,8 @@
 import { clamp, upTo } from "specviz/base/numbers.js";
 import { Pieces, safe } from "specviz/base/text.js";
 
+const NEAR = 8; // tokens before a cut that may share a grapheme with what follows it
+
 /** The first index at which two id lists differ, or the end of the shorter one. */
 /** @type {(a: number[], b: number[]) => number} */
 export function firstDifference(a, b) {
@@ -92,6 +94,19 @@ export class Lane {
       else made.push({ step, accepted, text: shown });
     }
     return made;
+  }
+
+  /** The first of the whole tokens before ``stop`` that together are at most ``most`` wide. */
+  /** @type {(stop: number, most: number, size: (text: string) => number) => number} */
+  tail(stop, most, size) {
+    let from = stop;
+    for (let left = most; from > 0 && stop - from < most; from--) {
+      const { text, special } = this.pieces.get(this.output[from - 1]);
+      if (!special) left -= size(text);
+      if (left < 0) break;
+    }
+    const near = this.pieces.cells(this.output, Math.max(0, from - NEAR), stop);
+    return near.find(({ start }) => start >= from)?.start ?? stop; // no half of a grapheme
   }
 
   /** Steps done when the clock ("time" in ms, "step" or "position") shows ``value``. */

@@ -8,11 +8,32 @@ import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
-const SHOWN_TEXT = 220; // characters of a lane's text
 /** What the lanes' bars are. */
 const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better", position: "Tokens written" };
 /** @type {Record<string, string>} */
 const STATES = { waiting: "waiting", running: "running", failed: "failed", stopped: "stopped" };
+
+const pen = must(document.createElement("canvas").getContext("2d"));
+let lanesFont = "";
+/** Text → its width in the lanes' font. @type {Map<string, number>} */
+const widths = new Map();
+/** @param {string} text */
+function widthOf(text) {
+  let width = widths.get(text);
+  if (width === undefined) widths.set(text, (width = pen.measureText(text).width));
+  return width;
+}
+
+/** How wide the lanes' text may be; asked before anything of a frame is drawn. @param {DrawnLane[]} lanes */
+function textWidth([lane]) {
+  if (!lane) return 0;
+  const { track, text } = must(lane.parts);
+  const { fontSize, fontFamily } = getComputedStyle(text);
+  const font = `${fontSize} ${fontFamily}`;
+  if (lanesFont !== font) widths.clear();
+  pen.font = lanesFont = font;
+  return track.clientWidth;
+}
 
 /** What a lane's row is made of. @param {DrawnLane | CompareLane} lane */
 export const laneParts = (lane) => ({
@@ -244,6 +265,7 @@ export function key(event) {
 /** Draws what the clock shows. */
 export function paint() {
   const lanes = drawn();
+  const wide = textWidth(lanes);
   const done = lanes.map(({ lane }) => (page.live ? lane.steps : lane.done(page.clock, page.at)));
   const texts = lanes.map(({ lane }, n) => lane.start(done[n]));
   const rest = atRest();
@@ -252,8 +274,7 @@ export function paint() {
   const costs = rest || page.live;
   const bars = lanes.map((one, n) => (costs ? (places[n]?.bar ?? cost(one)) : texts[n]));
   const most = Math.max(...lanes.map((_, n) => places[n]?.high ?? bars[n]));
-  const begun = page.live && lanes.length === 1 ? longest(lanes) / Math.max(1, texts[0]) : 1; // what is still to come
-  const whole = costs ? most * begun : longest(lanes);
+  const whole = costs ? Math.max(most, page.live ? ahead(lanes, texts) : 0) : longest(lanes);
   sortRows();
   part("lanes").classList.toggle("svc-moving", !rest && lanes.length > 0);
   part("lanes").classList.toggle("svc-progress", !costs);
@@ -276,9 +297,9 @@ export function paint() {
     put(parts.value, rest ? value(one) : page.live ? spent(one) : texts[n].toLocaleString("en"));
     put(parts.own, rest ? cells(one, equal) : moving(one, done[n], texts[n]));
     parts.place.tabIndex = ended && place?.reason ? 0 : -1;
-    const shown = `${done[n]} of ${lane.steps}`;
+    const shown = `${done[n]} of ${lane.steps} in ${wide}`;
     if (one.shown !== shown)
-      parts.text.replaceChildren(h("span.svc-tail", written(lane, done[n], SHOWN_TEXT, inNarrow)));
+      parts.text.replaceChildren(h("span.svc-tail", written(lane, done[n], wide, inNarrow, widthOf)));
     one.shown = shown;
   });
   const writing = texts.filter((_, n) => // a lane that is over leads nowhere
@@ -301,6 +322,13 @@ export function paint() {
 const put = (element, text) => {
   if (element.textContent !== text) element.textContent = text;
 };
+
+/** What the lane that runs first costs if it writes as much as it may: the scale while the others run, too. */
+/** @type {(lanes: DrawnLane[], texts: number[]) => number} */
+function ahead([first], [tokens]) {
+  if (!first?.mine || !tokens) return 0;
+  return (cost(first) * first.lane.run.max_new_tokens) / tokens;
+}
 
 /** Tokens of the longest output, as far as it is known. @param {DrawnLane[]} lanes */
 const longest = (lanes) => {
@@ -347,7 +375,7 @@ function reached(lanes, position) {
     .map(({ mark: letter, lane }) => {
       const k = lane.stepOf[position - 1];
       const inside = lane.accepted[k] > position - 1 - lane.start(k);
-      const where = inside && lane.accepted[k] > 1 ? ` (with ${lane.accepted[k]} accepted at once)` : "";
+      const where = inside && lane.accepted[k] > 1 ? ` (the last accepted ${lane.accepted[k]} tokens)` : "";
       return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
   return parts.length

@@ -2,25 +2,22 @@
 
 import { h } from "specviz/base/dom.js";
 
-/** The end of what a lane has written after ``done`` steps: accepted tokens and the target's own apart; ``form``: how
-    their text is shown. */
+const MORE = "… ";
+/** @param {string} text */
+const LENGTH = (text) => text.length;
+
+/** The end of what a lane has written after ``done`` steps, in whole tokens: accepted ones and the target's own apart;
+    ``form``: how their text is shown; ``size``: how wide that is, together at most ``most``. */
 /** @type {(lane: import("specviz/compare/lane.js").Lane, done: number, most: number,
- *   form?: (text: string) => string) => (HTMLElement | string)[]} */
-export function written(lane, done, most, form = String) {
+ *   form?: (text: string) => string, size?: (text: string) => number) => (HTMLElement | string)[]} */
+export function written(lane, done, most, form = String, size = LENGTH) {
   const stop = lane.start(done);
-  let from = stop,
-    size = 0;
-  for (let k = done - 1; k >= 0 && size < most; k--) {
-    from = lane.start(k);
-    size = 0;
-    for (let p = from; p < stop && size < most; p++) size += lane.pieces.get(lane.output[p]).text.length;
-    if (stop - from > most / 3) break;
-  }
+  const from = lane.tail(stop, most - size(MORE), (text) => size(form(text)));
   const stretches = lane.stretches(from, stop).filter(({ text }) => text);
   const spans = stretches.map(({ step, accepted, text }) =>
     h(accepted ? "span.svc-acc" : "span.svc-own", { class: step === done - 1 && "svc-new" }, form(text)),
   );
-  return from > 0 ? ["… ", ...spans] : spans;
+  return from > 0 ? [MORE, ...spans] : spans;
 }
 
 /** Calls ``draw`` with the milliseconds that passed, frame by frame, until it returns true; returns what stops it. */

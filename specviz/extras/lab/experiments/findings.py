@@ -31,8 +31,9 @@ SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One claim. ``text``: our numbers as a sentence; ``subject``: what is compared; ``values``: ours;
-    ``paper_values``: the paper's (of a drawing, their order in words), ``source``: their place in it; ``alike``: both
-    stand in one order; ``within_spread``: our order rests on a difference that is no larger than its standard error;
+    ``paper_values``: the paper's (of a drawing, their order in words), ``paper_text``: the same with the names of
+    compared lines, ``source``: their place in it; ``alike``: both stand in one order; ``within_spread``: our order
+    rests on a difference that is no larger than its standard error;
     ``spread``: the difference nearest to that, with its standard error, as a sentence (of level numbers nothing).
     """
 
@@ -40,6 +41,7 @@ class Finding:
     subject: str
     values: str
     paper_values: str
+    paper_text: str
     source: str
     alike: bool
     within_spread: bool = False
@@ -138,12 +140,16 @@ def _finding(results: Results, claim: Claim) -> Finding:
     else:
         subject = f"{label}: {('; ' if any(',' in name for name in names) else ', ').join(names)}"
     if not isinstance(claim.paper, str):
-        paper = _chain([f"{number:,g}" for number in claim.paper], paper_signs)
+        numbers_cited = [f"{number:,g}" for number in claim.paper]
+        paper = paper_text = _chain(numbers_cited, paper_signs)
+        if not (is_axis or is_level):
+            pairs = zip(names, numbers_cited, strict=True)
+            paper_text = _chain([f"{name} ({number})" for name, number in pairs], paper_signs)
     elif is_axis:
-        paper = ", then ".join(TRENDS[sign] for sign, _ in groupby(paper_signs))
+        paper = paper_text = ", then ".join(TRENDS[sign] for sign, _ in groupby(paper_signs))
     else:
-        pairs = zip(names, paper_signs, names[1:], strict=False)
-        paper = "; ".join(f"{first} {RELATIONS[sign]} {second}" for first, sign, second in pairs)
+        relations = zip(names, paper_signs, names[1:], strict=False)
+        paper = paper_text = "; ".join(f"{first} {RELATIONS[sign]} {second}" for first, sign, second in relations)
     context = [f"{_preposition(results, p)} {_name(results, p, metric)}{' prompts' * (p in NAMES)}" for p in shared]
     is_in_label = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if is_in_label else UNITS.get(quantity.unit, f" {quantity.unit}")
@@ -165,9 +171,8 @@ def _finding(results: Results, claim: Claim) -> Finding:
         spread = f"{heading}, {_spread_text(difference, quantity.unit, is_level)}."
         if abs(difference.value - difference.total) > difference.error / 2:
             spread += " The numbers above pool all prompts."
-    return Finding(
-        text, subject, _chain(values, signs), paper, claim.where, signs == paper_signs, within_spread, spread
-    )
+    values_text, is_alike = _chain(values, signs), signs == paper_signs
+    return Finding(text, subject, values_text, paper, paper_text, claim.where, is_alike, within_spread, spread)
 
 
 def _spread_text(difference: Difference, unit: str, is_level: bool) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from decoders.errors import UserError
 
-from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
+from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, is_number, order
 from ..experiments.drawing import amount
 from ..experiments.findings import UNITS, claimed_metric, compared_names, first_claim, summary
 from ..experiments.quantities import Profile
@@ -70,10 +70,12 @@ def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
     high, names, texts = max(sizes) or 1.0, compared_names(results, claim), claim.texts(results)
     ends = [texts[sizes.index(size)] for size in (min(sizes), max(sizes))]
     unit = UNITS[quantity.unit] if quantity.unit in ("share", "×") else ""
+    if is_number(claim.ours[-1]):
+        is_plain = claim.ours[-1] == "1" and quantity.key == "speedup"
+        names[-1] = "plain decoding" if is_plain else f"level {texts[-1]}{unit}"
     return {
         "kind": "bar", "lines": [[round(size / high, 2)] for size in sizes], "marks": [],
-        "names": ["plain decoding" if name == "1" and quantity.key == "speedup" else name for name in names],
-        "metric": quantity.label, "range": "–".join(dict.fromkeys(ends)) + unit,
+        "names": names, "metric": quantity.label, "range": "–".join(dict.fromkeys(ends)) + unit,
     }  # fmt: skip
 
 
@@ -117,20 +119,21 @@ def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None
         return {
             "kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares, "marks": marks,
             "names": _span(compared_names(results, claim)) if claim and marks else [], "metric": quantity.label,
-            "range": "" if isinstance(quantity, Profile) else _range(min(numbers) if low else 0.0, high, quantity.unit),
+            "range": "" if isinstance(quantity, Profile) else _range(min(numbers), high, quantity.unit),
         }  # fmt: skip
     return None
 
 
 def _range(low: float, high: float, unit: str) -> str:
-    """The lowest and the highest value of a picture's axis.
+    """The lowest and the highest value of a picture.
 
-    >>> _range(0.0, 0.352, "share"), _range(2.71, 3.25, "×")
-    ('0–35 %', '2.71–3.25×')
+    >>> _range(0.0, 0.352, "share"), _range(2.71, 3.25, "×"), _range(3.9, 3.9, "tokens/step")
+    ('0–35 %', '2.71–3.25×', '3.90')
     """
     is_mean = unit in ("×", "tokens/step")
     first, last = (f"{value:.2f}" if is_mean else amount(value, unit).removesuffix("%") for value in (low, high))
-    return f"{first if low else 0}–{last}{UNITS[unit] if unit in ('share', '×') else ''}"
+    ends = "–".join(dict.fromkeys([first if low else "0", last]))
+    return f"{ends}{UNITS[unit] if unit in ('share', '×') else ''}"
 
 
 def _span(names: Sequence[str]) -> list[str]:

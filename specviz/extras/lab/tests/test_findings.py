@@ -100,6 +100,7 @@ def test_two_compared_lines_are_not_the_highest_of_all() -> None:
     found = findings(example(SHIPPED / "ppd-table1.zip"), comparisons(SHIPPED)["ppd-table1"])
     assert found[1].text == "Medusa has a higher verifying time (100 ms) than PPD (51 ms)."
     assert found[2].text == "Medusa has more tokens per step (1.75) than PPD (1.59)."
+    assert found[2].paper_text == "PPD (2.54) > Medusa (2.51)"
 
 
 def test_a_difference_stands_beside_its_error_in_pairs() -> None:

@@ -18,6 +18,8 @@ import numpy as np
 from decoders.trace.trace import Trace
 
 FROM_CONFIDENCE = "needs the drafter's probabilities, and drafts that are chains"
+ORACLE = "Drafts as many tokens as will be accepted, which it knows: no policy can be faster."
+BEST_FIXED = "The fastest of all fixed lengths, known only afterwards."
 SGLANG_TIERS = {1: (1, 3, 5, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}  # SGLang's default file: batch → lengths
 
 
@@ -49,10 +51,10 @@ class Costs:
 
 
 class Policy:
-    """Chooses a length, then is told how many tokens stood. ``why`` it cannot be replayed on a run, if so."""
+    """Chooses a length, then is told how many tokens stood. ``rule``: how, as a sentence."""
 
     name = ""
-    source = ""
+    rule = ""
     confident = False
 
     def length(self, offer: Offer, costs: Costs) -> int:
@@ -84,7 +86,7 @@ class Schedule(Policy):
 
     tokens: int = 20
     name = "transformers, schedule"
-    source = "AssistedCandidateGenerator.update_candidate_strategy"
+    rule = "Two more tokens after a wholly accepted draft, else one fewer (num_assistant_tokens_schedule)."
 
     def length(self, offer: Offer, costs: Costs) -> int:
         return min(self.tokens, offer.depth)
@@ -104,7 +106,7 @@ class Threshold(Policy):
     q: list[float] = field(default_factory=list)
     verdicts: list[bool] = field(default_factory=list)
     name = "transformers, threshold"
-    source = "ConfidenceCriteria, update_candidate_strategy"
+    rule = "Drafts until q is below a threshold, which follows the verdicts (assistant_confidence_threshold)."
     confident = True
 
     def length(self, offer: Offer, costs: Costs) -> int:
@@ -135,7 +137,7 @@ class Estimator(Policy):
     tokens: float = 0.0
     ms: float = 0.0
     name = "vLLM, estimator"
-    source = "OnlineAcceptanceEstimator"
+    rule = "As many of the drafted tokens as pay, by the acceptance estimated so far (OnlineAcceptanceEstimator)."
     confident = True
 
     def length(self, offer: Offer, costs: Costs) -> int:
@@ -179,7 +181,7 @@ class Tiers(Policy):
     mean: float = math.nan
     steps: int = 0
     at: int = -1
-    source = "AdaptiveStepSlot"
+    rule = "A few lengths for the batch size; the mean of accepted tokens chooses among them (AdaptiveStepSlot)."
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -226,7 +228,7 @@ class Replay:
     """
 
     policy: str
-    source: str
+    rule: str
     steps: int | None
     mean_length: float | None
     ms: float | None
@@ -329,12 +331,12 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
     """Every policy on some runs, the oracle first, the others by regret; those that cannot be replayed at the end."""
     plain = sum(costs.ms(1) * sum(map(len, offers)) for offers, costs in runs)
 
-    def of(name: str, source: str, replays: Sequence[tuple[int, int, float]], best: float | None) -> Replay:
+    def of(name: str, rule: str, replays: Sequence[tuple[int, int, float]], best: float | None) -> Replay:
         steps, drafted, ms = (sum(column) for column in zip(*replays, strict=True))
         regret = 0.0 if best is None else ms / best - 1
-        return Replay(name, source, int(steps), drafted / max(1, steps), ms, plain / ms if ms else None, regret)
+        return Replay(name, rule, int(steps), drafted / max(1, steps), ms, plain / ms if ms else None, regret)
 
-    perfect = of("oracle", "knows what is accepted", [oracle_ms(offers, costs) for offers, costs in runs], None)
+    perfect = of("oracle", ORACLE, [oracle_ms(offers, costs) for offers, costs in runs], None)
     deepest = max((offer.depth for offers, _ in runs for places in offers for offer in places), default=0)
     confident = all(len(offer.q) == offer.depth for offers, _ in runs for places in offers for offer in places)
     makers: list[Callable[[], Policy]] = [FixedLength, Schedule, Threshold, Estimator, lambda: Tiers(batch)]
@@ -343,14 +345,14 @@ def compare(runs: Sequence[tuple[list[list[Offer]], Costs]], batch: int = 1) -> 
     for make in (*makers, *fixed):
         policy = make()
         if policy.confident and not confident:
-            results.append(Replay(policy.name, policy.source, *[None] * 5, why=FROM_CONFIDENCE))  # type: ignore[arg-type]
+            results.append(Replay(policy.name, policy.rule, *[None] * 5, why=FROM_CONFIDENCE))  # type: ignore[arg-type]
             continue
         replays = [replay(offers, make(), costs) for offers, costs in runs]
         (sweep if isinstance(policy, FixedLength) and policy.k is not None else results).append(
-            of(policy.name, policy.source, replays, perfect.ms)
+            of(policy.name, policy.rule, replays, perfect.ms)
         )
     if sweep:
         best = min(sweep, key=lambda row: row.ms or 0.0)
-        results.append(replace(best, policy=f"best {best.policy}", source="swept afterwards"))
+        results.append(replace(best, policy=f"best {best.policy}", rule=BEST_FIXED))
     order = sorted(results, key=lambda row: math.inf if row.regret is None else row.regret)
     return [perfect, *order]

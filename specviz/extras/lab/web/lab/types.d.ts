@@ -80,8 +80,8 @@ interface LabPoint {
 }
 /** A claim of the paper in these results: ``experiments/findings.py``. */
 interface LabFinding {
-  text: string; subject: string; values: string; paper_values: string; source: string; alike: boolean; within_spread: boolean;
-  spread: string;
+  text: string; subject: string; values: string; paper_values: string; paper_text: string; source: string;
+  alike: boolean; within_spread: boolean; spread: string;
 }
 
 /** A table of lines × tasks, ours or a paper's: ``experiments/sheets.py``. ``point`` of a cell is one of the points. */

@@ -8,6 +8,10 @@ const SAME = "✓ same order";
 const OTHER = "✗ other order";
 const OPEN = "≈ undecided";
 
+/** A number stays on one line with its unit and its error. @param {string} [text] */
+const unbroken = (text = "") =>
+  text.replace(/(?<=\d) (?=%|±|points|ms\b|tokens\/)|(?<=±) /g, "\u00a0");
+
 /** @param {LabFinding} finding */
 const mark = ({ alike, within_spread: open }) => (open ? OPEN : alike ? SAME : OTHER)[0];
 
@@ -25,18 +29,18 @@ const line = ({ subject, values, paper_values, source, alike, within_spread: ope
 /** @type {(results: LabResults, open: { value: boolean }) => Child[]} */
 export function verdictOf({ verdict, findings, about }, open) {
   if (!verdict && !about.compared) return [];
-  const said = h("p", h("b", "Here: "), verdict ? h("b", `${verdict}. `) : about.compared);
+  const said = h("p", h("b", "Here: "), verdict ? h("b", `${verdict}. `) : unbroken(about.compared));
   const points = findings.map((one) =>
     h("li", h("span", { "aria-hidden": "true" }, mark(one)),
-      h("span", one.text, one.spread && h("small.ui-soft", ` ${one.spread}`),
-        mark(one) === OTHER[0] && h("small.ui-soft", `The paper: ${one.paper_values} (${one.source}).`))),
+      h("span", unbroken(one.text), one.spread && h("small.ui-soft", ` ${unbroken(one.spread)}`),
+        mark(one) === OTHER[0] && h("small.ui-soft", ` The paper: ${one.paper_text} (${one.source}).`))),
   );
   const answer = h("div.svl-found.svl-compared", said, points.length > 0 && h("ul.svl-points", points));
   if (!findings.length) return [answer];
   const table = tabled({ class: "svl-claims" }, heads(["Compared", "Here", "The paper", ""]), findings.map(line));
   const details = h("details.ui-fold.svl-claim", { open: open.value },
     h("summary", plural(findings.length, "comparison").replace(/^1 /, "The "), " with the paper's numbers"),
-    table, about.compared && h("p.svl-found", about.compared));
+    table, about.compared && h("p.svl-found", unbroken(about.compared)));
   details.addEventListener("toggle", () => (open.value = details.open));
   return [answer, details];
 }

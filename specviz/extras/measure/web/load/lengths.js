@@ -24,28 +24,27 @@ const NUMBERS = [
   ["× one-row forwards", (row) => cell(row.speedup, times),
     "A one-row forward for each token ÷ its ms: not the speedup over plain decoding that Compare measures."],
 ];
-const [ORACLE, OWN] = ["oracle", "the run's own length"];
-const KNOWS = "Drafts as many tokens as will be accepted, which it knows: no policy can be faster.";
+const OWN = "the run's own length";
 
-/** Each method's policies below its name. @param {LengthSet[]} sets */
+/** Each method's policies below its name; all bars have one scale. @param {LengthSet[]} sets */
 function policies(sets) {
-  const rows = sets.flatMap((set) => {
-    const most = Math.max(...set.policies.map(({ ms }) => ms ?? 0));
-    return [
-      h("tr.svp-kind",
-        h("th", { scope: "rowgroup", colspan: NUMBERS.length + 2 }, `${set.title}, ${plural(set.runs, "run")}`)),
-      ...set.policies.map((row) =>
-        h("tr", { class: row.policy === OWN ? "svd-own" : null },
-          h("th", { scope: "row", title: row.source }, row.policy),
-          row.ms === null
-            ? h("td.ui-soft", { colspan: NUMBERS.length + 1 }, row.why)
-            : [h("td", rangeBar("svd-range", [row.ms, row.ms], most)), NUMBERS.map(([, form]) => form(row))])),
-    ];
-  });
+  const most = Math.max(...sets.flatMap((set) => set.policies.map(({ ms }) => ms ?? 0)));
+  const rules = sets.flatMap((set) =>
+    set.policies.filter(({ rule }) => rule).map(({ policy, rule }) => [policy.replace(/, \d+$/, ""), rule]));
+  const rows = sets.flatMap((set) => [
+    h("tr.svp-kind",
+      h("th", { scope: "rowgroup", colspan: NUMBERS.length + 2 }, `${set.title}, ${plural(set.runs, "run")}`)),
+    ...set.policies.map((row) =>
+      h("tr", { class: row.policy === OWN ? "svd-own" : null },
+        h("th", { scope: "row", title: row.rule }, row.policy),
+        row.ms === null
+          ? h("td.ui-soft", { colspan: NUMBERS.length + 1 }, row.why)
+          : [h("td", rangeBar("svd-range", [row.ms, row.ms], most)), NUMBERS.map(([, form]) => form(row))])),
+  ]);
   const head = heads(["policy", "time"], NUMBERS.map(([title, , meaning]) => term(title, meaning)));
   return [
     scrolled("Policies", table({ class: "svd-table svd-lengths" }, head, rows)),
-    meanings({ [ORACLE]: KNOWS, ...Object.fromEntries(NUMBERS.map(([title, , meaning]) => [title, meaning])) }),
+    meanings(Object.fromEntries([...rules, ...NUMBERS.map(([title, , meaning]) => [title, meaning])])),
   ];
 }
 

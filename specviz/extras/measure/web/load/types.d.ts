@@ -2,7 +2,7 @@
 
 /** A server's policy on runs: ``Replay``; null where ``why`` says that it cannot be replayed. */
 interface PolicyReplay {
-  policy: string; source: string; steps: number | null; mean_length: number | null; ms: number | null;
+  policy: string; rule: string; steps: number | null; mean_length: number | null; ms: number | null;
   speedup: number | null; regret: number | null; why: string;
 }
 interface RunAtBatch {
