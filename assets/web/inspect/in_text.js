@@ -11,7 +11,7 @@ const FEW = 4; // branches below a token; the others are counted
 const SIDE = 28; // pixels left free at the right: what a letter of another font may need more
 const GAP = 14; // pixels between branches
 const PEEKED = 3; // rows of a source that is out of sight
-const NARROW = 560; // pixels: a pane on which one line is peeked at
+const [NARROW, LOW] = [560, 240]; // pixels: a pane on which one line is peeked at
 const ROOM = 6; // pixels below them
 const EDGE = 8; // pixels between a line's end and its bracket
 
@@ -62,7 +62,8 @@ export class DraftInText {
     this.letters = new Map();
     const moved = framed(() => this.view && this.body.scrollTop !== this.top && this.arc());
     this.body.addEventListener("scroll", moved, { passive: true });
-    new ResizeObserver(framed(() => this.view && settle(text, this.view.context - 1))).observe(this.body);
+    const resized = framed(() => this.view && this.body.clientHeight && this.resized());
+    new ResizeObserver(resized).observe(this.body);
     for (const name of ["pointerover", "click"]) this.under.addEventListener(name, (event) => this.point(event));
     this.code = text.code;
     this.code.addEventListener("click", (event) => this.point(event), { capture: true });
@@ -74,6 +75,13 @@ export class DraftInText {
     if (!(node instanceof HTMLElement) || event.type !== "click") return;
     event.stopPropagation();
     this.owner.selectNode(Number(node.dataset.node));
+  }
+
+  /** In a pane of another height the step stays in sight, if it was; else the line at the top is whole again. */
+  resized() {
+    this.owner.text.measure();
+    if (this.back.hidden) this.owner.scroll(this.view);
+    else settle(this.owner.text, this.view.context - 1);
   }
 
   /** Takes the step's draft out of the text. */
@@ -369,13 +377,13 @@ export class DraftInText {
   look() {
     const { text, model, zoom } = this.owner;
     const wide = text.width; // to ask the page costs a layout
-    const key = `${model.run.id} ${this.view.number} ${wide} ${zoom}`;
+    const key = `${model.run.id} ${this.view.number} ${wide} ${text.height} ${zoom}`;
     if (this.key === key) return this.covered;
     const all = [...new Set(this.from.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];
     const rows = all.slice(0, PEEKED);
     const place = model.placeOf({ position: this.source - 1, length: this.from.length });
     const left = all.length > PEEKED ? ` · the first ${PEEKED} of ${all.length} lines` : "";
-    const narrow = wide < NARROW * zoom;
+    const narrow = wide < NARROW * zoom || text.height < LOW * zoom;
     const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑${narrow ? "" : left}`);
     const lines = h("span.sv-peek-lines", ...rows.map((row) => must(row).cloneNode(true)));
     this.peek.replaceChildren(said, lines);

@@ -67,7 +67,7 @@ export function aim(pane, from, to, beside = -1, covered = () => 0, again = true
 /** In a pane that got another height the line at its top is whole again. */
 /** @type {(pane: TokenPane, position: Position) => void} */
 export function settle(pane, position) {
-  if (pane.body.clientHeight && pane.rows.length) pane.body.scrollTop = whole(pane, Math.max(0, position), 0);
+  if (pane.rows.length) pane.body.scrollTop = whole(pane, Math.max(0, position), 0);
 }
 
 /** What of the text is in sight: of a pane that the page scrolled out of the window (``cut``), the rest. */
