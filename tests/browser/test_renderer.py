@@ -682,7 +682,8 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
     ]"""
     folded, drawn, labels = page.evaluate(inside, [nodes, f"{chip} .sv-label, .sv-aside-label"])
     assert folded > 0 and drawn + folded == size
-    assert sum(int(text.split("+")[1]) for text in labels if "+" in text) == folded, "each fold says how much it holds"
+    counts = [int(count) for text in labels for count in re.findall(r"[+▾](\d+)", text)]  # beside a token, and below it
+    assert sum(counts) == folded, "each fold says how much it holds"
     # the path that was written is whole, in sight, and runs straight down
     frame = page.locator(".sv-tree .sv-body").bounding_box()
     for node in page.locator(".sv-node-root, .sv-node-accepted, .sv-node-bonus").all():
