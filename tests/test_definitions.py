@@ -129,6 +129,7 @@ def test_groups_add_up_to_what_was_decided():
     assert [row["key"] for row in groups["context"]] == [0, 64]
     assert {row["key"] for row in groups["class"]} == {"word", "number", "punctuation"}
     assert [row["key"] for row in groups["segment"]] == ["context"]
+    assert [row["key"] for row in groups["origin"]] == ["chosen copy"]  # the label of "main"
 
 
 @pytest.mark.parametrize("path", sorted(GALLERY.glob("*.spectrace")), ids=lambda path: path.stem)

@@ -48,6 +48,12 @@ function plotly(url) {
   return loading;
 }
 
+/** A card as high as its chart will be. @param {Chart} chart */
+function space({ layout }) {
+  const { height = 300 } = /** @type {{ height?: number }} */ (layout);
+  return h("figure.svp-chart", { style: `box-sizing: content-box; height: ${height}px` });
+}
+
 /** Told what was clicked. @typedef {(points: PlotPoint[]) => void} Clicked */
 
 // ``make`` gives the charts when the library is there; null: they are no longer wanted
@@ -55,6 +61,7 @@ function plotly(url) {
 /** @type {(grid: HTMLElement, url: string, make: () => Chart[] | null, clicked?: Clicked) => Promise<void>} */
 export async function charts(grid, url, make, clicked) {
   let library;
+  if (!window.Plotly) grid.replaceChildren(...(make() ?? []).map(space)); // what is below them stays where it is
   try {
     library = await plotly(url);
   } catch (problem) {
