@@ -1,4 +1,4 @@
-"""The suite's two tiers. ``pytest`` runs the first, in five minutes; ``pytest -m ""`` runs both, as ``.ci/run`` does.
+"""The suite's two tiers. ``pytest`` runs the first, in nine minutes; ``pytest -m ""`` runs both, as ``.ci/run`` does.
 
 A test belongs to the first tier unless a marker of ``SECOND`` says otherwise, and a marker says why in one sentence:
 ``@pytest.mark.slow("trains three parts")``. Every kind of failure has a test in the first tier; what stands in the

@@ -43,6 +43,7 @@ def test_eagle2_drafts_where_nothing_matches(target: Any) -> None:
     assert read.redraft(ours).same and read.redraft(steps["route"].index("text")).same
 
 
+@pytest.mark.slow("a process of its own")
 def test_its_module_may_be_the_first_that_is_imported() -> None:
     """It imports the core's method, so methods were looked for while it was half imported itself, and it was lost."""
     code = """
