@@ -9,6 +9,7 @@ import pytest
 from decoders import Prompt, Sampling, load_target, record
 from decoders.study.judge.judge import judge_steps
 from decoders.trace.trace import Trace
+from tests.browser.test_app import edit, open_app
 from tests.stubs import gallery_desk, nothing_wrong
 from tests.waiting import becomes, expect
 
@@ -72,8 +73,7 @@ def test_a_step_under_every_rule(page: Any, port: int, run: Trace) -> None:
 
 
 def test_a_rule_is_chosen_and_recorded(page: Any, port: int) -> None:
-    page.goto(f"http://127.0.0.1:{port}/?trace=mine")
-    page.click(".svp-edit")
+    edit(open_app(page, port, "?trace=mine"))
     rule = page.locator("#svf-verifier")
     expect(rule).to_be_hidden()
     expect(page.locator(".svf-params summary")).to_contain_text("all as the method has them")

@@ -81,14 +81,15 @@ export class Lane {
     return step ? this.ends[step - 1] : 0;
   }
 
-  /** The text of output positions from … to − 1 in stretches. @type {(from?: number, to?: number) => Written[]} */
-  stretches(from = 0, to = this.length) {
+  /** The text of output positions from … to − 1 in stretches; ``form``: how a token's is shown. */
+  /** @type {(from?: number, to?: number, form?: (text: string) => string) => Written[]} */
+  stretches(from = 0, to = this.length, form = String) {
     /** @type {Written[]} */
     const made = [];
     for (const { start, text } of this.pieces.cells(this.output, from, to)) {
       const step = this.stepOf[start];
       const accepted = start - this.start(step) < this.accepted[step];
-      const shown = this.pieces.special(this.output[start]) ? "" : safe(text);
+      const shown = this.pieces.special(this.output[start]) ? "" : form(safe(text));
       const last = made[made.length - 1];
       if (last && last.step === step && last.accepted === accepted) last.text += shown;
       else made.push({ step, accepted, text: shown });

@@ -13,9 +13,9 @@ const LENGTH = (text) => text.length;
 export function written(lane, done, most, form = String, size = LENGTH) {
   const stop = lane.start(done);
   const from = lane.tail(stop, most - size(MORE), (text) => size(form(text)));
-  const stretches = lane.stretches(from, stop).filter(({ text }) => text);
+  const stretches = lane.stretches(from, stop, form).filter(({ text }) => text);
   const spans = stretches.map(({ step, accepted, text }) =>
-    h(accepted ? "span.svc-acc" : "span.svc-own", { class: step === done - 1 && "svc-new" }, form(text)),
+    h(accepted ? "span.svc-acc" : "span.svc-own", { class: step === done - 1 && "svc-new" }, text),
   );
   return from > 0 ? [MORE, ...spans] : spans;
 }

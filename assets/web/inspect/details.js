@@ -85,7 +85,8 @@ function metricGroups(owner) {
   const helps = new Map((owner.model.run.metric_help ?? []).map(({ key, help }) => [key, help]));
   for (const box of [...all.children]) {
     const { key = "" } = /** @type {HTMLElement} */ (box).dataset;
-    const [clause] = (helps.get(key) ?? terms[key]?.help ?? "").split(/\.(?: |$)|[:;] /); // its card says all of it
+    const help = (helps.get(key) ?? terms[key]?.help ?? "").replace(/ \(\w+_ms(?: of it)?\)/g, ""); // older runs' keys
+    const [clause] = help.split(/\.(?: |$)|[:;] /); // its card says all of it
     box.firstElementChild?.append(" ", h("small", clause));
     sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
   }

@@ -258,7 +258,8 @@ export class TreeView extends Panel {
       item.text = `${view.nodes[0].draft ? "▸" : "+"}${item.count}`; // beside another draft + says whose a token is
     } else if (item.kind === "stretch") {
       const parents = new Set(view.nodes.map(({ parent }) => parent));
-      const chain = view.last === view.nodes.length - 1 && parents.size > view.last;
+      const alone = view.bonus === OPEN || view.last === view.nodes.length - 1; // the target's token is not beside it
+      const chain = alone && parents.size === view.nodes.length;
       item.text = pieces.phrase(item.nodes.map((node) => node.token), chain ? LONG : PHRASE);
       item.line = `×${item.nodes.length}`;
     } else if (item.kind === "bonus") {

@@ -92,10 +92,13 @@ export class JudgesPanel {
     if (next) this.look(next.index);
   }
 
-  /** The path through the chosen node: it stays while its nodes are looked at. */
+  /** What was accepted, and the path through the chosen node: they stay while their nodes are looked at. */
   chain() {
-    if (!this.path.some(({ index }) => index === this.node))
-      this.path = pathOf(this.owner.model.step(this.owner.number).nodes, this.node);
+    if (!this.path.some(({ index }) => index === this.node)) {
+      const { nodes, path } = this.owner.model.step(this.owner.number);
+      const through = pathOf(nodes, this.node);
+      this.path = [...path.filter((node) => node.index && !through.includes(node)), ...through];
+    }
     return this.path;
   }
 
@@ -242,7 +245,8 @@ export class JudgesPanel {
   /** Whose chance it is: a token of a branch stands in no line above. @param {StepView} view */
   meant({ nodes }) {
     const node = this.node && nodes[this.node];
-    return node && ["Chance: that ", h("code", label(this.owner, node.token, 14)), " is accepted. "];
+    const token = node && h("code", label(this.owner, node.token, 14));
+    return token && ["Chance: that ", token, " (underlined in the bars) is accepted. "];
   }
 
   /** Runs all of it again under a rule, where there is a server. */

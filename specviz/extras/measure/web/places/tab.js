@@ -89,15 +89,15 @@ function Steps({ report, title, oracle }) {
     ["the best drafter at every place", report.oracle.length, ""],
   ];
   if (oracle) rows.push(["this run's candidates, ranked best", oracle, ""]);
-  const same = rows.slice(1).filter(([, count]) => count === steps.length).map(([name]) => name); // said in one
-  if (same.length) rows[0][0] += ` (as many with ${same.join(", and with ")})`;
+  const same = rows.slice(1).filter(([, count]) => count === steps.length).map(([name]) => name); // below the bars
   const shown = rows.filter(([name]) => !same.includes(name));
   const most = Math.max(...rows.map(([, count]) => count));
   const saved = regret > 0 ? plural(regret, "step") : "No step"; // merged drafts may do with fewer
   return html`<h3 class="svps-regret">${saved} could be saved by other drafters</h3>
     <dl class="svps-steps" aria-label="Steps">${shown.map(([name, count, look]) => html`<dt>${name}</dt>
       <dd class=${look}><i style="width:${(100 * count) / most}%" /></dd>
-      <dd>${plural(count, "step")}</dd>`)}</dl>`;
+      <dd>${plural(count, "step")}</dd>`)}</dl>
+    ${same.length > 0 && html`<p class="ui-soft">As many: ${same.join(", ")}.</p>`}`;
 }
 
 /** @param {{ tab: PlacesTab, report: PlacesReport }} props */
