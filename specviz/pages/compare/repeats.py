@@ -170,9 +170,11 @@ class Repeats:
             log.exception("a comparison could not be repeated")
             rounds.text = sentence(problem)
         finally:
-            rounds.is_over = True
-            for key in traces:
-                self._store(key)
+            try:
+                for key in traces:
+                    self._store(key)
+            finally:
+                rounds.is_over = True  # the runs have them now
 
     def _store(self, key: str) -> None:
         """Write the repeats into the run itself, where it is a user's own."""
