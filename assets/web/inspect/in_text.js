@@ -77,11 +77,11 @@ export class DraftInText {
     this.owner.selectNode(Number(node.dataset.node));
   }
 
-  /** In a pane of another height the step stays in sight, if it was, and the line at the top is whole again. */
+  /** In a pane of another height the step stays in sight, if it was, and the first line that is seen is whole again. */
   resized() {
     this.owner.text.measure();
     if (this.back.hidden) this.owner.scroll(this.view);
-    settle(this.owner.text, this.view.context - 1);
+    settle(this.owner.text, this.view.context - 1, this.peek.hidden ? 0 : this.covered);
   }
 
   /** Takes the step's draft out of the text. */

@@ -46,7 +46,7 @@ export function aim(pane, from, to, beside = -1, covered = () => 0, again = true
   const end = last.getBoundingClientRect().bottom + MARGIN;
   const begin = first.getBoundingClientRect().top;
   const top = Math.min(begin, other && !far ? other.getBoundingClientRect().top : begin);
-  const near = !far && end - top < seen.height - MARGIN;
+  const near = !far && end - top < seen.height - MARGIN / 2;
   const most = end - 0.62 * seen.height;
   const over = near || !other || seen.cut || (!far && top > most) ? 0 : far ? peek : covered();
   const line = lineOf(pane);
@@ -64,10 +64,11 @@ export function aim(pane, from, to, beside = -1, covered = () => 0, again = true
     requestAnimationFrame(() => aim(pane, from, to, beside, covered, false));
 }
 
-/** In a pane that got another height the line at its top is whole again. */
-/** @type {(pane: TokenPane, position: Position) => void} */
-export function settle(pane, position) {
-  if (pane.rows.length) pane.body.scrollTop = whole(pane, Math.max(0, position), 0);
+/** In a pane that got another height the first line below what is ``covered`` at its top is whole again. */
+/** @type {(pane: TokenPane, position: Position, covered: number) => void} */
+export function settle(pane, position, covered) {
+  const edge = pane.body.getBoundingClientRect().top + covered;
+  if (pane.rows.length) pane.body.scrollTop = whole(pane, Math.max(0, position), 0, edge);
 }
 
 /** What of the text is in sight: of a pane that the page scrolled out of the window (``cut``), the rest. */
