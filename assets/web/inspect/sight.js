@@ -39,16 +39,16 @@ export function aim(pane, from, to, beside = -1, covered = () => 0, again = true
   if (!first || !last) return;
   const { style } = must(pane.code.parentElement);
   if (style.marginTop) style.marginTop = "";
-  // so many rows apart they are not seen together: the source is not measured, and its peek with all the rest
+  // so many rows apart they are not seen together: the source is not measured
   const far = !!other && Math.abs(pane.rowIndex(from) - pane.rowIndex(beside)) * ROW_HEIGHT > pane.height;
-  const peek = far ? covered() : 0;
+  if (far) covered(); // laid out now, so that it costs no layout of its own below
   const seen = inSight(pane);
   const end = last.getBoundingClientRect().bottom + MARGIN;
   const begin = first.getBoundingClientRect().top;
   const top = Math.min(begin, other && !far ? other.getBoundingClientRect().top : begin);
   const near = !far && end - top < seen.height - MARGIN / 2;
   const most = end - 0.62 * seen.height;
-  const over = near || !other || seen.cut || (!far && top > most) ? 0 : far ? peek : covered();
+  const over = near || !other || seen.cut || (!far && top > most) ? 0 : covered();
   const line = lineOf(pane);
   const start = begin - over - ABOVE * line;
   const aimed = near ? (top + end - seen.height) / 2 : Math.min(most, start);

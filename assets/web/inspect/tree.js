@@ -55,7 +55,7 @@ export class TreeView extends Panel {
     this.merged = ""; // the drafters that the legend names
     this.discs = h("ul.sv-tree-discs.ui-legend", { "aria-label": "Who proposed a token" });
     this.signs = h("ul.sv-tree-signs.ui-legend", { "aria-label": "Marks of the tree" });
-    this.said = ""; // by it
+    this.legendText = ""; // of the marks
     /** Whoever says more of what is drawn. @type {(() => void) | null} */
     this.after = null;
     this.bar.append(this.discs, this.window.tools, this.signs);
@@ -160,9 +160,9 @@ export class TreeView extends Panel {
     const counts = view.drafted ? `${all} · ${stood}` : none;
     this.note.textContent = this.other ? `as recorded: ${counts}` : counts;
     const signs = view.drafted && !this.other ? marks(this, view) : []; // else they stand beside the other draft's
-    const said = signs.join();
-    if (said !== this.said) replace(this.signs, signs.map(([sign, words]) => h("li", h("b", sign), words)));
-    this.said = said;
+    const text = signs.join();
+    if (text !== this.legendText) replace(this.signs, signs.map(([sign, words]) => h("li", h("b", sign), words)));
+    this.legendText = text;
     const merged = drafters(this.owner.model).join();
     if (merged !== this.merged) this.discs.replaceChildren(...legend(this.owner));
     this.merged = merged;

@@ -25,7 +25,8 @@ const CONTEXT = "The text to work on. Put --- on a line of its own between passa
 const TEXT = "Continued as it stands, without the model's chat template.";
 const MESSAGES = "The chat's messages are kept: choose Chat to have them back.";
 const TEMPLATE = "CASD's prompt for a dataset, put into Instruction: {context} and {question} say where they go.";
-const EMPTY = "The prompt is empty: type something, or choose an example.";
+/** What is said of an empty prompt. */
+export const NO_PROMPT = "The prompt is empty: type something, or choose an example.";
 /** @type {Record<ChatMessage["role"], string>} */
 const ROLES = { system: "System", user: "User", assistant: "Assistant" };
 
@@ -36,7 +37,7 @@ const count = signal(/** @type {{ text: string, error: boolean }} */ ({ text: ""
 const ask = rested(async () => {
   const { prompt } = draft.value;
   if (!visible || pending.value) return;
-  if (isEmpty(prompt)) return (count.value = { text: EMPTY, error: edited() }); // a new form is no fault
+  if (isEmpty(prompt)) return (count.value = { text: NO_PROMPT, error: edited() }); // a new form is no fault
   const answer = await postJson("api/inspect/count", sent()).catch(() => ({ text: "", error: false }));
   if (prompt === draft.value.prompt) count.value = answer;
 }, 250);

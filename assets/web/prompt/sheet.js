@@ -3,7 +3,7 @@
 import { emit, on } from "specviz/base/bus.js";
 import { closest, h } from "specviz/base/dom.js";
 import { fault, nothing } from "specviz/prompt/draft.js";
-import { PromptFields } from "specviz/prompt/fields.js";
+import { NO_PROMPT, PromptFields } from "specviz/prompt/fields.js";
 import { methodForm } from "specviz/prompt/method.js";
 import { run, starting } from "specviz/prompt/start.js";
 import { offerModel } from "specviz/shell/made_with.js";
@@ -54,7 +54,7 @@ const Panel = ({ form, offer, close }) => html`
   </div>
   <div class="sve-foot ui-row">
     <${Caution} /><${Fault} />${nothing.value
-      ? html`<span class="ui-soft">Type a prompt, or choose an example.</span>`
+      ? html`<span class="ui-soft">${NO_PROMPT}</span>`
       : html`<span class="ui-soft sve-keys"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>`}<${RunButton} />
   </div>`;
 
