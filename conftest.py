@@ -43,16 +43,22 @@ settings.load_profile("house")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Files and tests that are named run whole, in both tiers."""
-    chosen = any(arg.startswith("-m") for arg in config.invocation_params.args)
-    named = [(config.invocation_params.dir / arg.partition("::")[0]).is_file() for arg in config.args]
-    if not chosen and config.option.markexpr == tiers.FIRST and all(named):
+    """Files and tests that are named run whole, in both tiers; the folder of an annex runs its first."""
+    if config.option.markexpr != tiers.FIRST or any(arg.startswith("-m") for arg in config.invocation_params.args):
+        return
+    places = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
+    if all(place.is_file() for place in places):
         config.option.markexpr = ""
+    elif any(ANNEXES in place.resolve().parents for place in places):
+        config.option.markexpr = tiers.FIRST_OF_AN_ANNEX
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test of the second tier says why it is not in the first. Browsers' tests come first, then long files."""
     items.sort(key=lambda item: place_in_run(item.path))
+    for item in items:
+        if ANNEXES in item.path.parents:
+            item.add_marker(pytest.mark.annex("of an annex, without which the core works"))
     silent = {
         item.nodeid.partition("[")[0]
         for item in items
@@ -87,6 +93,7 @@ def pytest_runtest_teardown() -> None:
 collect_ignore = ["tests/untyped"]  # what stands in for libraries that a machine lacks
 ROOT = Path(__file__).parent
 BROWSER = ROOT / "tests" / "browser"
+ANNEXES = ROOT / "specviz" / "extras"
 BROWSERS = 2  # so many processes have one
 DEALT = "test_every_view_can_be_read_by_all"  # minutes of tests that stand alone: half of them in each
 # what takes minutes behind the browsers' tests begins first, so that nothing long is left to one process at the end
@@ -126,7 +133,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    files = [*sorted(BROWSER.glob("test_*.py")), *sorted(ROOT.glob("specviz/extras/*/tests/test_*_browser.py"))]
+    files = [*sorted(BROWSER.glob("test_*.py")), *sorted(ANNEXES.glob("*/tests/test_*_browser.py"))]
     browser = [path.relative_to(ROOT).as_posix() for path in files]
 
     class Files(LoadFileScheduling):

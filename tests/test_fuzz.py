@@ -40,6 +40,7 @@ def client(desk: StubDesk) -> Iterator[TestClient]:
         yield made
 
 
+@pytest.mark.slow("hundreds of requests to every route")
 def test_hostile_requests_are_never_a_server_error(tmp_path: Path) -> None:
     """A few to every route of the app, the assistants' included, in each of its forms but for a real model's."""
     fuzz = Fuzz(tmp_path, model=False)

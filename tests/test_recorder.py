@@ -435,6 +435,7 @@ def code_to_go_on() -> tuple[Any, Any, Tensor]:
     return model, tokenizer, prompt
 
 
+@pytest.mark.slow("two runs for every token of a text")
 def test_a_criterion_ends_the_output_at_each_of_its_tokens_as_plain_generate_does():
     model, _, prompt = code_to_go_on()
     options: dict[str, Any] = {"max_new_tokens": 30, "do_sample": False}
@@ -454,6 +455,7 @@ def test_a_criterion_ends_the_output_at_each_of_its_tokens_as_plain_generate_doe
     assert ended_inside > 1  # inside accepted drafts
 
 
+@pytest.mark.slow("a run for every fifth place of a text")
 def test_a_stop_string_over_several_tokens_ends_the_output_where_it_is_complete():
     model, tokenizer, prompt = code_to_go_on()
     options: dict[str, Any] = {"max_new_tokens": 30, "do_sample": False}

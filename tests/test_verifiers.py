@@ -147,12 +147,12 @@ def test_lossless_verifiers_have_the_targets_distribution(name):
         assert count(judge("diverse", chooser(0), ensemble_weight=0.2)) < 1e-6, "the test must be able to fail"
 
 
-@pytest.mark.slow("2,000 runs of the bundled target for each verifier")
+@pytest.mark.slow("1,000 runs of the bundled target for each verifier")
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_text_of_the_bundled_target_under_each_lossless_verifier(name, bundle):
-    """Two tokens of 2,000 seeds against the target's own probabilities."""
+    """Two tokens of 1,000 seeds against the target's own probabilities."""
     prompt = Prompt.from_text(bundle.tokenizer, "Say it twice: the old lamp. the old")
-    seeds, settings = 2000, {"temperature": 1.0, "top_k": 6}
+    seeds, settings = 1000, {"temperature": 1.0, "top_k": 6}
     session = session_behind(bundle, prompt, len(prompt.tokens) + 8, find_method("plain").needs(bundle, None))
     warp = Chooser(Sampling(**settings))
     first = warp.probabilities(session.score(Draft.empty(session.context.root, "first")).logits)[0]

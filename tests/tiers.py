@@ -1,8 +1,9 @@
 """The suite's two tiers. ``pytest`` runs the first, in nine minutes; ``pytest -m ""`` runs both, as ``.ci/run`` does.
 
-A test belongs to the first tier unless a marker of ``SECOND`` says otherwise, and a marker says why in one sentence:
-``@pytest.mark.slow("trains three parts")``. Every kind of failure has a test in the first tier; what stands in the
-second is dear and finds more of the same. Files and tests that are named on the command line run whole.
+The first is the core's: a test belongs to it unless a marker of ``SECOND`` says otherwise, and a marker says why in one
+sentence: ``@pytest.mark.slow("trains three parts")``. Every kind of failure has a test in the first tier; what stands
+in the second is dear and finds more of the same, or is an annex's (``pytest specviz/extras/lab`` runs those of an
+annex). Files and tests that are named on the command line run whole.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
-SECOND = ("matrix", "cluster", "compile", "slow")  # pyproject.toml says what each is for
+SECOND = ("annex", "matrix", "cluster", "compile", "slow")  # pyproject.toml says what each is for
 FIRST = " and ".join(f"not {marker}" for marker in SECOND)  # as pyproject.toml asks for it
+FIRST_OF_AN_ANNEX = FIRST.removeprefix("not annex and ")
 
 
 def matrix(rows: Iterable[Any], first: int | Collection[Any], why: str) -> list[Any]:

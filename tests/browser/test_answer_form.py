@@ -24,6 +24,7 @@ def desk(module_home: Path) -> Any:
     return gallery_desk(target, {"first": record(target, Prompt.from_ids(prompt_ids(1)), max_new_tokens=4)})
 
 
+@pytest.mark.slow("a form, its faults and a run that keeps to it; test_grammar.py and tests/web have the parts")
 def test_a_form_is_refused_beside_its_field_or_kept_to(page: Any, port: int, desk: Any) -> None:
     page.goto(f"http://127.0.0.1:{port}/?trace=first")
     page.click(".svp-edit")

@@ -26,6 +26,7 @@ from specviz.views.examples import examples
 from tests import recordings
 from tests.browser.pace import cost
 from tests.stubs import StubDesk, StubTarget, nothing_wrong, serving
+from tests.tiers import matrix
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 Visit = Callable[..., Any]
@@ -725,7 +726,7 @@ def test_no_text_of_a_run_turns_the_page_round(visit: Visit, desk: StubDesk) -> 
         desk.store.remove("turned-run")
 
 
-@pytest.mark.parametrize("address", ["spec", "spec/?tab=runs"])
+@pytest.mark.parametrize("address", matrix(["spec", "spec/?tab=runs"], 1, "a link to the drawer"))
 def test_the_app_stands_under_a_path_of_a_proxy(page: Any, address: str) -> None:
     """Each request goes to that path; a run can be made."""
     desk = StubDesk(gallery=(recordings.chain(),))

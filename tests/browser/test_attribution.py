@@ -116,6 +116,7 @@ def attribution_requests(page: Any) -> list[str]:
     return [url for url in page.requests if not any(part in url for part in shell)]
 
 
+@pytest.mark.slow("the whole way from a run to scored quotes")
 def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     other = {"same": False, "name": "Another", "loaded": "tiny-llama", "model": "", "beside": True}
     page.route("**/api/models/of/one", lambda route: route.fulfill(json=other))

@@ -86,6 +86,7 @@ def bars(page: Any) -> dict[str, float]:
     return dict(page.evaluate(f"{STATE}.lanes.map((lane) => [lane.mark, {length}])"))
 
 
+@pytest.mark.slow("all tabs of a comparison; each has its test")
 def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(page: Any, port: int) -> None:
     """By the keyboard alone: two runs of one prompt, their difference, a step of it on Inspect, and the race."""
     page.goto(f"http://127.0.0.1:{port}/?tab=runs")
@@ -383,6 +384,7 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     desk.gate.set()
 
 
+@pytest.mark.slow("a further comparison of recorded runs")
 def test_runs_that_are_gone_are_named_and_leave_the_others(page: Any, port: int) -> None:
     page.goto(f"http://127.0.0.1:{port}/?tab=compare&lanes=gallery-0,gone,gallery-1")
     page.wait_for_selector(".svp-compare[data-ready]")

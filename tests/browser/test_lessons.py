@@ -66,6 +66,7 @@ def at(page: Any, state: str) -> None:
     page.wait_for_selector(f'.sv-lesson[data-ready="{state}"]')
 
 
+@pytest.mark.slow("several stops of a lesson")
 def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -> None:
     """Lesson 1 has no oracle, no regret and no candidates at its first stop, and its tree from the second on."""
     visit("?tab=lessons&lesson=1-drafting", '.sv-lesson[data-ready="1-drafting 0"]')
@@ -102,6 +103,7 @@ def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -
     expect(inside.locator(".sv-diff")).to_be_in_viewport()
 
 
+@pytest.mark.slow("a second lesson's views")
 def test_a_lattice_that_is_told_of_is_whole(visit: Visit, page: Any) -> None:
     """With the row of what was written and is no candidate."""
     page.set_viewport_size({"width": 1280, "height": 800})

@@ -91,6 +91,7 @@ def touching_lines(page: Any, scale: int, mark: str, end: bool) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow("pictures of every mark")
 def test_a_mark_leaves_every_letter_whole(sharp: tuple[Any, int]) -> None:
     page, scale = sharp
     places = [(mark, end) for mark in MARKS for end in (False, True)]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser.test_access import VIOLATIONS, app_in_theme, axe, desk, faults_of_looks, looked_at  # noqa: F401
-from tests.browser.views import NO_APP, at, click_through, wait_drawn
+from tests.browser.test_access import VIOLATIONS, app_in_theme, axe, desk, faults_of, looked_at  # noqa: F401
+from tests.browser.views import at, click_through, wait_drawn
 
 TOOLS = {"batch": ".svb-methods", "trees": ".svp-trees .svp-question", "speedup": ".main-svg"}
 VIEWS: dict[str, Callable[[Any], None]] = {
@@ -32,10 +32,7 @@ def test_the_page_can_be_read_by_all(app_in_theme: Any) -> None:
 @pytest.mark.matrix("every view in both themes and five sizes: ten seconds each, a minute on a busy machine")
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_can_be_read_by_all(page: Any, looked_at: int, axe: str, name: str) -> None:
-    page.goto(f"http://127.0.0.1:{looked_at}{NO_APP}")
-    VIEWS[name](page)
-    page.evaluate(axe)
-    assert faults_of_looks(page) == []
+    assert faults_of(VIEWS[name], page, looked_at, axe, [*VIEWS].index(name)) == []
 
 
 BACKENDS = [
