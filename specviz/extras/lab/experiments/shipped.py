@@ -183,6 +183,8 @@ def example(path: Path) -> Results:
     if recipe is not None:
         today = recipe.describe(about["model"])
         about |= {name: today[name] for name in TEXTS}
+        labels = {axis["param"]: axis["label"] for axis in today["axes"]}
+        about["axes"] = [{**axis, "label": labels.get(axis["param"], axis["label"])} for axis in about["axes"]]
     about["recorded"]["rough"] = results.any_rough
     comparison = comparisons(path.parent).get(path.stem)
     results.about["compared"] = comparison.text(results) if comparison else ""

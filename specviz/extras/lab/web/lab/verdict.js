@@ -9,8 +9,8 @@ const OTHER = "✗ other order";
 const OPEN = "≈ undecided";
 
 /** A number stays on one line with its unit and its error. @param {string} [text] */
-const unbroken = (text = "") =>
-  text.replace(/(?<=\d) (?=%|±|points|ms\b|tokens\/)|(?<=±) /g, "\u00a0");
+export const unbroken = (text = "") =>
+  text.replace(/(?<=\d) (?=%|±|(points|ms|nats|hours|tokens|rows|prompts)\b)|(?<=±) /g, "\u00a0");
 
 /** @param {LabFinding} finding */
 const mark = ({ alike, within_spread: open }) => (open ? OPEN : alike ? SAME : OTHER)[0];
