@@ -238,10 +238,10 @@ def _extremes(results: Results) -> str:
             highest, lowest = max(at, key=lambda entry: entry[0]), min(at)
             texts = [text.replace("%", "") for text in amounts([highest[0], lowest[0]], quantity.unit)]
             high, low = (number_with_unit(text, quantity.unit, noun) for text in texts)
-            if high == low:
-                return f"All have the same {noun.removeprefix('the ')}: {high}."
-            high_place, low_place = (_point_place(results, shown_points[n]) for _, n in (highest, lowest))
             verb = "are" if is_plural(noun) else "is"
+            if high == low:
+                return f"{capital(noun)} {verb} {high} for all."
+            high_place, low_place = (_point_place(results, shown_points[n]) for _, n in (highest, lowest))
             return f"{capital(noun)} {verb} highest {high_place} ({high}) and lowest {low_place} ({low})."
     return ""
 
