@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -137,6 +139,18 @@ def all_numbers(values: Sequence[Any]) -> bool:
     return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
+def marker_size(places: Sequence[float]) -> float:
+    """Pixels of a line's markers: as large as leaves the two nearest places apart, within limits.
+
+    >>> marker_size([13, 26, 78, 80]), marker_size([1, 2, 3])
+    (6, 8)
+    """
+    ordered = sorted(places)
+    gaps = [after - before for before, after in itertools.pairwise(ordered) if after > before]
+    pixels = min(gaps) / (ordered[-1] - ordered[0]) * 0.8 * NARROW if gaps else NARROW
+    return max(4, min(8, round(pixels) - 4))
+
+
 def place_on_axis(values: Sequence[Any], value: Any) -> Any:
     """A place on the x axis: a number where all values are, else its text."""
     return float(value) if all_numbers(values) else text_of(value)
@@ -194,20 +208,24 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def amounts(values: Sequence[float | None], unit: str) -> list[str]:
-    """Numbers that stand beside each other, with as many decimals.
+    """Numbers that stand beside each other, with as many decimals, which leave the largest three digits.
 
     >>> amounts([1.0, 1.75], ""), amounts([0.079, 0.23], "share"), amounts([0.001, 0.23], "share")
     (['1.00', '1.75'], ['8%', '23%'], ['0.10%', '23%'])
+    >>> amounts([2.17, 12.33], "tokens"), amounts([0.00134, 5.48], "%")
+    (['2.2', '12.3'], ['0.0013', '5.48'])
     """
     texts, sizes = [amount(value, unit) for value in values], [abs(value) for value in values if value]
     if unit == "share":
         is_whole = bool(sizes) and min(sizes) >= 0.01 and max(sizes) >= 0.1
         return ["–" if value is None else f"{value:.0%}" for value in values] if is_whole else texts
     decimals = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
+    decimals = min(decimals, max(0, 2 - floor(log10(max(sizes, default=1)))))
     return [
         text if value is None or "e" in text else f"{value:,.{decimals}f}"
+        if not value or abs(value) >= 0.5 * 10**-decimals else f"{value:.2g}"
         for value, text in zip(values, texts, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "") -> str:

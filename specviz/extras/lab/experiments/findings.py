@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import floor, log10
 from typing import Any
@@ -58,7 +59,13 @@ class Finding:
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
     """The claims of a paper in these results, without those for which they have no runs."""
-    return [finding for _, finding in _claims_with_findings(results, comparison)]
+    said, entries = "", list[Finding]()
+    for _, finding in _claims_with_findings(results, comparison):
+        notes = [note for note in WORDS["notes"].values() if note in said]  # each is said once
+        text = functools.reduce(lambda text, note: text.removesuffix(f" {note}"), notes, finding.text)
+        entries.append(replace(finding, text=text))
+        said += text
+    return entries
 
 
 def first_claim(results: Results, comparison: PaperComparison | None) -> Claim | None:

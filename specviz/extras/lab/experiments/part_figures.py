@@ -21,6 +21,7 @@ from .drawing import (
     hover,
     hover_texts,
     make_room,
+    marker_size,
     new_figure,
     paper_line,
     plain,
@@ -157,7 +158,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
             go.Scatter(
                 x=xs, y=ys, name=label(point), mode="lines+markers", cliponaxis=False,
                 line={"color": color, "width": 7 if is_covered else 2},
-                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 14 if is_covered else 8},
+                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 14 if is_covered else marker_size(xs)},
                 **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
