@@ -75,9 +75,7 @@ def _align(chart_list: Sequence[Chart]) -> None:
         layouts = [
             chart.figure.layout
             for chart in chart_list
-            if chart.paper == is_paper
-            and "yaxis2" not in chart.figure.layout
-            and not any(getattr(trace, "orientation", None) == "h" for trace in chart.figure.data)
+            if chart.paper == is_paper and not any(getattr(trace, "orientation", None) == "h" for trace in chart.figure.data)
         ]
         height = max((layout.height for layout in layouts), default=0)
         bottom = max((layout.margin.b for layout in layouts), default=0)
@@ -304,7 +302,7 @@ def _bars(
         strokes = {"color": colors, "width": [0 if value else 1.5 for value in values]}  # 0 is seen too
         figure.add_trace(
             go.Bar(
-                x=places, y=values, name=plain(name), offsetgroup=plain(name),
+                x=places, y=values, name=plain(name), offsetgroup=name or "all", legendgroup=name or "all",
                 marker={"color": colors, "line": strokes}, error_y=whiskers(errors, GREY),
                 **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
                 showlegend=len(names) > 1,
@@ -314,12 +312,13 @@ def _bars(
             tops = [None if v is None else v + error for v, error in zip(values, errors, strict=True)]
             figure.add_trace(
                 go.Bar(
-                    x=places, y=tops, offsetgroup=plain(name), legendgroup=plain(name), showlegend=False,
+                    x=places, y=tops, offsetgroup=name or "all", legendgroup=name or "all", showlegend=False,
                     marker={"color": "rgba(0,0,0,0)"}, hoverinfo="skip", text=[texts[n] for n, _ in line_points],
                     textposition="outside", constraintext="none", textangle=0, textfont={"size": NUMBER},
                     cliponaxis=False,
                 )
             )  # fmt: skip
+    figure.update_layout(legend={"traceorder": "normal", "groupclick": "togglegroup"})  # bars go with their numbers
     draw_axes(figure, about, quantity)
     name_places(figure)
 
