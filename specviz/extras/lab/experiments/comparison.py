@@ -211,7 +211,7 @@ def _names(row: Row) -> set[str]:
 
 
 def _at_place(rows: Sequence[Row], metric: str, place: str) -> list[tuple[float, float]]:
-    """A profile at one place: a curve's total and count there, or ("2/rank 1") a part and all that was counted there."""
+    """A profile at one place: a curve's total and count there, or ("2/rank 1") a part and all that was counted."""
     at, _, part = place.partition("/")
     sums: dict[str, float] = {}
     for row in rows:

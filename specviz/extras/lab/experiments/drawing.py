@@ -88,7 +88,8 @@ def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
 def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *, paper: bool = False) -> None:
     bars = any(isinstance(trace, go.Bar) for trace in figure.data)
     shares = quantity.unit == "share"
-    is_below = bars and any(y is not None and y < 0 for trace in figure.data for y in trace.y)
+    ys = [y for trace in figure.data for y in getattr(trace, "y", None) or ()] if bars else []
+    is_below = any(y is not None and y < 0 for y in ys)
     base = "tozero" if is_below else "nonnegative"  # bars stand on 0, even where a whisker reaches below
     figure.update_yaxes(
         rangemode=base if bars else "normal", gridcolor=GRID, zeroline=False, tickformat=".0%" if shares else None,

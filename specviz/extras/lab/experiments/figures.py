@@ -75,7 +75,8 @@ def _align(chart_list: Sequence[Chart]) -> None:
         layouts = [
             chart.figure.layout
             for chart in chart_list
-            if chart.paper == is_paper and not any(getattr(trace, "orientation", None) == "h" for trace in chart.figure.data)
+            if chart.paper == is_paper
+            and not any(getattr(trace, "orientation", None) == "h" for trace in chart.figure.data)
         ]
         height = max((layout.height for layout in layouts), default=0)
         bottom = max((layout.margin.b for layout in layouts), default=0)
@@ -299,7 +300,7 @@ def _bars(
         places = [visible_text(p["x"]) for _, p in line_points]
         single = len(names) == 1 and about["x"] == LINE
         colors = [color_of(n) for n in range(len(line_points))] if single else color_of(looks[name])
-        strokes = {"color": colors, "width": [0 if value else 1.5 for value in values]}  # 0 is seen too
+        strokes = {"color": colors, "width": [0 if value else 3 for value in values]}  # 0 is seen too
         figure.add_trace(
             go.Bar(
                 x=places, y=values, name=plain(name), offsetgroup=name or "all", legendgroup=name or "all",

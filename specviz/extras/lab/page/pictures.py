@@ -17,8 +17,8 @@ from decoders.errors import UserError
 
 from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
 from ..experiments.drawing import amounts
-from ..experiments.findings import claimed_metric, claimed_noun, compared, first_claim, level_of, summary
 from ..experiments.experiment import text_of
+from ..experiments.findings import claimed_metric, claimed_noun, compared, first_claim, level_of, summary
 from ..experiments.quantities import Breakdown, Profile, Quantity
 from ..experiments.results import Results, columns_of, points, profile_of
 from ..experiments.shipped import SHIPPED, example
@@ -174,7 +174,8 @@ def _range(low: float, high: float, unit: str, noun: str = "") -> str:
     ('0–35 %', '2.71–3.25×', '3.90')
     """
     is_mean = unit in ("×", "tokens/step")
-    texts = [f"{low:.2f}", f"{high:.2f}"] if is_mean else [text.removesuffix("%") for text in amounts([low, high], unit)]
+    texts = [f"{low:.2f}", f"{high:.2f}"] if is_mean else amounts([low, high], unit)
+    texts = [text.removesuffix("%") for text in texts]
     return number_with_unit("–".join(dict.fromkeys([texts[0] if low else "0", texts[1]])), unit, noun)
 
 
