@@ -148,9 +148,9 @@ def marker_size(places: Sequence[float]) -> float:
     >>> marker_size([13, 26, 78, 80]), marker_size([1, 2, 3])
     (6, 8)
     """
-    ordered = sorted(places)
-    gaps = [after - before for before, after in itertools.pairwise(ordered) if after > before]
-    pixels = min(gaps) / (ordered[-1] - ordered[0]) * 0.8 * NARROW if gaps else NARROW
+    xs = sorted(places)
+    gaps = [right - left for left, right in itertools.pairwise(xs) if right > left]
+    pixels = min(gaps) / (xs[-1] - xs[0]) * 0.8 * NARROW if gaps else NARROW
     return max(4, min(8, round(pixels) - 4))
 
 

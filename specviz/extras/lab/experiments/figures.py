@@ -334,10 +334,10 @@ def _has_room(quantity: Quantity, points: list[dict[str, Any]]) -> bool:
     room, line_height = BARS / max(1, len(points)), LINE_HEIGHT * max(tops, default=0.0) / PLOT
     order = sorted(range(len(points)), key=lambda n: points[n]["x"])  # those of a place stand beside each other
     for place, n in enumerate(order):
-        beside = [order[k] for k in (place - 1, place + 1) if 0 <= k < len(order)]
-        is_free = all(abs(tops[n] - tops[k]) >= line_height for k in beside)
+        neighbours = [order[k] for k in (place - 1, place + 1) if 0 <= k < len(order)]
+        is_free = all(abs(tops[n] - tops[k]) >= line_height for k in neighbours)
         width = sum(DIGIT * (0.5 if sign in NARROW_SIGNS else 1) for sign in texts[n])
-        if width > room and not (is_free and width <= 1.5 * room and all(tops[n] > tops[k] for k in beside)):
+        if width > room and not (is_free and width <= 1.5 * room and all(tops[n] > tops[k] for k in neighbours)):
             return False
     return max(tops, default=0.0) > 0
 

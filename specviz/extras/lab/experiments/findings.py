@@ -24,7 +24,7 @@ from .wording import (
     TRENDS,
     WORDS,
     Phrase,
-    along,
+    axis_phrase,
     is_plural,
     level_sentence,
     noun_of,
@@ -59,12 +59,12 @@ class Finding:
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
     """The claims of a paper in these results, without those for which they have no runs."""
-    said, entries = "", list[Finding]()
+    earlier_text, entries = "", list[Finding]()
     for _, finding in _claims_with_findings(results, comparison):
-        notes = [note for note in WORDS["notes"].values() if note in said]  # each is said once
+        notes = [note for note in WORDS["notes"].values() if note in earlier_text]  # each stands once
         text = functools.reduce(lambda text, note: text.removesuffix(f" {note}"), notes, finding.text)
         entries.append(replace(finding, text=text))
-        said += text
+        earlier_text += text
     return entries
 
 
@@ -105,15 +105,15 @@ def verdict(entries: Sequence[Finding]) -> str:
         subject = subjects.get(count, f"none of the {count} differences is")
         return f"Undecided: {subject} known to be larger than its spread"
     if alike + open_count == count or not alike:  # one part of them has a verb of its own
-        decided = count - open_count
+        decided_count = count - open_count
         subjects = {1: "Comes", 2: "Both comparisons come"}.get(count, f"All {count} comparisons come")
         if open_count:
-            subjects = f"{decided} of {count} comparisons {'comes' if decided == 1 else 'come'}"
-        said = f"{subjects} out in {_order_words(bool(alike))}"
+            subjects = f"{decided_count} of {count} comparisons {'comes' if decided_count == 1 else 'come'}"
+        clause = f"{subjects} out in {_order_words(bool(alike))}"
     else:
-        said = f"{alike} of {count} comparisons {'comes' if alike == 1 else 'come'} out in {_order_words(True)}"
-        said += f", {count - alike - open_count} in another" * (open_count > 0)
-    return said + f", {open_count} {'is' if open_count == 1 else 'are'} undecided" * (open_count > 0)
+        clause = f"{alike} of {count} comparisons {'comes' if alike == 1 else 'come'} out in {_order_words(True)}"
+        clause += f", {count - alike - open_count} in another" * (open_count > 0)
+    return clause + f", {open_count} {'is' if open_count == 1 else 'are'} undecided" * (open_count > 0)
 
 
 def _order_words(is_paper_order: bool) -> str:
@@ -127,8 +127,8 @@ def claimed_metric(claim: Claim) -> str:
     )
 
 
-def compared(results: Results, claim: Claim) -> list[Phrase]:
-    """What a claim compares, without what all of it shares."""
+def claim_phrases(results: Results, claim: Claim) -> list[Phrase]:
+    """Phrases of the things that a claim compares, without the parts that all of them share."""
     _, rest = _parts(claim)
     return [phrase(results, parts, claimed_metric(claim)) for parts in rest if not is_number(SEPARATOR.join(parts))]
 
@@ -157,15 +157,15 @@ def _finding(results: Results, claim: Claim) -> Finding:
     """Raises ValueError for a number that no run has."""
     numbers, texts, metric = claim.numbers(results), claim.texts(results), claimed_metric(claim)
     quantity, part = results.quantity(metric.partition(":")[0]), metric.partition(":")[2]
-    shared, phrases, noun = _parts(claim)[0], compared(results, claim), claimed_noun(results, claim)
+    shared, phrases, noun = _parts(claim)[0], claim_phrases(results, claim), claimed_noun(results, claim)
     values = [number_with_unit(text, quantity.unit, noun) for text in texts]
     signs, paper_signs, level = order(numbers, claim.level), claim.paper_order, level_of(claim)
     if level:
-        said = level_sentence(noun, phrases[0], texts, numbers, quantity.unit, quantity.key)
+        clause = level_sentence(noun, phrases[0], texts, numbers, quantity.unit, quantity.key)
     else:
-        said = sentence(noun, phrases, texts, numbers, quantity.unit, signs)
+        clause = sentence(noun, phrases, texts, numbers, quantity.unit, signs)
     contexts = [entry.at for entry in (phrase(results, [part], metric) for part in shared) if entry.text[:3] != "of "]
-    text = f"{capital(', '.join([*contexts, said]))}."
+    text = f"{capital(', '.join([*contexts, clause]))}."
     if note := WORDS["notes"].get(quantity.key):
         text += f" {note}"
     names = [*(entry.name for entry in phrases), *([values[1]] if level else [])]
@@ -177,8 +177,10 @@ def _finding(results: Results, claim: Claim) -> Finding:
     if least_certain := claim.least_certain(results):
         place, difference = least_certain
         within_spread = difference.is_within_spread
-        which = f"The least certain difference, of {values[place]} and {values[place + 1]}," if values[2:] else ""
-        spread = f"{which or 'The difference'} is {_spread_text(difference, quantity.unit, noun, bool(level))}."
+        subject_text = (
+            f"The least certain difference, of {values[place]} and {values[place + 1]}," if values[2:] else ""
+        )
+        spread = f"{subject_text or 'The difference'} is {_spread_text(difference, quantity.unit, noun, bool(level))}."
     return Finding(
         text, subject, _chain(values, signs), paper_values[0], paper_values[1], claim.where, signs == paper_signs,
         within_spread, spread,
@@ -187,16 +189,16 @@ def _finding(results: Results, claim: Claim) -> Finding:
 
 def _of_paper(claim: Claim, phrases: Sequence[Phrase], values: Sequence[str], unit: str) -> tuple[str, str]:
     """The paper's numbers, or the order that it draws: in short, and as a part of a sentence."""
-    signs, is_axis = claim.paper_order, all(entry.again for entry in phrases)
+    signs, is_axis = claim.paper_order, all(entry.repeat for entry in phrases)
     if isinstance(claim.paper, str):
         trends = ", then ".join(TRENDS[sign] for sign, _ in groupby(signs))
         level = f"{RELATIONS[signs[0]]} {values[1]}"
         text = level if level_of(claim) else trends if is_axis else relations(phrases, signs)
         return text, text
     is_share = unit == "share" and max(claim.paper) <= 1
-    cited = [f"{100 * number:g} %" if is_share else f"{number:,g}" for number in claim.paper]
-    pairs = zip(cited, [entry.at for entry in phrases], strict=False)
-    return _chain(cited, signs), ", ".join(f"{number} {place}" for number, place in pairs)
+    numbers = [f"{100 * number:g} %" if is_share else f"{number:,g}" for number in claim.paper]
+    pairs = zip(numbers, [entry.at for entry in phrases], strict=False)
+    return _chain(numbers, signs), ", ".join(f"{number} {place}" for number, place in pairs)
 
 
 def _spread_text(difference: Difference, unit: str, noun: str, is_level: bool) -> str:
@@ -261,8 +263,8 @@ def _point_place(results: Results, point: Mapping[str, Any]) -> str:
     entries = [phrase(results, [point["series"]], "")] if is_told else []
     if point["x"]:
         x = point["x"]
-        entries.append(along(labels[about["x"]], x) if about["x"] in labels else phrase(results, [x], ""))
+        entries.append(axis_phrase(labels[about["x"]], x) if about["x"] in labels else phrase(results, [x], ""))
     if point["y"]:
-        entries.append(along(about["axes"][1]["label"], point["y"]))
+        entries.append(axis_phrase(about["axes"][1]["label"], point["y"]))
     places = sorted(dict.fromkeys(entry.at for entry in entries), key=lambda text: not text.startswith("on "))
     return " ".join([*places[:1], *(re.sub(r"^with ", "and ", text) for text in places[1:])])

@@ -35,10 +35,10 @@ UNCOUNTABLE = ("added memory",)
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """``text``: a name ("PLD+") or a phrase ("with 2 branches"); ``again``: the same behind another of its axis."""
+    """``text``: a name ("PLD+") or a phrase ("with 2 branches"); ``repeat``: the same behind another of its axis."""
 
     text: str
-    again: str = ""
+    repeat: str = ""
 
     @property
     def is_name(self) -> bool:
@@ -82,7 +82,7 @@ def _part(results: Results, part: str, metric: str) -> Phrase:
     param, equals, value = part.partition("=")
     label = next((axis["label"] for axis in results.about["axes"] if axis["param"] == param), "")
     if equals and label:
-        return along(label, value)
+        return axis_phrase(label, value)
     if any(row.get(CATEGORY) == part for row in results.rows):
         return Phrase(WORDS["tasks"].get(part, f"on {NAMES.get(part, part)}"))
     return Phrase(WORDS["lines"].get(part, str(NAMES.get(part, lower(part) if part == PLAIN else part))))
@@ -94,24 +94,24 @@ def _place(results: Results, place: str, key: str) -> Phrase:
     places = WORDS["places"]
     if text := places.get(f"{key}/{place}"):
         return Phrase(text)
-    return _filled(places.get(key, f"at {name} {{}}"), place.replace("/", ", "))
+    return _fill(places.get(key, f"at {name} {{}}"), place.replace("/", ", "))
 
 
-def along(label: str, value: str) -> Phrase:
+def axis_phrase(label: str, value: str) -> Phrase:
     """A value along an axis.
 
-    >>> along("branches K", "2").text, along("heads", "1").text, along("hard labels", "no").text
+    >>> axis_phrase("branches K", "2").text, axis_phrase("heads", "1").text, axis_phrase("hard labels", "no").text
     ('with 2 branches', 'with 1 head', 'without hard labels')
-    >>> along("branches K", "32").again, along("my own parameter, in ms", "3").text
+    >>> axis_phrase("branches K", "32").repeat, axis_phrase("my own parameter, in ms", "3").text
     ('with 32', 'with my own parameter 3')
     """
     label, words = label.partition(",")[0].partition(" (")[0], WORDS["axes"]
     if text := words.get(f"{label}={value}"):
         return Phrase(text)
-    return _filled(words.get(label, f"with {label} {{}}"), value)
+    return _fill(words.get(label, f"with {label} {{}}"), value)
 
 
-def _filled(template: str, value: str) -> Phrase:
+def _fill(template: str, value: str) -> Phrase:
     number = _plain_number(value)
     plural = "" if number == "1" else r"\1"
     text = re.sub(r"\((e?s)\)", plural, template.replace("{}", number))
@@ -156,8 +156,8 @@ def number_with_unit(text: str, unit: str, noun: str) -> str:
     >>> number_with_unit("3.9", "tokens/step", "tokens per step")
     '3.9'
     """
-    is_said = unit not in UNITS and unit.replace("/", " per ") in noun.lower()
-    return text if is_said else text + UNITS.get(unit, f" {unit}")
+    has_unit = unit not in UNITS and unit.replace("/", " per ") in noun.lower()
+    return text if has_unit else text + UNITS.get(unit, f" {unit}")
 
 
 def sentence(
@@ -168,15 +168,15 @@ def sentence(
 
     >>> sentence("speedup", [Phrase("PLD"), Phrase("PLD+")], ["2.1", "2.4"], [2.1, 2.4], "×", "<")
     'PLD+ has a higher speedup (2.4×) than PLD (2.1×)'
-    >>> lengths = [along("draft length K", "2"), along("draft length K", "8")]
+    >>> lengths = [axis_phrase("draft length K", "2"), axis_phrase("draft length K", "8")]
     >>> sentence("tokens per step", lengths, ["2.7", "3.2"], [2.7, 3.2], "tokens/step", "<")
     'tokens per step rise from 2.7 with a draft length of 2 tokens to 3.2 with 8'
     """
     values = [number_with_unit(value, unit, noun) for value in values]
     is_many, at = is_plural(noun), [entry.at for entry in phrases]
     verb = "are" if is_many else "is"
-    if is_axis := all(entry.again for entry in phrases):
-        at = [at[0], *(entry.again for entry in phrases[1:])]
+    if is_axis := all(entry.repeat for entry in phrases):
+        at = [at[0], *(entry.repeat for entry in phrases[1:])]
     if len({*values}) == 1:
         if all(entry.is_name for entry in phrases):
             return f"{_all_of([entry.text for entry in phrases])} have the same {_bare(noun)}: {values[0]}"
@@ -200,9 +200,9 @@ def sentence(
     if len(pairs) == 2:
         relation = "more" if is_many or noun in UNCOUNTABLE else "a higher"
         return f"{first.text} has {relation} {_bare(noun)} ({value}) than {rival.text} ({rival_value})"
-    rest = _all_of([f"{value} {place}" for value, _, place, _ in pairs[1:]])
+    others = _all_of([f"{value} {place}" for value, _, place, _ in pairs[1:]])
     most = f"the {'most' if is_many else 'highest'} {_bare(noun)} of {COUNTS.get(len(pairs), 'those compared')}"
-    return f"{first.text} has {most}: {value}, against {rest}"
+    return f"{first.text} has {most}: {value}, against {others}"
 
 
 def level_sentence(

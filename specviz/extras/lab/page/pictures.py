@@ -18,11 +18,11 @@ from decoders.errors import UserError
 from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
 from ..experiments.drawing import amounts
 from ..experiments.experiment import text_of
-from ..experiments.findings import claimed_metric, claimed_noun, compared, first_claim, level_of, summary
+from ..experiments.findings import claim_phrases, claimed_metric, claimed_noun, first_claim, level_of, summary
 from ..experiments.quantities import Breakdown, Profile, Quantity
 from ..experiments.results import Results, columns_of, points, profile_of
 from ..experiments.shipped import SHIPPED, example
-from ..experiments.wording import Phrase, along, heading, noun_of, number_with_unit, phrase
+from ..experiments.wording import Phrase, axis_phrase, heading, noun_of, number_with_unit, phrase
 
 MAX_LINES, MAX_VALUES = 6, 24  # a picture of more says nothing
 FILE = "pictures.json"
@@ -71,7 +71,7 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
 def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
     """A bar for each number of a claim, by the names that its sentence has for them."""
     quantity, sizes = results.quantity(claimed_metric(claim).partition(":")[0]), [*map(abs, claim.numbers(results))]
-    high, names = max(sizes) or 1.0, [entry.name for entry in compared(results, claim)]
+    high, names = max(sizes) or 1.0, [entry.name for entry in claim_phrases(results, claim)]
     if level_of(claim):
         is_plain = level_of(claim) == "1" and quantity.unit == "×"
         names.append("plain decoding" if is_plain else "bound set here")
@@ -134,7 +134,7 @@ def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None
             noun = noun_of(results, f"{metric}:{columns[0].partition(':')[2]}")
         return {
             "kind": kind, "lines": shares, "marks": marks,
-            "names": [_span(compared(results, claim))] if claim and marks else (
+            "names": [_span(claim_phrases(results, claim))] if claim and marks else (
                 [] if is_heat else _names(results, lines, quantity, noun)
             ),
             "note": "" if claim and marks else _places_note(about, kind, rows), "metric": heading(noun),
@@ -158,8 +158,8 @@ def _names(
 
 
 def _places_note(about: Mapping[str, Any], kind: str, rows: Sequence[Sequence[float | None]]) -> str:
-    """What stands along a picture that draws all of the results."""
-    spans = [_span([along(axis["label"], text_of(axis["values"][n])) for n in (0, -1)]) for axis in about["axes"]]
+    """A note on the axes of a picture that draws all of the results."""
+    spans = [_span([axis_phrase(axis["label"], text_of(axis["values"][n])) for n in (0, -1)]) for axis in about["axes"]]
     if kind == "heat":
         return f"to the right: {spans[0]}; downwards: {spans[1]}; darker: higher"
     if kind == "line" and spans:
@@ -182,14 +182,14 @@ def _range(low: float, high: float, unit: str, noun: str = "") -> str:
 def _span(phrases: Sequence[Phrase]) -> str:
     """The places of a line as one name.
 
-    >>> _span([along("draft length K", "10"), along("draft length K", "40")])
+    >>> _span([axis_phrase("draft length K", "10"), axis_phrase("draft length K", "40")])
     'draft length of 10 to 40 tokens'
-    >>> _span([along("threshold θ", "off"), along("threshold θ", "0")])
+    >>> _span([axis_phrase("threshold θ", "off"), axis_phrase("threshold θ", "0")])
     'without a threshold, to cosine threshold of 0'
     """
     first, last = phrases[0], phrases[-1]
     words, last_words = first.name.split(), last.name.split()
-    if len(words) != len(last_words) or not first.again or not last.again:
+    if len(words) != len(last_words) or not first.repeat or not last.repeat:
         return f"{first.name}, to {last.name}"
     number = next(n for n, (word, other) in enumerate(zip(words, last_words, strict=True)) if word != other)
     return " ".join([*words[: number + 1], "to", *last_words[number:]])

@@ -11,7 +11,7 @@ from decoders.errors import capital
 
 from ..experiments import Results
 from ..experiments.comparison import Claim, PaperComparison, comparisons
-from ..experiments.findings import claimed_metric, claimed_noun, compared, findings, level_of, summary, verdict
+from ..experiments.findings import claim_phrases, claimed_metric, claimed_noun, findings, level_of, summary, verdict
 from ..experiments.results import points
 from ..experiments.shipped import SHIPPED, example
 from ..experiments.wording import UNITS, phrase
@@ -161,10 +161,12 @@ def test_no_sentence_has_a_name_of_the_code_or_a_number_without_its_unit(name: s
         unit, noun = results.quantity(claimed_metric(claim).partition(":")[0]).unit, claimed_noun(results, claim)
         if unit not in UNITS and unit.replace("/", " per ") in noun:
             continue
-        places = compared(results, claim)
+        places = claim_phrases(results, claim)
         places += [phrase(results, [part], claimed_metric(claim)) for part in claim.ours[0].split(" @ ")]
         said = capital(finding.text.replace(noun, "").replace("plain decoding (1×)", ""))
-        for words in sorted({words for place in places for words in (place.text, place.again) if words}, key=len)[::-1]:
+        for words in sorted({words for place in places for words in (place.text, place.repeat) if words}, key=len)[
+            ::-1
+        ]:
             said = said.replace(words, "").replace(capital(words), "")  # what is left are the numbers of the quantity
         numbers = [re.escape(text) for text in claim.texts(results)[: 1 if level_of(claim) else None]]
         bare = rf"(?<![\d.,])({'|'.join(numbers)})(?![\d.,]*\d)(?!{re.escape(UNITS.get(unit, f' {unit}'))})"
