@@ -71,17 +71,15 @@ def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart
 
 def _align(chart_list: Sequence[Chart]) -> None:
     """One height and one base for upright charts, which stand side by side."""
-    for is_paper in (False, True):
-        layouts = [
-            chart.figure.layout
-            for chart in chart_list
-            if chart.paper == is_paper
-            and not any(getattr(trace, "orientation", None) == "h" for trace in chart.figure.data)
-        ]
-        height = max((layout.height for layout in layouts), default=0)
-        bottom = max((layout.margin.b for layout in layouts), default=0)
-        for layout in layouts:
-            layout.update(height=height, margin_b=bottom)
+    layouts = [
+        chart.figure.layout
+        for chart in chart_list
+        if not any(getattr(trace, "orientation", None) == "h" for trace in chart.figure.data)
+    ]
+    height = max((layout.height for layout in layouts), default=0)
+    bottom = max((layout.margin.b for layout in layouts), default=0)
+    for layout in layouts:
+        layout.update(height=height, margin_b=bottom)
 
 
 def caption(results: Results) -> str:
@@ -265,10 +263,10 @@ def _lines(
         size = (11 if against else 4) if level else 14 if is_covered else 8
         errors = [p["values"][quantity.key]["se"] or 0.0 for _, p in line_points]
         if any(errors) and not level and not against and len(names) <= MOST_BANDS:
-            bands.append(band(xs, ys, errors, look, plain(name)))
+            bands.append(band(xs, ys, errors, look, visible_text(name)))
         figure.add_trace(
             go.Scatter(
-                x=xs, y=ys, name=plain(name), mode="lines+markers", legendgroup=plain(name),
+                x=xs, y=ys, name=visible_text(name), mode="lines+markers", legendgroup=visible_text(name),
                 line={"color": color_of(look), "width": 7 if is_covered else 2, "dash": "dot" if level else "solid"},
                 marker={"symbol": MARKERS[look % len(MARKERS)], "size": size},
                 error_y=whiskers(errors) if against else None,
@@ -303,7 +301,7 @@ def _bars(
         strokes = {"color": colors, "width": [0 if value else 3 for value in values]}  # 0 is seen too
         figure.add_trace(
             go.Bar(
-                x=places, y=values, name=plain(name), offsetgroup=name or "all", legendgroup=name or "all",
+                x=places, y=values, name=visible_text(name), offsetgroup=name or "all", legendgroup=name or "all",
                 marker={"color": colors, "line": strokes}, error_y=whiskers(errors, GREY),
                 **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
                 showlegend=len(names) > 1,
@@ -319,7 +317,6 @@ def _bars(
                     cliponaxis=False,
                 )
             )  # fmt: skip
-    figure.update_layout(legend={"traceorder": "normal", "groupclick": "togglegroup"})  # bars go with their numbers
     draw_axes(figure, about, quantity)
     name_places(figure)
 
@@ -377,7 +374,7 @@ def _paper_bars(figure: go.Figure, series: Mapping[str, Any], look: int, unit: s
     figure.add_trace(
         go.Bar(
             x=[plain(str(x)) for x, _ in series["points"]], y=[y for _, y in series["points"]],
-            name=plain(series["label"]), showlegend=True,
+            name=visible_text(series["label"]), showlegend=True,
             text=None if unit is None else [amount(y, unit) for _, y in series["points"]],
             textposition="outside", textfont={"size": 11}, textangle=0, cliponaxis=False,
             marker={

@@ -129,6 +129,22 @@ def _plain_number(text: str) -> str:
     return f"{float(text):.10f}".rstrip("0") if "e" in text and numeric(text) else text
 
 
+def legend_text(name: str) -> str:
+    """A series, or a place along the axis, in a legend.
+
+    >>> legend_text("@1 top-5 · chat"), legend_text("PLD+ (h) · counted = drafted tokens"), legend_text("my k = 4")
+    ('first five, one ahead · chat', 'PLD+ (h) · counting drafted tokens', 'my k = 4')
+    """
+    return " · ".join(_legend_part(part) for part in name.split(" · "))
+
+
+def _legend_part(part: str) -> str:
+    label, equals, value = part.partition(" = ")
+    if equals and (label in WORDS["axes"] or f"{label}={value}" in WORDS["axes"]):
+        return axis_phrase(label, value).name
+    return WORDS["series"].get(part, str(NAMES.get(part, part)))
+
+
 def noun_of(results: Results, metric: str) -> str:
     """A quantity, or one part of it, as a noun."""
     key, _, part = metric.partition(":")

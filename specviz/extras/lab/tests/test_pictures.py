@@ -42,7 +42,8 @@ def test_a_figure_has_a_series_once_and_whiskers_where_there_is_an_error() -> No
     assert copies[0].error_y.array[0] is None and copies[1].error_y.array[0] > 0
     # a number for each bar, above its whisker; nothing at all is a stroke; side by side both have one base
     assert [trace.text[0] for trace in numbers] == ["0.0", "2.2", "12.3"]
-    assert numbers[1].y[0] == copies[1].y[0] + copies[1].error_y.array[0] and numbers[1].offsetgroup == copies[1].name
+    assert numbers[1].y[0] == copies[1].y[0] + copies[1].error_y.array[0]
+    assert numbers[1].offsetgroup == copies[1].offsetgroup and copies[1].name == "PLD+'s copy"
     assert copies[0].y[0] == 0 and copies[0].marker.line.width[0] > 0 and not copies[1].marker.line.width[0]
     assert (accepted.layout.height, accepted.layout.margin.b) == (places.layout.height, places.layout.margin.b)
     tree = next(chart.figure for chart in charts(Results.load(SHIPPED / "ppd-table1.zip")) if "Tree" in chart.title)
