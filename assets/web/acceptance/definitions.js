@@ -200,8 +200,8 @@ export function drawDefinitions(place) {
         "methods the other way round."),
     whole,
     formulas,
-    any && h("p.svd-lead", "By group, the share of the draft tokens tested that were accepted, and how many of how many. " +
-      "Siblings of a tree count as one."),
+    any && h("p.svd-lead",
+      "By group: the share of the draft tokens tested that were accepted, and how many of how many."),
     any ? h("div.svd-groups.ui-tiles", names.map(grouped)) : h("p.ui-soft", "These runs drafted nothing."),
   ]);
   if (any) redraw();
