@@ -43,7 +43,7 @@ EXPANSION = Origin(
     beside=True,
 )  # fmt: skip
 PROMPT = Origin(
-    "prompt", "P", "prompt",
+    "prompt", "P", "prompt tokens",
     "Guessed by a trained prompt token of the step before; 2nd: its second guess at that distance.", "ear",
 )  # fmt: skip
 DRAFTER = Origin("drafter", "", "drafter", "Written by a draft model; the main chain runs straight on.", "round")
@@ -53,8 +53,8 @@ BEFORE_ORIGINS = (MAIN, BRANCH, SUCCESSOR, DATASTORE, EXPANSION, PROMPT, DRAFTER
 
 
 def recorded_origins(run: RunRecord) -> list[RunOrigin]:
-    """The origins that a run's record declares, "main" by its label of today; those of all earlier methods where it has
-    none.
+    """The origins that a run's record declares, "main" and "prompt" by their labels of today; those of all earlier
+    methods where it has none.
 
     >>> [origin["label"] for origin in recorded_origins(RunRecord())][:2]
     ['chosen copy', 'branch']
@@ -62,5 +62,5 @@ def recorded_origins(run: RunRecord) -> list[RunOrigin]:
     if "origins" not in run:
         return [RunOrigin(**asdict(origin)) for origin in BEFORE_ORIGINS]
     origins = [RunOrigin(**{"beside": origin["name"] == EXPANSION.name, **origin}) for origin in run["origins"]]
-    labels = {MAIN.name: MAIN.label}
+    labels = {origin.name: origin.label for origin in (MAIN, PROMPT)}
     return [RunOrigin(**{**origin, "label": labels.get(origin["name"], origin.get("label", ""))}) for origin in origins]

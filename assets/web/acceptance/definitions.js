@@ -154,12 +154,12 @@ function grouped(name) {
       keys.map((one) => {
         const row = set.groups[name].find((group) => group.key === one);
         if (!row) return h("td.svp-num", "–");
-        const about = `${row.stood} of ${row.decided} decided positions were accepted`;
+        const about = `${row.stood} of ${row.decided} positions tested were accepted`;
         return h(
           "td.svp-num.svd-rate",
           { title: about, style: `--svd-rate:${row.rate.toFixed(3)}` },
           percentage(row.rate),
-          h("small", `of ${format(row.decided)}`),
+          h("small", `${format(row.stood)} of ${format(row.decided)}`),
         );
       }),
     ),
@@ -200,6 +200,8 @@ export function drawDefinitions(place) {
         "methods the other way round."),
     whole,
     formulas,
+    any && h("p.svd-lead",
+      "By group: the share of the draft tokens tested that were accepted, and how many of how many."),
     any ? h("div.svd-groups.ui-tiles", names.map(grouped)) : h("p.ui-soft", "These runs drafted nothing."),
   ]);
   if (any) redraw();

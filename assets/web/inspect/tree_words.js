@@ -92,7 +92,7 @@ export function explainNode(owner, view, node) {
       node && node.origin === "prompt" ? "prompt token" : "drafter",
       node && node.draftProb !== null && format(node.draftProb),
     ],
-    ["origin", node && node.index > 0 && node.origin],
+    ["origin", node && node.index > 0 && owner.model.origin(node.origin).label],
     ["copied from", node && node.source >= 0 ? owner.where(node.source) : ""],
     ...(node ? [...proposerFacts(owner, node), ...numbers(owner, node)] : []),
     ["token", token >= 0 && `${token} · bytes ${pieces.bytes(token)}`],

@@ -21,13 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import fmean, variance
 from typing import Any
 
 from specviz.groups import group
 
 from .experiment import CATEGORY, Row
-from .quantities import COUNT, TOTAL, number_of
+from .quantities import COUNT, TOTAL, amounts_of, pool
 from .results import Results
 
 FILE = "compared.toml"
@@ -36,25 +35,25 @@ SEPARATOR, ALL_RUNS, COLUMN, PLACE = " @ ", "all", "of ", "at "
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two of our numbers, one less the other: the mean over prompts and the ``total`` over all runs. ``error`` is the
-    mean's standard error: of the two numbers of a prompt where both sides ran it, or of one against a plain number;
-    else the sum of both sides' own, which are the whiskers of a picture.
+    """Two of our numbers, one less the other. ``error`` is its standard error, runs (or measured places) drawn: of the
+    two numbers of a run where both sides did it, or of one against a plain number; else the sum of both sides' own,
+    which are the whiskers of a picture.
     """
 
     value: float
-    total: float
     error: float
-    count: int  # prompts
+    count: int  # runs or places
+    prompts: int
     is_paired: bool
 
     @property
     def errors(self) -> float:
-        """The smaller of both values, in standard errors.
+        """The value in standard errors.
 
-        >>> Difference(-3.0, -1.0, 2.0, 4, True).errors
+        >>> Difference(-1.0, 2.0, 4, 4, True).errors
         0.5
         """
-        return min(abs(self.value), abs(self.total)) / self.error
+        return abs(self.value) / self.error
 
     @property
     def is_within_spread(self) -> bool:
@@ -81,14 +80,12 @@ class Claim:
 
     def numbers(self, results: Results) -> list[float]:
         """Ours, computed from the rows. Raises ValueError for a number that no run has."""
-        return [_number(results, selector, self.metric) for selector in self.ours]
+        return [_number(results, selector, self.metric)[0] for selector in self.ours]
 
     def differences(self, results: Results) -> list[Difference | None]:
         """Of each number and the next; None where one run of each side is known, or none."""
-        numbers = self.numbers(results)
-        sides = [_by_prompt(results, selector, self.metric) for selector in self.ours]
-        pairs = zip(itertools.pairwise(numbers), itertools.pairwise(sides), strict=True)
-        return [_difference(b - a, second, first) for (a, b), (first, second) in pairs]
+        sides = [_number(results, selector, self.metric) for selector in self.ours]
+        return [_difference(second, first) for first, second in itertools.pairwise(sides)]
 
     def least_certain(self, results: Results) -> tuple[int, Difference] | None:
         """The place and the difference, of those that the order of our numbers rests on, with the largest standard
@@ -100,10 +97,14 @@ class Claim:
         return min(entries, key=lambda entry: entry[1].errors, default=None)
 
     def texts(self, results: Results) -> list[str]:
-        """Ours as the sentence shows them."""
+        """Ours as the sentence shows them; what would round to nothing with its first digits."""
         share = self.metric and results.quantity(self.metric.partition(":")[0]).unit == "share"
         factor, decimals = (100, self.decimals if self.decimals != 2 else 0) if share else (1, self.decimals)
-        return [f"{factor * number:,.{decimals}f}" for number in self.numbers(results)]
+        numbers = [factor * number for number in self.numbers(results)]
+        return [
+            f"{number:,.{decimals}f}" if not number or abs(number) >= 0.5 * 10**-decimals else f"{number:.2g}"
+            for number in numbers
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,60 +147,61 @@ def order(numbers: Sequence[float], level: float = 0.0) -> str:
     return "".join("=" if abs(a - b) <= level * max(abs(a), abs(b)) else "<" if a < b else ">" for a, b in pairs)
 
 
-def _difference(
-    total: float, first: Mapping[str, float] | float, second: Mapping[str, float] | float
-) -> Difference | None:
-    """First less second, which are numbers by prompt or one plain number. None where fewer than two numbers of a side
-    are known, or all are copies of one.
-    """
-    numbers, rivals = (side if isinstance(side, Mapping) else {} for side in (first, second))
-    prompts = sorted(numbers.keys() & rivals.keys())
-    if isinstance(second, float):
-        samples = [[number - second for number in numbers.values()]]
-    elif isinstance(first, float):
-        samples = [[first - number for number in rivals.values()]]
-    elif len(prompts) > 1:
-        samples = [[numbers[prompt] - rivals[prompt] for prompt in prompts]]
+Key = tuple[str, int]  # a prompt, and which of its measurements
+Side = tuple[float, Mapping[Key, float]]  # one of our numbers, and the part that each run has in its error
+
+
+def _difference(first: Side, second: Side) -> Difference | None:
+    """First less second. None where fewer than two runs of a side are known, or all are copies of one."""
+    (value, parts), (rival, rival_parts) = first, second
+    shared = parts.keys() & rival_parts.keys()
+    is_paired = len(shared) > 1
+    if is_paired or not rival_parts or not parts:
+        keys = sorted(parts.keys() | rival_parts.keys())
+        samples = [[parts.get(key, 0.0) - rival_parts.get(key, 0.0) for key in keys]]
     else:
-        samples = [[*numbers.values()], [-number for number in rivals.values()]]
+        samples = [[*parts.values()], [*rival_parts.values()]]
     if min(map(len, samples)) < 2:
         return None
-    error = sum((variance(sample) / len(sample)) ** 0.5 for sample in samples)
-    mean = sum(map(fmean, samples))
-    return Difference(mean, total, error, len(samples[0]), is_paired=len(prompts) > 1) if error else None
+    error = sum((len(sample) / (len(sample) - 1) * sum(part**2 for part in sample)) ** 0.5 for sample in samples)
+    is_known = error > 1e-12 * (abs(value) + abs(rival))
+    prompts = len({prompt for prompt, _ in (parts.keys() | rival_parts.keys() if is_paired else parts or rival_parts)})
+    return Difference(value - rival, error, len(samples[0]), prompts, is_paired) if is_known else None
 
 
-def _by_prompt(results: Results, selector: str, metric: str) -> dict[str, float] | float:
-    """The numbers behind one of ours, by prompt; a plain number stands for itself."""
+def _number(results: Results, selector: str, metric: str) -> Side:
+    """One of our numbers, such as "PLD @ k=8": Σ aᵢ ÷ Σ bᵢ over its runs, each of which has the part
+    (aᵢ − R bᵢ) ÷ Σ b in its error; rounds of one prompt are one run. A plain number stands for itself.
+    """
     parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
     if len(parts) == 1 and is_number(parts[0]):
-        return float(parts[0])
-    rows, number = _select(results, parts, metric)
-    numbers = {prompt: number(of) for prompt, of in group((str(row.get("prompt")), row) for row in rows).items()}
-    return {prompt: value for prompt, value in numbers.items() if value is not None}
-
-
-def _number(results: Results, selector: str, metric: str) -> float:
-    """One of our numbers, such as "PLD @ k=8"; a plain number stands for itself."""
-    parts = [part for part in selector.split(SEPARATOR) if part != ALL_RUNS]
-    if len(parts) == 1 and is_number(parts[0]):
-        return float(parts[0])
-    rows, number_from = _select(results, parts, metric)
-    number = number_from(rows)
-    if number is None:
+        return float(parts[0]), {}
+    rows, amounts_of_rows = _select(results, parts, metric)
+    by_run: dict[Key, list[Row]] = {}
+    for prompt, prompt_rows in group((str(row.get("prompt")), row) for row in rows).items():
+        for n, row in enumerate(prompt_rows):
+            by_run.setdefault((prompt, 0 if row.get("round") is not None else n), []).append(row)
+    totals = dict[Key, tuple[float, float]]()
+    for key, run_rows in by_run.items():
+        if pairs := amounts_of_rows(run_rows):
+            totals[key] = (sum(amount for amount, _ in pairs), sum(divisor for _, divisor in pairs))
+    total = sum(divisor for _, divisor in totals.values())
+    if not total:
         raise ValueError(f"{results.about['name']}: no run has {metric} for {selector!r}")
-    return number
+    number = sum(amount for amount, _ in totals.values()) / total
+    return number, {key: (amount - number * divisor) / total for key, (amount, divisor) in totals.items()}
 
 
 def _select(
     results: Results, parts: Sequence[str], metric: str
-) -> tuple[list[Row], Callable[[Sequence[Row]], float | None]]:
-    """The rows that the parts of a selector name, and what gives the number of rows."""
+) -> tuple[list[Row], Callable[[Sequence[Row]], list[tuple[float, float]]]]:
+    """The rows that the parts of a selector name, and what gives the amounts and divisors of rows."""
     metric = next((part.removeprefix(COLUMN) for part in parts if part.startswith(COLUMN)), metric)
     place = next((part.removeprefix(PLACE) for part in parts if part.startswith(PLACE)), "")
     row_names = {part for part in parts if not part.startswith((COLUMN, PLACE))}
     rows = [row for row in results.rows if row.get("role") != "hidden" and row_names <= _names(row)]
-    return rows, lambda of: _at_place(of, metric, place) if place else number_of(of, metric)
+    is_pooled = pool(rows, metric) is not None
+    return rows, lambda of: _at_place(of, metric, place) if place else amounts_of(of, metric, is_pooled)
 
 
 def _names(row: Row) -> set[str]:
@@ -208,16 +210,16 @@ def _names(row: Row) -> set[str]:
     return {str(row.get(key) or "") for key in ("series", CATEGORY, "prompt")} | params
 
 
-def _at_place(rows: Sequence[Row], metric: str, place: str) -> float | None:
-    """A profile at one place: a curve's ratio there, or ("2/rank 1") a part's share of all that was counted there."""
+def _at_place(rows: Sequence[Row], metric: str, place: str) -> list[tuple[float, float]]:
+    """A profile at one place: a curve's total and count there, or ("2/rank 1") a part and all that was counted."""
     at, _, part = place.partition("/")
     sums: dict[str, float] = {}
     for row in rows:
         for key, value in row.items():
             if key.startswith(f"{metric}:{at}/") and value is not None:
                 sums[key.rpartition("/")[2]] = sums.get(key.rpartition("/")[2], 0.0) + value
-    numerator, denominator = (sums.get(part, 0.0), sum(sums.values())) if part else (sums.get(TOTAL), sums.get(COUNT))
-    return numerator / denominator if numerator is not None and denominator else None
+    amount, divisor = (sums.get(part, 0.0), sum(sums.values())) if part else (sums.get(TOTAL), sums.get(COUNT))
+    return [(amount, divisor)] if amount is not None and divisor else []
 
 
 def is_number(text: str) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from typing import Any
 
 import plotly.graph_objects as go
 
 from specviz.views.charts import GREY, LAYOUT, plain
-from specviz.views.prompts import NAMES
 
 from .experiment import text_of
 from .quantities import POOLED, Breakdown, Profile, Quantity
+from .wording import legend_text
 
 # Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY)
@@ -23,7 +25,7 @@ PARTS = {
     "lexical": "#0072B2", "semantic": "#E69F00",
     "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
 }  # fmt: skip
-HEIGHT, NARROW = 340, 420
+HEIGHT, NARROW, MARGINS = 340, 420, 76  # MARGINS: at the left and the right of a chart
 NEAR = 0.01  # of the tallest: numbers no further apart lie on one another
 LETTER = 7.0  # pixels of a character below an axis
 
@@ -45,7 +47,8 @@ def new_figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: b
     figure = go.Figure()
     head = {"text": title, "x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top"}
     head |= {"font": {"size": 15}, "pad": {"t": 12, "l": 8}}
-    legend = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom", "groupclick": "toggleitem"}
+    legend = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
+    legend |= {"traceorder": "normal", "groupclick": "togglegroup"}  # bands and numbers go with their line or bars
     figure.update_layout(
         **layout, template="none", title=head, legend=legend | {"font": {"size": 12}},
         height=HEIGHT, hoverlabel={"align": "left"},
@@ -60,13 +63,13 @@ def new_figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: b
 def paper_note(series: Mapping[str, Any]) -> str:
     """The words on a paper's number."""
     source = f"paper, {plain(series['where'])}, {plain(series['model'])}"
-    return f"{plain(series['label'])}: %{{y}}<br>{source}<extra></extra>"
+    return f"{visible_text(series['label'])}: %{{y}}<br>{source}<extra></extra>"
 
 
 def paper_line(series: Mapping[str, Any], xs: Sequence[Any], name: str, look: int) -> go.Scatter:
     """A paper's numbers as a dashed line with open markers; ``xs`` are their places along the axis."""
     return go.Scatter(
-        x=xs, y=[y for _, y in series["points"]], name=plain(name), mode="lines+markers",
+        x=xs, y=[y for _, y in series["points"]], name=visible_text(name), mode="lines+markers",
         line={"color": color_of(look), "width": 1.5, "dash": "dash"},
         marker={"symbol": f"{MARKERS[look % len(MARKERS)]}-open", "size": 9}, hovertemplate=paper_note(series),
     )  # fmt: skip
@@ -77,7 +80,7 @@ def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
     traces = [(getattr(trace, "name", None), getattr(trace, "showlegend", None)) for trace in figure.data]
     names = [str(name) for name, in_legend in traces if name and in_legend is not False]
     width = min(260, 7 * max(map(len, names), default=0))
-    rows = -(-len(names) // max(1, NARROW // (width + 45))) if len(names) > 1 else 0
+    rows = -(-len(names) // max(1, (NARROW - MARGINS) // (width + 45))) if len(names) > 1 else 0
     figure.update_layout(
         height=height + 20 * rows, margin_b=56 + 20 * rows, legend_entrywidth=width, showlegend=len(names) > 1
     )
@@ -86,8 +89,11 @@ def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
 def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *, paper: bool = False) -> None:
     bars = any(isinstance(trace, go.Bar) for trace in figure.data)
     shares = quantity.unit == "share"
+    ys = [y for trace in figure.data for y in getattr(trace, "y", None) or ()] if bars else []
+    is_below = any(y is not None and y < 0 for y in ys)
+    base = "tozero" if is_below else "nonnegative"  # bars stand on 0, even where a whisker reaches below
     figure.update_yaxes(
-        rangemode="tozero" if bars else "normal", gridcolor=GRID, zeroline=False, tickformat=".0%" if shares else None,
+        rangemode=base if bars else "normal", gridcolor=GRID, zeroline=False, tickformat=".0%" if shares else None,
         title=None,
     )  # fmt: skip
     axis = next((a for a in about["axes"] if a["param"] == about["x"]), None)
@@ -96,7 +102,7 @@ def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *
         figure.update_xaxes(title_text=plain(over), gridcolor=GRID, zeroline=False, rangemode="tozero")
         return
     if axis is None or paper:
-        figure.update_xaxes(type="category", automargin=True)
+        figure.update_xaxes(type="category", automargin=True, title_text=plain(axis["label"]) if axis else None)
         if bars:
             figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.05)
         return
@@ -135,6 +141,18 @@ def places_along(about: Mapping[str, Any]) -> list[Any]:
 
 def all_numbers(values: Sequence[Any]) -> bool:
     return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def marker_size(places: Sequence[float]) -> float:
+    """Pixels of a line's markers: as large as leaves the two nearest places apart, within limits.
+
+    >>> marker_size([13, 26, 78, 80]), marker_size([1, 2, 3])
+    (6, 8)
+    """
+    xs = sorted(places)
+    gaps = [right - left for left, right in itertools.pairwise(xs) if right > left]
+    pixels = min(gaps) / (xs[-1] - xs[0]) * 0.8 * NARROW if gaps else NARROW
+    return max(4, min(8, round(pixels) - 4))
 
 
 def place_on_axis(values: Sequence[Any], value: Any) -> Any:
@@ -178,7 +196,7 @@ def covers(line: Sequence[tuple[Any, float | None]], line_below: Sequence[tuple[
 
 
 def visible_text(place: str) -> str:
-    return plain(NAMES.get(place, place))
+    return plain(legend_text(place))
 
 
 def color_of(number: int) -> str:
@@ -194,27 +212,31 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def amounts(values: Sequence[float | None], unit: str) -> list[str]:
-    """Numbers that stand beside each other, with as many decimals.
+    """Numbers that stand beside each other, with as many decimals, which leave the largest three digits.
 
     >>> amounts([1.0, 1.75], ""), amounts([0.079, 0.23], "share"), amounts([0.001, 0.23], "share")
     (['1.00', '1.75'], ['8%', '23%'], ['0.10%', '23%'])
+    >>> amounts([2.17, 12.33], "tokens"), amounts([0.00134, 5.48], "%")
+    (['2.2', '12.3'], ['0.0013', '5.48'])
     """
     texts, sizes = [amount(value, unit) for value in values], [abs(value) for value in values if value]
     if unit == "share":
         is_whole = bool(sizes) and min(sizes) >= 0.01 and max(sizes) >= 0.1
         return ["–" if value is None else f"{value:.0%}" for value in values] if is_whole else texts
     decimals = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
+    decimals = min(decimals, max(0, 2 - floor(log10(max(sizes, default=1)))))
     return [
         text if value is None or "e" in text else f"{value:,.{decimals}f}"
+        if not value or abs(value) >= 0.5 * 10**-decimals else f"{value:.2g}"
         for value, text in zip(values, texts, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def hover(quantity: Quantity | Breakdown, point: Mapping[str, Any], key: str, part: str = "") -> str:
     """Text under the pointer; of a pooled number also the mean of the runs' own."""
     spread = point["values"].get(key) or {"value": None, "mean": None, "low": None, "high": None, "n": 0}
     place = ", ".join(visible_text(p) for p in (point["x"], point["y"]) if p)
-    head = " · ".join(p for p in (plain(point["series"]), place, plain(part)) if p)
+    head = " · ".join(p for p in (visible_text(point["series"]), place, plain(part)) if p)
     middle = f"{amount(spread['value'], quantity.unit)} {'' if quantity.unit == 'share' else quantity.unit}".strip()
     pooled = key.partition(":")[0] in POOLED and spread["n"] > 1
     mean_note = f"mean of runs {amount(spread['mean'], quantity.unit)}, " if pooled else ""

@@ -48,9 +48,9 @@ MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
 MAX_LABELS = 9  # a paper's bars have numbers if so few
-# pixels of all bars, of their height, of their numbers, and of what is free beside a number
-BARS, PLOT, DIGIT, LINE_HEIGHT, PADDING = 0.65 * NARROW, 180, 7.5, 14, 6
-SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
+# pixels of all bars, of their height, and of a number above one: its size, a digit, its height
+BARS, PLOT, NUMBER, DIGIT, LINE_HEIGHT = 0.6 * NARROW, 180, 11, 7, 14
+NARROW_SIGNS = ".,"  # half a digit
 
 
 def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart]:
@@ -65,7 +65,21 @@ def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart
             chart_list += profile_charts(results, quantity, shown_points)
         else:
             chart_list += _quantity(results, quantity, shown_points)
+    _align(chart_list)
     return chart_list
+
+
+def _align(chart_list: Sequence[Chart]) -> None:
+    """One height and one base for upright charts, which stand side by side."""
+    layouts = [
+        chart.figure.layout
+        for chart in chart_list
+        if not any(getattr(trace, "orientation", None) == "h" for trace in chart.figure.data)
+    ]
+    height = max((layout.height for layout in layouts), default=0)
+    bottom = max((layout.margin.b for layout in layouts), default=0)
+    for layout in layouts:
+        layout.update(height=height, margin_b=bottom)
 
 
 def caption(results: Results) -> str:
@@ -151,14 +165,14 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
         return
     looks = _looks(about, points, [s["label"] for s in papers])
     lines = about["chart"] == "line" and about["x"] not in (CATEGORY, LINE)
-    names = list(dict.fromkeys(point["series"] for point in points))
+    names = _drawn_names(points, quantity.key)
     note = (results.about["model"].get("name") or "") + results.rough(quantity)
-    is_shared = not lines and len(names) > 1 and len({*_series_values(points, quantity.key).values()}) == 1
+    is_shared = not lines and len(names) < len({point["series"] for point in points})
     figure = new_figure(quantity, f"{note} · the same for each line" if is_shared else note)
     if lines:
         _lines(figure, results, quantity, points, looks)
     else:
-        _bars(figure, results, quantity, points, looks, names[:1] if is_shared else names)
+        _bars(figure, results, quantity, points, looks, names)
     over = [s for s in papers if lines and len(papers) <= MOST_OVERLAID and _alike(s, quantity.key, points)]
     for series in over:
         _paper_line(figure, about, series, looks[series["label"]], overlaid=True)
@@ -188,6 +202,12 @@ def _series_values(points: list[dict[str, Any]], key: str) -> dict[str, tuple[An
         name: tuple((p["x"], value_of(p, key)) for p in points if p["series"] == name)
         for name in dict.fromkeys(point["series"] for point in points)
     }
+
+
+def _drawn_names(points: list[dict[str, Any]], key: str) -> list[str]:
+    """The series that have bars: the first alone where all have the same numbers."""
+    values = _series_values(points, key)
+    return list(values)[: 1 if len({*values.values()}) == 1 else None]
 
 
 def _looks(about: Mapping[str, Any], points: list[dict[str, Any]], papers: list[str]) -> dict[str, int]:
@@ -243,10 +263,10 @@ def _lines(
         size = (11 if against else 4) if level else 14 if is_covered else 8
         errors = [p["values"][quantity.key]["se"] or 0.0 for _, p in line_points]
         if any(errors) and not level and not against and len(names) <= MOST_BANDS:
-            bands.append(band(xs, ys, errors, look, plain(name)))
+            bands.append(band(xs, ys, errors, look, visible_text(name)))
         figure.add_trace(
             go.Scatter(
-                x=xs, y=ys, name=plain(name), mode="lines+markers", legendgroup=plain(name),
+                x=xs, y=ys, name=visible_text(name), mode="lines+markers", legendgroup=visible_text(name),
                 line={"color": color_of(look), "width": 7 if is_covered else 2, "dash": "dot" if level else "solid"},
                 marker={"symbol": MARKERS[look % len(MARKERS)], "size": size},
                 error_y=whiskers(errors) if against else None,
@@ -266,9 +286,8 @@ def _bars(
     figure: go.Figure, results: Results, quantity: Quantity, points: list[dict[str, Any]], looks: Mapping[str, int],
     names: Sequence[str],
 ) -> None:  # fmt: skip
-    """Bars of the series ``names``, numbers at their feet where there is room."""
+    """Bars of the series ``names``, numbers above their whiskers where there is room."""
     about = results.about
-    tallest = max((value for point in points if (value := value_of(point, quantity.key)) is not None), default=0.0)
     quantities = [results.quantity(key) for key in about["metrics"]]  # all bars of a result have numbers, or none
     is_numbered = all(_has_room(entry, points) for entry in quantities if isinstance(entry, Quantity))
     texts = dict(enumerate(amounts([value_of(point, quantity.key) for point in points], quantity.unit)))
@@ -276,34 +295,48 @@ def _bars(
         line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
         values = [value_of(p, quantity.key) for _, p in line_points]
+        places = [visible_text(p["x"]) for _, p in line_points]
         single = len(names) == 1 and about["x"] == LINE
         colors = [color_of(n) for n in range(len(line_points))] if single else color_of(looks[name])
+        strokes = {"color": colors, "width": [0 if value else 3 for value in values]}  # 0 is seen too
         figure.add_trace(
             go.Bar(
-                x=[visible_text(p["x"]) for _, p in line_points], y=values,
-                name=plain(name), marker={"color": colors},
-                error_y=whiskers(errors, GREY),
-                text=[texts[n] for n, _ in line_points] if is_numbered else None,
-                textposition=["outside" if (value or 0) < SHORTEST * tallest else "inside" for value in values],
-                insidetextanchor="start", textangle=0, textfont={"size": 12}, cliponaxis=False,
+                x=places, y=values, name=visible_text(name), offsetgroup=name or "all", legendgroup=name or "all",
+                marker={"color": colors, "line": strokes}, error_y=whiskers(errors, GREY),
                 **hover_texts([n for n, _ in line_points], [hover(quantity, p, quantity.key) for _, p in line_points]),
                 showlegend=len(names) > 1,
             )
         )  # fmt: skip
-    figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})  # none that only a lens could read
+        if is_numbered:  # on a bar that cannot be seen and reaches to the end of the whisker
+            tops = [None if v is None else v + error for v, error in zip(values, errors, strict=True)]
+            figure.add_trace(
+                go.Bar(
+                    x=places, y=tops, offsetgroup=name or "all", legendgroup=name or "all", showlegend=False,
+                    marker={"color": "rgba(0,0,0,0)"}, hoverinfo="skip", text=[texts[n] for n, _ in line_points],
+                    textposition="outside", constraintext="none", textangle=0, textfont={"size": NUMBER},
+                    cliponaxis=False,
+                )
+            )  # fmt: skip
     draw_axes(figure, about, quantity)
     name_places(figure)
 
 
 def _has_room(quantity: Quantity, points: list[dict[str, Any]]) -> bool:
-    """True where numbers fit the feet of bars: none stands on a neighbour or on a whisker."""
-    spreads = [point["values"][quantity.key] for point in points if value_of(point, quantity.key) is not None]
-    bars = [(spread["value"], spread.get("se") or 0.0) for spread in spreads]
-    width = DIGIT * max(map(len, amounts([value for value, _ in bars], quantity.unit)), default=0)
-    room, top = BARS / max(1, len(points)), max((value + error for value, error in bars), default=0.0)
-    foot = LINE_HEIGHT * top / PLOT  # what a number covers of a bar, in the quantity's unit
-    is_clear = all(value - error >= foot or (value < SHORTEST * top and not error) for value, error in bars)
-    return width + PADDING <= room and is_clear and top > 0
+    """True where numbers fit above bars: each is as narrow as its bar, or stands above the neighbours' numbers too."""
+    names = _drawn_names(points, quantity.key)
+    points = [point for point in points if point["series"] in names]
+    spreads = [point["values"].get(quantity.key) or {} for point in points]
+    texts = amounts([spread.get("value") for spread in spreads], quantity.unit)
+    tops = [(spread.get("value") or 0.0) + (spread.get("se") or 0.0) for spread in spreads]
+    room, line_height = BARS / max(1, len(points)), LINE_HEIGHT * max(tops, default=0.0) / PLOT
+    order = sorted(range(len(points)), key=lambda n: points[n]["x"])  # those of a place stand beside each other
+    for place, n in enumerate(order):
+        neighbours = [order[k] for k in (place - 1, place + 1) if 0 <= k < len(order)]
+        is_free = all(abs(tops[n] - tops[k]) >= line_height for k in neighbours)
+        width = sum(DIGIT * (0.5 if sign in NARROW_SIGNS else 1) for sign in texts[n])
+        if width > room and not (is_free and width <= 1.5 * room and all(tops[n] > tops[k] for k in neighbours)):
+            return False
+    return max(tops, default=0.0) > 0
 
 
 def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:
@@ -341,7 +374,7 @@ def _paper_bars(figure: go.Figure, series: Mapping[str, Any], look: int, unit: s
     figure.add_trace(
         go.Bar(
             x=[plain(str(x)) for x, _ in series["points"]], y=[y for _, y in series["points"]],
-            name=plain(series["label"]), showlegend=True,
+            name=visible_text(series["label"]), showlegend=True,
             text=None if unit is None else [amount(y, unit) for _, y in series["points"]],
             textposition="outside", textfont={"size": 11}, textangle=0, cliponaxis=False,
             marker={

@@ -21,6 +21,7 @@ from .drawing import (
     hover,
     hover_texts,
     make_room,
+    marker_size,
     new_figure,
     paper_line,
     plain,
@@ -44,7 +45,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     several = len({p["series"] for _, p in rows}) > 1
     shows_series = several and about["x"] != LINE
     labels = [
-        " · ".join([plain(p["series"]), visible_text(p["x"])] if shows_series else [visible_text(p["x"])])
+        " · ".join([visible_text(p["series"]), visible_text(p["x"])] if shows_series else [visible_text(p["x"])])
         for _, p in rows
     ]
     figure = new_figure(breakdown, about["model"].get("name") or "")
@@ -63,10 +64,11 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
             values = [dict((str(x), y) for x, y in series["points"]).get(part) for series in model_series]
             text = ["" if breakdown.whole else amount(v, breakdown.unit) for v in values]
             hovers = [
-                f"{plain(s['label'])}, {part_name(part)}: {amount(v, breakdown.unit)}<br>paper, {s['where']}, {model}"
+                f"{visible_text(s['label'])}, {part_name(part)}: {amount(v, breakdown.unit)}"
+                f"<br>paper, {s['where']}, {model}"
                 for s, v in zip(model_series, values, strict=True)
             ]
-            names = [plain(series["label"]) for series in model_series]
+            names = [visible_text(series["label"]) for series in model_series]
             figure.add_trace(_segment(breakdown, part, number, names, values, text, hovers, None))
         _segments_axes(figure, breakdown, len(model_series))
         yield Chart(f"{breakdown.label} (paper, {model})", figure, True)
@@ -111,7 +113,9 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
 
     def label(point: Mapping[str, Any]) -> str:
         place = "" if about["x"] == CATEGORY or point["level"] else visible_text(point["x"])
-        return " · ".join(part for part in (plain(point["series"]) if several or not place else "", place) if part)
+        return " · ".join(
+            part for part in (visible_text(point["series"]) if several or not place else "", place) if part
+        )
 
     figure = new_figure(profile, about["model"].get("name") or "")
     if profile.whole:
@@ -157,7 +161,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
             go.Scatter(
                 x=xs, y=ys, name=label(point), mode="lines+markers", cliponaxis=False,
                 line={"color": color, "width": 7 if is_covered else 2},
-                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 14 if is_covered else 8},
+                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 14 if is_covered else marker_size(xs)},
                 **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip

@@ -332,6 +332,13 @@ def number_of(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     return pooled if pooled is not None else fmean(values) if values else None
 
 
+def amounts_of(rows: Sequence[Mapping[str, Any]], key: str, is_pooled: bool) -> list[tuple[float, float]]:
+    """Each run's share in ``number_of``, which is Σ amounts ÷ Σ divisors; of a mean every divisor is 1."""
+    if is_pooled:
+        return [(value * weight, weight) for value, weight in _quotients(rows, key)]
+    return [(row[key], 1.0) for row in rows if row.get(key) is not None]
+
+
 def pooled_error(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     """The standard error of a pooled quotient R = Σ aᵢ ÷ Σ bᵢ, runs drawn: √(n ÷ (n − 1) · Σ (aᵢ − R bᵢ)²) ÷ Σ bᵢ. None
     for fewer than two runs.

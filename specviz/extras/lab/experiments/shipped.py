@@ -49,7 +49,7 @@ LEAST_PROMPTS = 2  # that its results must have
 ROUND = "round"
 SECONDS = 360.0  # after which a recording stops
 BUSY = 1.5  # load for each core from which times are rough
-TEXTS = ("title", "figure", "question", "finding", "note", "papers", "tested")  # of a recipe, as it is today
+TEXTS = ("title", "figure", "question", "finding", "note", "papers", "tested", "own")  # of a recipe, as it is today
 ALWAYS = ("tokens_per_step", "tokens_per_s", "speedup")  # quantities that are kept with the metrics
 
 
@@ -183,6 +183,8 @@ def example(path: Path) -> Results:
     if recipe is not None:
         today = recipe.describe(about["model"])
         about |= {name: today[name] for name in TEXTS}
+        labels = {axis["param"]: axis["label"] for axis in today["axes"]}
+        about["axes"] = [{**axis, "label": labels.get(axis["param"], axis["label"])} for axis in about["axes"]]
     about["recorded"]["rough"] = results.any_rough
     comparison = comparisons(path.parent).get(path.stem)
     results.about["compared"] = comparison.text(results) if comparison else ""

@@ -15,15 +15,18 @@ from typing import Any
 
 from decoders.errors import UserError
 
-from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, is_number, order
-from ..experiments.drawing import amount
-from ..experiments.findings import UNITS, claimed_metric, compared_names, first_claim, summary
-from ..experiments.quantities import Profile
-from ..experiments.results import Results, columns_of, points
-from ..experiments.shipped import SHIPPED
+from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
+from ..experiments.drawing import amounts
+from ..experiments.experiment import text_of
+from ..experiments.findings import claim_phrases, claimed_metric, claimed_noun, first_claim, level_of, summary
+from ..experiments.quantities import Breakdown, Profile, Quantity
+from ..experiments.results import Results, columns_of, points, profile_of
+from ..experiments.shipped import SHIPPED, example
+from ..experiments.wording import Phrase, axis_phrase, heading, noun_of, number_with_unit, phrase
 
 MAX_LINES, MAX_VALUES = 6, 24  # a picture of more says nothing
 FILE = "pictures.json"
+AnyQuantity = Quantity | Breakdown | Profile
 
 
 @cache
@@ -44,7 +47,7 @@ def picture(path: Path) -> dict[str, Any] | None:
     where it has no numbers.
     """
     with contextlib.suppress(UserError):
-        results = Results.load(path)
+        results = example(path)
         comparison = comparisons(path.parent).get(path.stem)
         drawing = picture_of(results, first_claim(results, comparison))
         return drawing and {**drawing, "finding": summary(results, comparison)}
@@ -52,9 +55,10 @@ def picture(path: Path) -> dict[str, Any] | None:
 
 
 def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] | None:
-    """``{"kind", "lines", "marks", "names", "metric", "range"}``: "bar", "line" or "heat"; per line its values of one
-    metric (None: no number), from 0 to 1; [line, place] of the values that a claim compares; the names of the bars, or
-    the places of the line; the metric's name, and the values that the picture spans. None where there are no numbers.
+    """``{"kind", "lines", "marks", "names", "note", "metric", "range"}``: "bar", "line" or "heat"; per line its values
+    of one metric (None: no number), from 0 to 1; [line, place] of the values that a claim compares; a name for each
+    line (with its number where it has one), or of the places of the only one; what the places are; the metric's name,
+    and the values that the picture spans. None where there are no numbers.
     Of a ``claim`` it draws what its sentence says: the line that it is about, from the first to the last place; else a
     bar for each of its numbers.
     """
@@ -67,23 +71,29 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
 def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
     """A bar for each number of a claim, by the names that its sentence has for them."""
     quantity, sizes = results.quantity(claimed_metric(claim).partition(":")[0]), [*map(abs, claim.numbers(results))]
-    high, names, texts = max(sizes) or 1.0, compared_names(results, claim), claim.texts(results)
+    high, names = max(sizes) or 1.0, [entry.name for entry in claim_phrases(results, claim)]
+    if level_of(claim):
+        is_plain = level_of(claim) == "1" and quantity.unit == "×"
+        names.append("plain decoding" if is_plain else "bound set here")
+    texts, noun = claim.texts(results), claimed_noun(results, claim)
     ends = [texts[sizes.index(size)] for size in (min(sizes), max(sizes))]
-    unit = UNITS[quantity.unit] if quantity.unit in ("share", "×") else ""
-    if is_number(claim.ours[-1]):
-        is_plain = claim.ours[-1] == "1" and quantity.key == "speedup"
-        names[-1] = "plain decoding" if is_plain else f"level {texts[-1]}{unit}"
     return {
         "kind": "bar", "lines": [[round(size / high, 2)] for size in sizes], "marks": [],
-        "names": names, "metric": quantity.label, "range": "–".join(dict.fromkeys(ends)) + unit,
+        "names": _with_numbers(names, texts, quantity.unit, noun), "note": "", "metric": heading(noun),
+        "range": number_with_unit("–".join(dict.fromkeys(ends)), quantity.unit, noun),
     }  # fmt: skip
+
+
+def _with_numbers(names: Sequence[str], texts: Sequence[str], unit: str, noun: str) -> list[str]:
+    return [f"{name}: {number_with_unit(text, unit, noun)}" for name, text in zip(names, texts, strict=True)]
 
 
 def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None:
     """The picture of the first metric that has numbers, a claim's own before the others."""
     about = results.about
     for metric in sorted(about["metrics"], key=lambda name: claim is not None and name != claim.metric):
-        columns = list(columns_of(results.quantity(metric), metric, results.columns))
+        quantity = results.quantity(metric)
+        columns = list(columns_of(quantity, metric, results.columns))
         if not columns:
             continue
         lines: dict[str, list[float | None]] = {}
@@ -95,7 +105,10 @@ def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None
             shown_points.sort(key=lambda point: point["series"] not in claimed)
         for point in shown_points:
             value = (point["values"].get(columns[0]) or {}).get("value")
-            name, x = str(point["y"] if is_heat else point["series"]), point["x"]
+            if isinstance(quantity, Profile):  # the first part of its first place
+                value = next((next(iter(shares.values())) for _, shares, _ in profile_of(quantity, point)), None)
+            # along the lines every bar is a line of its own
+            name, x = str(point["y"] if is_heat else point["series"] or point["x"]), point["x"]
             row = lines.setdefault(name, [])
             names[[*lines].index(name), len(row)] = {point["series"], x, f"{about['x']}={x}"}
             row.append(value if isinstance(value, int | float) else None)
@@ -115,35 +128,71 @@ def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None
             low = min(numbers) - 0.15 * (high - min(numbers))
         span = high - low
         shares = [[None if value is None else round((abs(value) - low) / span, 2) for value in row] for row in rows]
-        quantity = results.quantity(metric)
+        kind = "heat" if is_heat else "line" if is_line else "bar"
+        noun = claimed_noun(results, claim) if claim and marks else noun_of(results, metric)
+        if isinstance(quantity, Profile):
+            noun = noun_of(results, f"{metric}:{columns[0].partition(':')[2]}")
         return {
-            "kind": "heat" if is_heat else "line" if is_line else "bar", "lines": shares, "marks": marks,
-            "names": _span(compared_names(results, claim)) if claim and marks else [], "metric": quantity.label,
-            "range": "" if isinstance(quantity, Profile) else _range(min(numbers), high, quantity.unit),
+            "kind": kind, "lines": shares, "marks": marks,
+            "names": [_span(claim_phrases(results, claim))] if claim and marks else (
+                [] if is_heat else _names(results, lines, quantity, noun)
+            ),
+            "note": "" if claim and marks else _places_note(about, kind, rows), "metric": heading(noun),
+            "range": _range(min(numbers), high, quantity.unit, noun),
         }  # fmt: skip
     return None
 
 
-def _range(low: float, high: float, unit: str) -> str:
+def _names(
+    results: Results, lines: Mapping[str, Sequence[float | None]], quantity: AnyQuantity, noun: str
+) -> list[str]:
+    """A name for each of several lines; with its number where it is one."""
+    rows = [*lines.values()][:MAX_LINES]
+    if len(rows) < 2:
+        return []
+    names = [phrase(results, [name], quantity.key).name for name in [*lines][:MAX_LINES]]
+    if max(map(len, rows)) > 1:
+        return names
+    texts = amounts([row[0] for row in rows], quantity.unit)
+    return _with_numbers(names, [text.removesuffix("%") for text in texts], quantity.unit, noun)
+
+
+def _places_note(about: Mapping[str, Any], kind: str, rows: Sequence[Sequence[float | None]]) -> str:
+    """A note on the axes of a picture that draws all of the results."""
+    spans = [_span([axis_phrase(axis["label"], text_of(axis["values"][n])) for n in (0, -1)]) for axis in about["axes"]]
+    if kind == "heat":
+        return f"to the right: {spans[0]}; downwards: {spans[1]}; darker: higher"
+    if kind == "line" and spans:
+        return f"to the right: {spans[0]}"
+    return "a bar for each task, the last for all" if kind == "bar" and max(map(len, rows)) > 1 else ""
+
+
+def _range(low: float, high: float, unit: str, noun: str = "") -> str:
     """The lowest and the highest value of a picture.
 
-    >>> _range(0.0, 0.352, "share"), _range(2.71, 3.25, "×"), _range(3.9, 3.9, "tokens/step")
+    >>> _range(0.0, 0.352, "share"), _range(2.71, 3.25, "×"), _range(3.9, 3.9, "tokens/step", "tokens per step")
     ('0–35 %', '2.71–3.25×', '3.90')
     """
     is_mean = unit in ("×", "tokens/step")
-    first, last = (f"{value:.2f}" if is_mean else amount(value, unit).removesuffix("%") for value in (low, high))
-    ends = "–".join(dict.fromkeys([first if low else "0", last]))
-    return f"{ends}{UNITS[unit] if unit in ('share', '×') else ''}"
+    texts = [f"{low:.2f}", f"{high:.2f}"] if is_mean else amounts([low, high], unit)
+    texts = [text.removesuffix("%") for text in texts]
+    return number_with_unit("–".join(dict.fromkeys([texts[0] if low else "0", texts[1]])), unit, noun)
 
 
-def _span(names: Sequence[str]) -> list[str]:
+def _span(phrases: Sequence[Phrase]) -> str:
     """The places of a line as one name.
 
-    >>> _span(["draft length K = 10", "draft length K = 40"])
-    ['draft length K 10–40']
+    >>> _span([axis_phrase("draft length K", "10"), axis_phrase("draft length K", "40")])
+    'draft length of 10 to 40 tokens'
+    >>> _span([axis_phrase("threshold θ", "off"), axis_phrase("threshold θ", "0")])
+    'without a threshold, to cosine threshold of 0'
     """
-    axis, _, first = names[0].rpartition(" = ")
-    return [f"{axis} {first}–{names[-1].rpartition(' = ')[2]}".strip()]
+    first, last = phrases[0], phrases[-1]
+    words, last_words = first.name.split(), last.name.split()
+    if len(words) != len(last_words) or not first.repeat or not last.repeat:
+        return f"{first.name}, to {last.name}"
+    number = next(n for n, (word, other) in enumerate(zip(words, last_words, strict=True)) if word != other)
+    return " ".join([*words[: number + 1], "to", *last_words[number:]])
 
 
 def _marks(claim: Claim, names: Mapping[tuple[int, int], set[str]]) -> list[tuple[int, int]]:

@@ -7,10 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from decoders.errors import capital
+
 from ..experiments import Results
 from ..experiments.comparison import Claim, PaperComparison, comparisons
-from ..experiments.findings import findings, summary, verdict
+from ..experiments.findings import claim_phrases, claimed_metric, claimed_noun, findings, level_of, summary, verdict
+from ..experiments.results import points
 from ..experiments.shipped import SHIPPED, example
+from ..experiments.wording import UNITS, phrase
 
 
 def claimed(name: str, *claims: Claim) -> PaperComparison:
@@ -24,8 +28,8 @@ def test_methods_are_named_from_the_highest_on() -> None:
     assert found[0].text == most
     assert (found[0].values, found[0].paper_values) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
     assert found[0].alike and not found[1].alike and found[1].values == "5.17 > 4.62"
-    assert [finding.within_spread for finding in found].count(True) == 3  # four prompts
-    assert verdict(found) == "Of 4 comparisons 1 in another order than the paper, 3 undecided"
+    assert [finding.within_spread for finding in found].count(True) == 2  # four prompts
+    assert verdict(found) == "2 of 4 comparisons come out in another order than the paper, 2 are undecided"
 
 
 def test_a_sentence_is_of_the_rows() -> None:
@@ -50,9 +54,9 @@ def test_values_along_an_axis_are_told_in_its_order_and_levels_by_their_side() -
             Claim(("k=2", "1"), ">", "fig. 1", "speedup"),
         ),
     )  # fmt: skip
-    assert rising.text == "Tokens per step rise from 2.71 at branches K = 2 to 3.20 at 32."
+    assert rising.text == "Tokens per step rise from 2.71 with 2 branches to 3.20 with 32."
     assert rising.paper_values == "rises"
-    assert level.text == "At branches K = 2, decoding is faster than plain decoding: 2.47×."
+    assert level.text == "With 2 branches, decoding is faster than plain decoding: 2.47×."
 
 
 def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told() -> None:
@@ -61,7 +65,7 @@ def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told()
     assert findings(results, claimed("adapld-fig1", missing)) == [] and verdict([]) == ""
     told = summary(results, None)
     assert told == {
-        "text": "Tokens per step are highest with branches K = 32 (3.2) and lowest with branches K = 2 (2.71).",
+        "text": "Tokens per step are highest with 32 branches (3.20) and lowest with 2 branches (2.71).",
         "claims": 0,
         "alike": 0,
         "open": 0,
@@ -73,8 +77,8 @@ def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told()
     [("y", "Comes out in the paper's order"), ("n", "Comes out in another order than the paper"),
      ("nn", "Both comparisons come out in another"), ("yyy", "All 3 comparisons come out in the paper's"),
      ("yyn", "2 of 3 comparisons come out in the paper's"), ("o", "Undecided: the difference is not"),
-     ("yno", "Of 3 comparisons 1 in the paper's order, 1 in another, 1 undecided"),
-     ("noo", "Of 3 comparisons 1 in another order than the paper, 2 undecided")],
+     ("yno", "1 of 3 comparisons comes out in the paper's order, 1 in another, 1 is undecided"),
+     ("noo", "1 of 3 comparisons comes out in another order than the paper, 2 are undecided")],
 )  # fmt: skip
 def test_the_verdict_counts(alike: str, words: str) -> None:
     found = findings(example(SHIPPED / "adapld-fig2.zip"), comparisons(SHIPPED)["adapld-fig2"])
@@ -88,6 +92,13 @@ def test_what_its_spread_could_have_made_comes_out_neither_way() -> None:
     results, comparison = example(SHIPPED / f"{name}.zip"), comparisons(SHIPPED)[name]
     assert verdict(findings(results, comparison)).startswith("Undecided: the difference is not known")
     assert summary(results, comparison) | {"text": ""} == {"text": "", "claims": 1, "alike": 0, "open": 1}
+    (found,) = findings(results, comparison)  # the sentence, the bars and the difference are of the same numbers
+    assert " is 2.2 for the copy that PLD+ chooses and 0.0 for the copy that PLD chooses." in found.text
+    assert found.spread == "The difference is 2.2 ± 2.2 tokens (standard error over 6 places in 4 prompts)."
+    place = ("where PLD+ copies", "line break")
+    accepted = next(point for point in points(results) if (point["series"], point["x"]) == place)
+    numbers = accepted["values"]["accepted_there"]
+    assert (round(numbers["value"], 1), round(numbers["se"], 1)) == (2.2, 2.2)
     doubled = [
         {**row, "accepted_there": 3.0 + n / len(results.rows) if "PLD+" in row["series"] else 0.0}
         for n, row in enumerate(results.rows)
@@ -100,14 +111,14 @@ def test_two_compared_lines_are_not_the_highest_of_all() -> None:
     found = findings(example(SHIPPED / "ppd-table1.zip"), comparisons(SHIPPED)["ppd-table1"])
     assert found[1].text == "Medusa has a higher verifying time (100 ms) than PPD (51 ms)."
     assert found[2].text == "Medusa has more tokens per step (1.75) than PPD (1.59)."
-    assert found[2].paper_text == "PPD (2.54) > Medusa (2.51)"
+    assert found[2].paper_text == "2.54 with PPD, 2.51 with Medusa"
 
 
 def test_a_difference_stands_beside_its_error_in_pairs() -> None:
     """The whiskers of 21 and 17 % overlap; the pairs of the same prompts differ by more than their standard error."""
     results, comparison = example(SHIPPED / "glide-fig4.zip"), comparisons(SHIPPED)["glide-fig4"]
     paired, single = findings(results, comparison)
-    assert paired.spread == "Difference, the mean over pairs of the same 4 prompts: 4.1 ± 1.6 points."
+    assert paired.spread == "The difference is 4.1 ± 1.6 points (standard error over 4 prompts)."
     assert paired.alike and not paired.within_spread
     assert single.spread == "Too few measurements for a spread." and single.within_spread  # a training each
     memory = findings(example(SHIPPED / "ppd-fig1.zip"), comparisons(SHIPPED)["ppd-fig1"])[0]
@@ -115,7 +126,7 @@ def test_a_difference_stands_beside_its_error_in_pairs() -> None:
     apart = [{**row, "prompt": f"{row['prompt']} again"} if row["series"] == "GLIDE" else row for row in results.rows]
     unpaired, _ = findings(Results(results.about, apart), comparison)
     assert unpaired.within_spread and unpaired.text == paired.text
-    assert unpaired.spread == "Difference, of different prompts, both whiskers added: 4.1 ± 8.2 points."
+    assert unpaired.spread == "The difference is 4.1 ± 8.2 points (standard errors of different prompts, added)."
 
 
 @pytest.mark.parametrize("name", comparisons(SHIPPED))
@@ -130,3 +141,33 @@ def test_every_example_result_says_what_was_found(name: str) -> None:
     assert told["open"] == sum(finding.within_spread for finding in found)
     assert re.search(r"\d", told["text"]) and told["text"].endswith(".") and "@ " not in told["text"]
     assert not re.search(r"_\w+=|\bof \w+:|None|nan", told["text"])
+
+
+RAW = re.compile(r"=|\w_\w|\bparam:|\b(EPTs?|min_run|top-1)\b|@")
+
+
+@pytest.mark.parametrize("name", comparisons(SHIPPED))
+def test_no_sentence_has_a_name_of_the_code_or_a_number_without_its_unit(name: str) -> None:
+    results, comparison = example(SHIPPED / f"{name}.zip"), comparisons(SHIPPED)[name]
+    columns = {column for column in results.columns if "_" in column or ":" in column}
+    found = findings(results, comparison)
+    texts = [summary(results, comparison)["text"], comparison.text(results), verdict(found)]
+    for finding in found:
+        texts += [finding.text, finding.spread, finding.subject, finding.paper_text, finding.source]
+    for text in texts:
+        assert not RAW.search(text), text
+        assert not any(re.search(rf"\b{re.escape(column)}\b", text) for column in columns), text
+    for finding, claim in zip(found, comparison.claims.values(), strict=True):
+        unit, noun = results.quantity(claimed_metric(claim).partition(":")[0]).unit, claimed_noun(results, claim)
+        if unit not in UNITS and unit.replace("/", " per ") in noun:
+            continue
+        places = claim_phrases(results, claim)
+        places += [phrase(results, [part], claimed_metric(claim)) for part in claim.ours[0].split(" @ ")]
+        said = capital(finding.text.replace(noun, "").replace("plain decoding (1×)", ""))
+        for words in sorted({words for place in places for words in (place.text, place.repeat) if words}, key=len)[
+            ::-1
+        ]:
+            said = said.replace(words, "").replace(capital(words), "")  # what is left are the numbers of the quantity
+        numbers = [re.escape(text) for text in claim.texts(results)[: 1 if level_of(claim) else None]]
+        bare = rf"(?<![\d.,])({'|'.join(numbers)})(?![\d.,]*\d)(?!{re.escape(UNITS.get(unit, f' {unit}'))})"
+        assert re.search(r"\d", said) and not re.search(bare, said), (finding.text, unit)

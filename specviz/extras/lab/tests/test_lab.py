@@ -688,9 +688,10 @@ def test_what_is_too_short_has_its_number_above(target: Any) -> None:
     save_tiny_part(target, "glide")
     results = run(target, plan(target, find_recipe("ppd-fig7a"), []))
     ours, paper, _ = charts(results)
-    (bars,) = ours.figure.data
+    bars, numbers = ours.figure.data  # numbers stand above the bars, on those that cannot be seen
     shares = [row["trained_percent"] for row in results.rows]
-    assert shares[0] < 0.07 * shares[1] and list(bars.textposition) == ["outside", "inside"]
+    assert shares[0] < 0.07 * shares[1] and numbers.textposition == "outside" and len(numbers.text) == 2
+    assert list(numbers.y) == list(bars.y) == shares and numbers.hoverinfo == "skip"
     assert paper.paper and [list(b.text) for b in paper.figure.data] == [
         ["0.00045"], ["0.000182", "8.07"], ["7.87e-05", "5.52"],
     ]  # fmt: skip

@@ -85,6 +85,32 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     page.wait_for_function("() => specviz.app.shown")
 
 
+CARDS = """() => [...document.querySelectorAll('.svl-recipe')].map((card) => {
+  const wide = [...card.querySelectorAll('b, small, .svl-say, .svl-agreed')]
+    .filter((one) => one.getBoundingClientRect().right > card.getBoundingClientRect().right - 8);
+  const verdict = card.querySelector('.svl-agreed');
+  const fills = [...card.querySelectorAll('.svl-picture :is(rect, polyline, .svl-level)')]
+    .filter((one) => !one.hasAttribute('fill-opacity')).map((one) => getComputedStyle(one).color);
+  const named = [...card.querySelectorAll('.svl-scale i')].map((one) => getComputedStyle(one).backgroundColor);
+  return { name: card.dataset.name, wide: wide.map((one) => one.textContent), text: card.textContent,
+    lines: verdict ? verdict.getBoundingClientRect().height / parseFloat(getComputedStyle(verdict).fontSize) : 0,
+    unnamed: [...new Set(fills)].length > 1 ? fills.filter((one) => !named.includes(one)) : [] };
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_card_fits_and_names_its_colours(visit: Visit, page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    visit("?tab=lab")
+    page.evaluate("document.querySelectorAll('.svl-paper').forEach((one) => { one.open = true; })")
+    cards = page.evaluate(CARDS)
+    assert len(cards) > 80
+    for card in cards:
+        assert card["wide"] == [] and card["unnamed"] == [], card
+        assert card["lines"] < 2.2, card  # its padding and one line
+        assert not re.search(r"\d (%|ms|nats|hours|tokens/)", card["text"]), card  # a number breaks from no unit
+
+
 def test_the_gallery_waits_for_no_model_and_no_result(page: Any, port: int) -> None:
     """What comes along is shown at once; one's own results join, and a card that was clicked opens then."""
     held: list[Any] = []

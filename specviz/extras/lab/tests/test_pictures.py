@@ -20,21 +20,32 @@ def test_every_recorded_experiment_has_a_picture() -> None:
         values = [value for line in entry["lines"] for value in line if value is not None]
         assert values and min(values) >= 0 and max(values) == 1, name
         assert entry["kind"] in ("bar", "line", "heat") and all(len(line) <= 24 for line in entry["lines"])
+        several = len(entry["lines"]) > 1 and entry["kind"] != "heat"
+        assert not several or len(entry["names"]) == len(entry["lines"]), name  # each colour has its name
+        assert entry["metric"] and (entry["names"] or entry["note"]), name
     # what a sentence compares is marked; what stays level is drawn from zero, so that little does not look like much
     assert drawn["pldplus-table7"]["marks"] == [[0, 0], [0, 3]] and len(drawn["pldplus-table7"]["lines"][0]) == 4
     assert min(drawn["pldplus-table7"]["lines"][0]) > 0.9
     assert drawn["pldplus-table8"]["marks"] == [[0, 0], [0, 5]] and min(drawn["pldplus-table8"]["lines"][0]) > 0.9
     assert drawn["pldplus-fig4"]["kind"] == "line" and drawn["pldplus-table3"]["kind"] == "bar"
-    assert drawn["pldplus-fig4"]["lines"][0][-1] == 1 and drawn["pldplus-fig4"]["names"] == ["draft length K 10–40"]
+    assert drawn["pldplus-fig4"]["lines"][0][-1] == 1
+    assert drawn["pldplus-fig4"]["names"] == ["draft length of 10 to 40 tokens"]
     low, _, high = (line[0] for line in drawn["glide-fig1b"]["lines"])  # of a profile: the numbers of its sentence
     assert low < 0.15 and high == 1 and drawn["glide-fig1b"]["range"] == "3–29 %"
 
 
 def test_a_figure_has_a_series_once_and_whiskers_where_there_is_an_error() -> None:
     accepted, places = (chart.figure for chart in charts(Results.load(SHIPPED / "pldplus-fig2.zip")))
-    assert len(accepted.data) == 3 and len(places.data) == 1  # the places are the same whoever copies
+    copies, numbers = accepted.data[::2], accepted.data[1::2]
+    assert len(copies) == len(numbers) == 3 and len(places.data) == 2  # the places are the same whoever copies
     assert "the same for each line" in places.layout.title.text
-    assert accepted.data[0].error_y.array[0] is None and accepted.data[1].error_y.array[0] > 0
+    assert copies[0].error_y.array[0] is None and copies[1].error_y.array[0] > 0
+    # a number for each bar, above its whisker; nothing at all is a stroke; side by side both have one base
+    assert [trace.text[0] for trace in numbers] == ["0.0", "2.2", "12.3"]
+    assert numbers[1].y[0] == copies[1].y[0] + copies[1].error_y.array[0]
+    assert numbers[1].offsetgroup == copies[1].offsetgroup and copies[1].name == "PLD+'s copy"
+    assert copies[0].y[0] == 0 and copies[0].marker.line.width[0] > 0 and not copies[1].marker.line.width[0]
+    assert (accepted.layout.height, accepted.layout.margin.b) == (places.layout.height, places.layout.margin.b)
     tree = next(chart.figure for chart in charts(Results.load(SHIPPED / "ppd-table1.zip")) if "Tree" in chart.title)
     assert [trace.line.width for trace in tree.data[:2]] == [7, 2]  # one line on another
 

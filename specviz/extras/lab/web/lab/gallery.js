@@ -4,8 +4,10 @@ import { h, s } from "specviz/base/dom.js";
 import { plural, when } from "specviz/base/numbers.js";
 import { COLORS } from "specviz/base/plotly.js";
 import { BATCH, OWN, gallery, lab, onDark, parts, shortPaper, tools } from "specviz/lab/state.js";
+import { unbroken } from "specviz/lab/verdict.js";
 
 const [WIDE, HIGH, EDGE] = [132, 66, 6];
+const STROKE = 1.5; // of a bar of height 0
 const FEW = 4; // experiments of a paper that has half a line
 
 /** @type {(share: number) => number} */
@@ -30,10 +32,13 @@ const DRAW = {
   bar: (lines) => {
     const bars = lines.flatMap((values, n) => values.map((value) => ({ value: value ?? 0, n })));
     const step = (WIDE - 2 * EDGE) / bars.length;
-    return bars.map(({ value, n }, k) => s("rect", {
-      x: EDGE + k * step, y: up(value), width: Math.max(1, Math.min(18, step - 2)), height: HIGH - EDGE - up(value),
-      style: tone(n),
-    }));
+    const width = Math.max(1, Math.min(18, step - 2));
+    return bars.map(({ value, n }, k) => {
+      const top = Math.min(up(value), HIGH - EDGE - STROKE); // nothing at all is seen too
+      return s("rect", {
+        x: EDGE + k * step + (step - width) / 2, y: top, width, height: HIGH - EDGE - top, style: tone(n),
+      });
+    });
   },
   heat: (lines) => {
     const high = (HIGH - 2 * EDGE) / lines.length;
@@ -88,9 +93,9 @@ function agreed(finding) {
   const { claims, alike, open } = finding;
   const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
   const count = alike ? `${alike} of ${claims}` : claims === 1 ? "Not" : `None of ${claims}`;
-  const words = open === claims ? "Undecided"
-    : `${count} in the paper's order${open ? `, ${open} undecided` : ""}`;
-  return claims > 0 && h("span.svl-agreed.ui-soft", { title: open > 0 && UNDECIDED }, mark, ` ${words}`);
+  const words = open === claims ? ["Undecided"] : [`${count} as in the paper`, open ? `, ${open} undecided` : ""];
+  return claims > 0 && h("span.svl-agreed.ui-soft", { title: open > 0 && UNDECIDED }, mark, " ",
+    words.map((part) => h("span", part)));
 }
 
 /** A recipe: its picture, and what was found. */
@@ -104,12 +109,22 @@ function recipeCard({ name, title, figure, question }, choose) {
     h("small.ui-soft", figure),
     h("b", title),
     picture && [
-      h("span.svl-scale", h("small", picture.metric, " ", h("span", picture.range)),
-        picture.names.map((one, n) => h("small", picture.kind === "bar" && h("i", { style: tone(n) }), one))),
-      h("span.svl-say", picture.finding.text),
+      legend(picture),
+      h("span.svl-say", unbroken(picture.finding.text)),
       agreed(picture.finding),
     ],
   );
+}
+
+/** What a picture draws: the metric, what it spans, and a name for each of its colours. @param {LabPicture} picture */
+function legend({ kind, lines, metric, range, names, note }) {
+  const single = kind === "bar" && lines.every((values) => values.length === 1); // its names have the numbers
+  const keyed = kind === "bar" || lines.length > 1;
+  return h("span.svl-scale",
+    h("small", metric, !single && [" ", h("span", unbroken(range))]),
+    names.map((one, n) => // a number stays with the end of its name
+      h("small", keyed && h("i", { style: tone(n) }), unbroken(one).replace(/: (?=\d)/, ":\u00a0"))),
+    note && h("small", note));
 }
 
 /** A recipe's picture with its name, its mark and what it spans below it. @param {LabShort} recipe */
@@ -117,7 +132,7 @@ function named({ name, title, figure }) {
   const picture = gallery().pictures[name];
   const mark = h("span", markOf(picture?.finding));
   return h("span", { title: `${figure}: ${title}` }, drawn(picture), h("small", h("span", figure), mark),
-    h("small.svl-range", picture?.range));
+    h("small.svl-range", unbroken(picture?.range)));
 }
 
 /** A paper: its experiments as cards; folded, their pictures in a row. */

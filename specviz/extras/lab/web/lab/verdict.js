@@ -9,8 +9,8 @@ const OTHER = "✗ other order";
 const OPEN = "≈ undecided";
 
 /** A number stays on one line with its unit and its error. @param {string} [text] */
-const unbroken = (text = "") =>
-  text.replace(/(?<=\d) (?=%|±|points|ms\b|tokens\/)|(?<=±) /g, "\u00a0");
+export const unbroken = (text = "") =>
+  text.replace(/(?<=\d) (?=%|±|(points|ms|nats|hours|tokens|rows|prompts)\b)|(?<=±) /g, "\u00a0");
 
 /** @param {LabFinding} finding */
 const mark = ({ alike, within_spread: open }) => (open ? OPEN : alike ? SAME : OTHER)[0];
@@ -33,7 +33,7 @@ export function verdictOf({ verdict, findings, about }, open) {
   const points = findings.map((one) =>
     h("li", h("span", { "aria-hidden": "true" }, mark(one)),
       h("span", unbroken(one.text), one.spread && h("small.ui-soft", ` ${unbroken(one.spread)}`),
-        mark(one) === OTHER[0] && h("small.ui-soft", ` The paper: ${one.paper_text} (${one.source}).`))),
+        mark(one) === OTHER[0] && h("small.ui-soft", unbroken(` The paper: ${one.paper_text}; ${one.source}.`)))),
   );
   const answer = h("div.svl-found.svl-compared", said, points.length > 0 && h("ul.svl-points", points));
   if (!findings.length) return [answer];
