@@ -132,9 +132,9 @@ test("acceptance by depth and rank has a cell for every place that was judged", 
   assert.deepEqual(mapOf(cells), [[cells[0], undefined, undefined], [undefined, undefined, cells[1]]]);
   assert.deepEqual(mapOf([]), []);
   const counts = { misses: 8, with_sibling: 6, sibling: 4, with_child: 2, child: 1 };
-  assert.match(branchWords(counts), /8 places.* in \.50 .*\(4\).* behind it in \.25 .*\(1\)/);
-  assert.match(branchWords({ ...counts, sibling: 0 }), /none of the others \(at 6 places\)/);
-  assert.match(branchWords({ ...counts, with_child: 0 }), /none of those had a token behind it/);
+  assert.match(branchWords(counts), /8 places.* right at 4 of them \(\.50\).* At 1 of those \(\.25\), a token behind it/);
+  assert.match(branchWords({ ...counts, sibling: 0 }), /other guesses at 6 of them, and none was right/);
+  assert.match(branchWords({ ...counts, with_child: 0 }), /None of those had a token behind it/);
   assert.match(branchWords({ ...counts, with_sibling: 0 }), /no other guess/);
   assert.match(branchWords({ ...counts, misses: 0 }), /never refused/);
 });

@@ -215,7 +215,8 @@ export class JudgesPanel {
       heading.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
     ];
     const label = "This step under every verifier";
-    const grid = h("table.svp-grid", { class: `svj-table ui-dense${parted ? "" : " svj-alike"}${digits ? "" : " svj-counts"}` },
+    const looks = [!parted && "svj-alike", !digits && "svj-counts"].filter(Boolean).join(" ");
+    const grid = h("table.svp-grid", { class: `svj-table ui-dense ${looks}` },
       h("thead", h("tr", head)), own, groups);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
       h("p.ui-soft.svj-visited", this.meant(view), MEANT,
