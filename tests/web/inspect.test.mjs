@@ -20,7 +20,7 @@ import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
-import { along, arrange, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
+import { along, arrange, chainBars, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
 import {
   chanceOf, ending, otherwise, parting, pathsOf, range as judgedRange, recordedPath, rowsOf,
@@ -505,6 +505,18 @@ test("a run without lattices has none, and one that goes on does not say what wa
   trace.transitions = undefined;
   const model = new Model(trace);
   assert.equal(latticeOf(model, model.step(0)).positions[4].written, undefined);
+});
+
+test("a chain has bars of the target's probability where there is room for them", () => {
+  const item = (more) => ({ kind: "node", column: 0, depth: 1, x: 8, width: 92, y: 40, high: 20, prob: 0.5, ...more });
+  const root = item({ depth: 0, prob: null, y: 10 });
+  const stretch = item({ kind: "stretch", width: 300, prob: null, y: 70 });
+  const { paths, width } = chainBars([root, item(), stretch], 324);
+  assert.deepEqual(paths, ["M116 46h200v8H116z", "M116 46h100v8H116z"]);
+  assert.equal(width, 324);
+  assert.equal(chainBars([root, item()], 190), null);
+  assert.equal(chainBars([root, item(), item({ column: 1 })], 400), null);
+  assert.equal(chainBars([root, item({ prob: null })], 400), null);
 });
 
 test("the mass of two distributions: shared, too much of q, the residual; small ones are one piece", () => {

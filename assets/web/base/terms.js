@@ -83,8 +83,8 @@ function codeOf(model, key, view) {
   return terms[key].code;
 }
 
-/** A tooltip: sentence, formula, its numbers, code. ``told`` is what the run's own record says of a metric; a sentence of
- *  an earlier version gives way to today's. */
+/** A tooltip: sentence, formula, its numbers, code. ``told`` is what the run's own record says of a metric; where its
+ *  sentence is of an earlier version, today's stands. */
 /** @type {(owner: Owner, key: string, told?: Partial<RunMetric>) => Child[]} */
 export function explain(owner, key, told) {
   const term = { ...terms[key], ...told };

@@ -99,7 +99,7 @@ const MODEL = { kv_heads: "key-value heads", context_length: "longest context", 
   fused_norms: "norm layers", dequantised: "weights read from", key: "fingerprint", dtype: "computed in",
   hidden: "hidden size", vocab: "vocabulary" };
 
-/** Values of the model's facts that are no sentence by themselves. @type {Record<string, (value: unknown) => string>} */
+/** Values of the model's facts that need words. @type {Record<string, (value: unknown) => string>} */
 const SAID = {
   vocab: (value) => `${format(value)} tokens`,
   context_length: (value) => `${format(value)} tokens`,

@@ -179,7 +179,8 @@ export class JudgesPanel {
     const columns = parted ? 5 : 4;
     const { method } = this.owner.model.run;
     const own = h("tbody",
-      h("tr.svj-own", h("th", { scope: "row" }, "as recorded"), parted && h("td.svj-verdict", this.recordedTokens(view)),
+      h("tr.svj-own", h("th", { scope: "row" }, "as recorded"),
+        parted && h("td.svj-verdict", this.recordedTokens(view)),
         h("td.svp-num"), h("td.svp-num", String(view.accepted + 1)), h("td.svp-num")),
       h("tr.svj-own.svj-because", h("td", { colspan: columns }, method.title, this.recorded(view))));
     /** @param {JudgedRow} row */

@@ -183,7 +183,8 @@ export class StripView {
     this.card(this.placeAt(event), left, y);
   }
 
-  /** Left and right walk from place to place, up and down by lines; Enter shows the step. @param {KeyboardEvent} event */
+  /** Left and right walk from place to place, up and down by lines; Enter shows the step. */
+  /** @param {KeyboardEvent} event */
   key(event) {
     const { canvas, cursor, layout, owner } = this;
     if (event.key === "Enter" && cursor >= 0) return showToken(owner, owner.model.promptLength + cursor);
@@ -201,7 +202,8 @@ export class StripView {
     this.card(this.cursor, left, box.top + line * this.lineHeight + BRACKET);
   }
 
-  /** The card of a place, at a point of the window; none of -1. @type {(place: number, left: number, y: number) => void} */
+  /** The card of a place, at a point of the window; none of -1. */
+  /** @type {(place: number, left: number, y: number) => void} */
   card(place, left, y) {
     const { owner, report } = this;
     if (place < 0 || !report) return owner.tip.hide();
