@@ -232,8 +232,8 @@ export function position(placed, columns, hangs, high, room = Infinity, closed =
   return { placed, row, width: right + MARGIN, height };
 }
 
-/** Bars of the target's probability beside a chain's tokens: the paths of the whole and of how much of it, and the width
- * with them; null: they have no room, or it is no chain. */
+/** Bars of the target's probability beside a chain's tokens: the paths of the whole and of how much of it, and the
+ * width with them; null: they have no room, or it is no chain. */
 /** @type {(placed: TreeItem[], room: number) => { paths: [whole: string, part: string], width: number } | null} */
 export function chainBars(placed, room) {
   const alone = placed.filter(({ kind }) => kind !== "stretch"); // one that stands for several has no probability
