@@ -28,6 +28,9 @@ const SHOWN = 3; // tokens of a path: those before them are counted
 /** The drafted token that the run refused behind those it accepted. @param {StepView} view */
 const refused = ({ nodes, last }) => nodes.find(({ status, parent }) => status === "rejected" && parent === last);
 
+/** The names of rules that share a row, each whole. @param {JudgedCard[]} cards */
+export const named = (cards) => cards.map(({ title }, k) => [k > 0 && ", ", h("span", title)]);
+
 /** A token, accepted or refused, and why. @type {(model: Model, end: RuleEnd) => Child[]} */
 export const because = (model, { node, stands, why }) => [
   h("span.svj-tokens", h("span.svp-unseen", stands ? "accepted " : "refused "),
@@ -194,7 +197,7 @@ export class JudgesPanel {
         h(
           "th",
           { scope: "row", colspan: parted && !differs ? 2 : null, title: about },
-          cards.map(({ title }, k) => [k > 0 && ", ", h("span", title)]),
+          named(cards),
           parted && !differs && h("small", " as recorded"),
         ),
         differs && h("td.svj-verdict", this.tokens(view, ...ends(view.nodes, rule), rule.bonus)),

@@ -9,7 +9,7 @@ import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference } from "specviz/inspect/ghosts.js";
 import { marks } from "specviz/inspect/tree_words.js";
-import { because } from "specviz/judges/panel.js";
+import { because, named } from "specviz/judges/panel.js";
 import { agreement, ending, otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
@@ -372,21 +372,21 @@ export class WhatIf {
     const rows = rowsOf(judged.step, judged.rules, sampled);
     const { nodes } = model.step(0);
     const [count, of] = [otherwise(judged.step), Object.keys(judged.step.rules).length];
-    const heads = ["rule", "accepted", "length", "why it ends there"];
-    const body = rows.map(({ cards, rule }) => h(
+    const heads = ["rule", "accepted", "length"];
+    const body = rows.map(({ cards, rule }) => [h(
       "tr",
       { "data-verifier": cards.map(({ name }) => name).join(" ") },
       h("th", { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
-        cards.map(({ title }) => title).join(", "), h("small", cards[0].lossless ? " = lossless" : " ≈ lossy")),
+        named(cards), h("small", cards[0].lossless ? " = lossless" : " ≈ lossy")),
       h("td.svp-num", String(rule.accepted), rule.open && h("small", " open")),
       h("td.svp-num", range(rule.expected, sampled ? 2 : 0, 1)),
-      h("td", h("small", because(model, ending(nodes, rule, sampled)))),
-    ));
+    ), h("tr.svj-because", h("td", { colspan: heads.length }, because(model, ending(nodes, rule, sampled))))]);
     const label = "This draft under every rule";
     replace(this.judged, [
       h("summary", `${label}: ${count ? `of ${of} ` : ""}${agreement(count)}`),
       h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
-        table({ class: "svj-table ui-dense" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
+        table({ class: "svj-table svj-alike ui-dense" },
+          [heads.map((name, k) => h(`th${k ? ".svp-num" : ""}`, { scope: "col" }, name))], body)),
     ]);
   }
 
