@@ -56,6 +56,7 @@ export function mass(owner, place, list) {
   const row = (name, pieces) =>
     h("div.sv-mass-row", { "aria-hidden": "true" }, h("span.sv-mass-name", name), h("div.sv-mass-bar", pieces));
   const lost = probability(1 - beta);
+  const are = drawn ? "are" : "would be";
   const chosen = list.find(({ token }) => token === shown.token);
   const inSight = Object.values(parts).flat().some(({ token }) => token === shown.token);
   /** @type {(kind: string, ...words: Child[]) => HTMLElement} */
@@ -70,10 +71,10 @@ export function mass(owner, place, list) {
       inSight && chosen && said("this", h("code", label(owner, shown.token ?? 0, 12)), ": q ",
         h("b", probability(chosen.q)), ", p ", h("b", probability(chosen.p))),
       said("shared", "shared: ", h("b", probability(beta)),
-        ` of the drafter's tokens ${drawn ? "are" : "would be"} accepted`),
-      parts.surplus.length > 0 && said("surplus", "too much of q: ", h("b", lost), " are rejected"),
+        ` of the drafter's tokens ${are} accepted`),
+      parts.surplus.length > 0 && said("surplus", "too much of q: ", h("b", lost), ` ${are} rejected`),
       parts.residual.length > 0 &&
-        said("residual", "too little of q: rejected ones are drawn from these ", h("b", lost), " of p instead"),
+        said("residual", `too little of q: rejected ones ${are} drawn from these `, h("b", lost), " of p instead"),
     ),
     drawn && h(
       "p.sv-mass-note.ui-words",

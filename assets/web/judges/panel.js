@@ -224,7 +224,7 @@ export class JudgesPanel {
       h("thead", h("tr", head)), own, groups);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
       h("p.ui-soft.svj-visited", this.meant(view), MEANT,
-        rows.some(({ rule }) => !rule.other) && " Unknown: such a rule gives no distribution."));
+        rows.some(({ rule }) => !rule.other) && " Unknown where a rule gives no distribution of its next token."));
   }
 
   /** Why the tokens of a rule end where they do: of the token that fell there; else of the last. */
