@@ -180,7 +180,7 @@ export class StripView {
   /** @param {PointerEvent} event */
   hover(event) {
     const { clientX: left, clientY: y } = event;
-    this.card(this.placeAt(event), left, y);
+    this.card(this.placeAt(event), left, y - 8, y + 8);
   }
 
   /** Left and right walk from place to place, up and down by lines; Enter shows the step. */
@@ -199,15 +199,16 @@ export class StripView {
     const box = canvas.getBoundingClientRect();
     const line = Math.floor(this.cursor / layout.columns);
     const left = box.left + this.left + ((this.cursor % layout.columns) + 0.5) * layout.cell;
-    this.card(this.cursor, left, box.top + line * this.lineHeight + BRACKET);
+    const top = box.top + line * this.lineHeight;
+    this.card(this.cursor, left, top, top + this.lineHeight - BETWEEN);
   }
 
-  /** The card of a place, at a point of the window; none of -1. */
-  /** @type {(place: number, left: number, y: number) => void} */
-  card(place, left, y) {
+  /** The card of a place, below or above a part of the window; none of -1. */
+  /** @type {(place: number, left: number, top: number, bottom: number) => void} */
+  card(place, left, top, bottom) {
     const { owner, report } = this;
     if (place < 0 || !report) return owner.tip.hide();
-    const box = { left, right: left, top: y - 8, bottom: y + 8, width: 0 };
+    const box = { left, right: left, top, bottom, width: 0 };
     owner.tip.show({ getBoundingClientRect: () => box }, this.describe(place));
   }
 
