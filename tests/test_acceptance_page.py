@@ -264,7 +264,7 @@ def test_drafts_are_judged_by_every_verifier(client: TestClient, desk: StubDesk)
     step = judged["steps"][0]
     assert set(step["rules"]) == {card["name"] for card in judged["rules"]} and judged["reason"] == ""
     node, stands, chance, why = step["rules"]["match"]["nodes"][0]
-    assert node == 1 and stands in (True, False) and 0 <= chance <= 1 and why
+    assert node == 1 and stands in (True, False) and 0 <= chance[0] <= chance[1] <= 1 and why
     assert client.get("/api/acceptance/judged/nope").status_code == 404
 
 

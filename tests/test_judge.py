@@ -92,7 +92,7 @@ def test_nothing_behind_a_stop_token_is_accepted():
         assert last.status.count("accepted") == last.accepted == 1 < last.drafted
         assert last.rules[name].status == last.status and last.rules[name].bonus == -1
         for one in last.rules.values():
-            assert one.accepted <= 1 and one.expected[1] <= 1 and not any(one.chances[2:])
+            assert one.accepted <= 1 and one.expected[1] <= 1 and not np.any(one.chances[2:])
 
 
 def test_a_rank_that_is_recorded_is_kept():

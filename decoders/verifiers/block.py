@@ -118,7 +118,7 @@ class BlockVerifier(ResidualVerifier):
             if node < last:
                 words += ", inside the accepted block"
             elif node == last + 1:
-                words += ", and none behind it is accepted: redrawn from the residual"
+                words += ", none behind it is accepted: redrawn from the residual"
             reasons.append(words)
         terms = {"overlap": np.append(np.nan, overlap_values), "draw": draws, JOINT.key: shares, ACCEPT.key: accepts}
         return replace(verdict, reasons=tuple(reasons), terms=terms)

@@ -131,7 +131,7 @@ def _show_step(trace: Trace, step: StepJudged) -> None:
     for name, ruling in step.rules.items():
         rows = [
             (str(node), repr(trace.text([node_rows[node]["token"]])), words[ruling.status[node]],
-             f"{ruling.chances[node]:.2f}", ruling.reasons[node])
+             _range(ruling.chances[node], 2), ruling.reasons[node])
             for node in drafted if ruling.status[node] != "unreached"
         ]  # fmt: skip
         title = f"{name}: {plural(ruling.accepted, 'token')} accepted, {_range(ruling.expected, 2)} expected"

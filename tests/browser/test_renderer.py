@@ -367,7 +367,7 @@ def test_a_block_verdict_is_told_as_it_was_recorded(open_trace: Open, page: Any)
     trace = recordings.glide()
     step, _ = redrawn(trace)
     nodes, count = trace.tables["nodes"], trace.rows("nodes")
-    words = "draw 0.97 ≥ h = 0.25, and none behind it is accepted: redrawn from the residual"
+    words = "draw 0.97 ≥ h = 0.25, none behind it is accepted: redrawn from the residual"
     nodes["reason"][nodes["step"].index(step) + 2] = words
     nodes["term:accept_ratio"] = [None] * count
     for key, value in (("block_p", 0.5), ("block_h", 0.25)):
@@ -1038,7 +1038,7 @@ def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open, 
     details(page)
     page.locator(".sv-compression span:has-text('keys and values')").hover()
     assert "12,288 bytes per token" in tip(page)
-    assert "F1 Words of the answer" in page.inner_text('.sv-all-metrics[aria-label="Against the reference"]')
+    assert "F1 Agreement of the answer" in page.inner_text('.sv-all-metrics[aria-label="Against the reference"]')
     assert not page.is_visible(".sv-reference-text")
     page.click(".sv-reference summary")
     assert page.inner_text(".sv-reference-text") == trace.run["reference"]

@@ -20,9 +20,11 @@ import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
-import { along, arrange, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
+import { along, arrange, chainBars, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
-import { decisive, otherwise, parting, pathOf, range as judgedRange, rowsOf } from "specviz/judges/rules.js";
+import {
+  chanceOf, ending, otherwise, parting, pathsOf, range as judgedRange, recordedPath, rowsOf,
+} from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
 import { earlier } from "specviz/whatif/lens_chart.js";
 
@@ -130,9 +132,9 @@ test("acceptance by depth and rank has a cell for every place that was judged", 
   assert.deepEqual(mapOf(cells), [[cells[0], undefined, undefined], [undefined, undefined, cells[1]]]);
   assert.deepEqual(mapOf([]), []);
   const counts = { misses: 8, with_sibling: 6, sibling: 4, with_child: 2, child: 1 };
-  assert.match(branchWords(counts), /8 places.* in \.50 .*\(4\).* behind it in \.25 .*\(1\)/);
-  assert.match(branchWords({ ...counts, sibling: 0 }), /none of the others \(at 6 places\)/);
-  assert.match(branchWords({ ...counts, with_child: 0 }), /none of those had a token behind it/);
+  assert.match(branchWords(counts), /8 places.* right at 4 of them \(\.50\).* At 1 of those \(\.25\), a token behind it/);
+  assert.match(branchWords({ ...counts, sibling: 0 }), /other guesses at 6 of them, and none was right/);
+  assert.match(branchWords({ ...counts, with_child: 0 }), /None of those had a token behind it/);
   assert.match(branchWords({ ...counts, with_sibling: 0 }), /no other guess/);
   assert.match(branchWords({ ...counts, misses: 0 }), /never refused/);
 });
@@ -505,6 +507,18 @@ test("a run without lattices has none, and one that goes on does not say what wa
   assert.equal(latticeOf(model, model.step(0)).positions[4].written, undefined);
 });
 
+test("a chain has bars of the target's probability where there is room for them", () => {
+  const item = (more) => ({ kind: "node", column: 0, depth: 1, x: 8, width: 92, y: 40, high: 20, prob: 0.5, ...more });
+  const root = item({ depth: 0, prob: null, y: 10 });
+  const stretch = item({ kind: "stretch", width: 300, prob: null, y: 70 });
+  const { paths, width } = chainBars([root, item(), stretch], 324);
+  assert.deepEqual(paths, ["M116 46h200v8H116z", "M116 46h100v8H116z"]);
+  assert.equal(width, 324);
+  assert.equal(chainBars([root, item()], 190), null);
+  assert.equal(chainBars([root, item(), item({ column: 1 })], 400), null);
+  assert.equal(chainBars([root, item({ prob: null })], 400), null);
+});
+
 test("the mass of two distributions: shared, too much of q, the residual; small ones are one piece", () => {
   const list = [
     { token: 1, q: 0.5, p: 0.3 },
@@ -524,31 +538,46 @@ test("the mass of two distributions: shared, too much of q, the residual; small 
 test("rules with one verdict share a row, and where rules part is found", () => {
   const rule = (nodes, more = {}) => ({
     expected: [1, 1], accepted: nodes.filter(([, stands]) => stands).length, bonus: 7, open: false, other: [0, 0],
-    differs: [], nodes, ...more,
+    differs: [], nodes, unreached: {}, ...more,
   });
-  const taken = [[1, true, 0.9, "p = .9"], [2, false, 0.1, "draw .5 ≥ .1"]];
+  const taken = [[1, true, [0.9, 0.9], "match"], [2, false, [0.1, 0.2], "draw .5 ≥ .1"]];
+  const choice = [[1, true, [0.9, 0.9], "the target's first choice"], [2, false, [0.1, 0.2], "draw .5 ≥ .1"]];
   const step = {
     step: 0, rest: [0, 0],
     rules: {
-      a: rule(taken), b: rule(taken),
-      c: rule([[1, true, 1, "passes"], [2, true, 1, "passes, too"]], { differs: [2], bonus: null }),
+      a: rule(taken), b: rule(choice),
+      c: rule([[1, true, [1, 1], "passes"], [2, true, [1, 1], "passes, too"]], { differs: [2], bonus: null }),
       d: rule(taken),
     },
   };
   const cards = ["a", "b", "c", "d"].map((name) => ({ name, title: name, lossless: name !== "d" }));
-  assert.deepEqual(rowsOf(step, cards).map(({ cards: some, node, why }) => [some.map(({ name }) => name), node, why]), [
-    [["a", "b"], 2, "draw .5 ≥ .1"], [["c"], 2, "passes, too"], [["d"], 2, "draw .5 ≥ .1"],
-  ]);
+  const names = (sampled) => rowsOf(step, cards, sampled).map(({ cards: some }) => some.map(({ name }) => name).join(""));
+  assert.deepEqual(names(false), ["ab", "c", "d"]); // a greedy match is the target's first choice
+  assert.deepEqual(names(true), ["a", "b", "c", "d"]);
+  const nodes = [-1, 0, 1, 2].map((parent, index) => ({ index, parent, status: "rejected" }));
+  const end = (name, sampled) => {
+    const { node, stands, why } = ending(nodes, step.rules[name], sampled);
+    return [node.index, stands, why];
+  };
+  assert.deepEqual(end("a", false), [2, false, "draw .5 ≥ .1"]);
+  assert.deepEqual(end("c", false), [2, true, "passes, too"]);
+  const first = rule(taken.slice(0, 1), { unreached: { 3: [0, 0.4] } });
+  assert.deepEqual(ending(nodes, first, true).why, "the target drew it, too");
+  assert.deepEqual([1, 2, 3].map((node) => chanceOf(first, node)), [[0.9, 0.9], [0, 0], [0, 0.4]]);
   assert.deepEqual([parting(step), parting({ rules: { a: step.rules.a } }), otherwise(step)], [2, 0, 1]);
-  assert.equal(decisive([]), null);
-  assert.deepEqual([judgedRange([1, 1.5], 1), judgedRange([0.5, 0.5]), judgedRange(null)], ["2.00–2.50", "0.50", "–"]);
+  assert.deepEqual([judgedRange([1, 1.5], 2, 1), judgedRange([0.5, 0.5]), judgedRange([0, 0.004]), judgedRange([0, 0], 0)],
+    ["2.00–2.50", "0.50", "<0.01", "0"]);
 });
 
-test("the path through a node goes on by accepted nodes, and by first children", () => {
+test("the paths of rules: the recorded one to its end, and what others accept beside it", () => {
   const of = ([parent, status], index) => ({ index, parent, status });
-  const nodes = [[-1, "root"], [0, "rejected"], [0, "accepted"], [1, "unreached"], [2, "rejected"], [2, "accepted"]].map(of);
-  const path = (node) => pathOf(nodes, node).map(({ index }) => index);
-  assert.deepEqual([path(0), path(1), path(2), path(4)], [[2, 5], [1, 3], [2, 5], [2, 4]]);
+  const nodes = [[-1, "root"], [0, "rejected"], [0, "accepted"], [1, "unreached"], [2, "rejected"], [2, "accepted"],
+    [5, "rejected"]].map(of);
+  const ids = (path) => path.map(({ index }) => index);
+  assert.deepEqual(ids(recordedPath(nodes)), [2, 5, 6]);
+  const row = (name, ...stood) => ({ cards: [name], rule: { nodes: stood.map((node) => [node, true, [1, 1], ""]) } });
+  const paths = pathsOf(nodes, [row("a", 2, 5), row("b", 1), row("c", 1, 3)]);
+  assert.deepEqual(paths.map(({ cards, path }) => [cards[0], ids(path)]), [[undefined, [2, 5, 6]], ["b", [1]], ["c", [3]]]);
 });
 
 test("a token that was first before it stayed so is said to have been, and where", () => {

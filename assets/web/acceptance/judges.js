@@ -3,7 +3,7 @@
 import { drawing, headline, meanings, page, term } from "specviz/acceptance/state.js";
 import { h, heads, rangeBar, scrolled, table } from "specviz/base/dom.js";
 import { postJson, within } from "specviz/base/json.js";
-import { plural, range } from "specviz/base/numbers.js";
+import { grouped, plural, range } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 
 /** @type {Record<string, string>} */
@@ -61,16 +61,10 @@ function summary({ rules, runs }) {
     `lossy (${other(lossy)} other tokens).`;
 }
 
-/** Rules of the same numbers share a row, lossless ones apart from lossy ones. @param {JudgedRule[]} rules */
-function alike(rules) {
-  /** @type {Map<string, JudgedRule[]>} */
-  const rows = new Map();
-  for (const one of rules) {
-    const { lossless, accepted, differs, open, tokens_per_step: tokens, other_share: share } = one;
-    const key = JSON.stringify([lossless, accepted, differs, open, range(tokens), other(one), !share]);
-    rows.set(key, [...(rows.get(key) ?? []), one]);
-  }
-  return [...rows.values()];
+/** What rules that share a row have in common: lossless or not, and all numbers. @param {JudgedRule} rule */
+function likeness(rule) {
+  const { lossless, accepted, differs, open, tokens_per_step: tokens, other_share: share } = rule;
+  return JSON.stringify([lossless, accepted, differs, open, range(tokens), other(rule), !share]);
 }
 
 /** Tokens that the target would not have written. @param {JudgedRule} rule */
@@ -83,7 +77,7 @@ function other({ lossless, other_share: share }) {
 export function judgesTable(answer) {
   const most = Math.max(...answer.rules.map((one) => one.tokens_per_step?.[1] ?? 0));
   const open = answer.rules.some((one) => one.open);
-  const rows = alike(answer.rules).map((rules) => {
+  const rows = grouped(answer.rules, likeness).map((rules) => {
     const [one] = rules;
     return h(
       "tr",

@@ -3,6 +3,15 @@
 /** @type {(value: number, low: number, high: number) => number} */
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
+/** Items of the same key together, in the order of the first of each. */
+/** @type {<T>(items: T[], key: (item: T) => string) => T[][]} */
+export function grouped(items, key) {
+  /** @type {Map<string, typeof items>} */
+  const groups = new Map();
+  for (const item of items) groups.set(key(item), [...(groups.get(key(item)) ?? []), item]);
+  return [...groups.values()];
+}
+
 /** How many of the rising ``values`` are at most ``limit``. */
 /** @type {(values: ArrayLike<number>, limit: number) => number} */
 export function upTo(values, limit) {

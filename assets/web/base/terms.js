@@ -83,10 +83,12 @@ function codeOf(model, key, view) {
   return terms[key].code;
 }
 
-/** A tooltip: sentence, formula, its numbers, code. ``told`` is what the run's own record says of a metric. */
+/** A tooltip: sentence, formula, its numbers, code. ``told`` is what the run's own record says of a metric; where its
+ *  sentence is of an earlier version, today's stands. */
 /** @type {(owner: Owner, key: string, told?: Partial<RunMetric>) => Child[]} */
 export function explain(owner, key, told) {
   const term = { ...terms[key], ...told };
+  term.help = terms[key]?.help ?? term.help;
   const { model } = owner;
   const view = model.stepCount ? model.step(owner.number) : null;
   const open = view && view.bonus === OPEN; // of a step that is not decided yet, only the draft is known

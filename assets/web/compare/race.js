@@ -3,6 +3,7 @@
 import { closest, h, must } from "specviz/base/dom.js";
 import { inNarrow } from "specviz/base/text.js";
 import { clamp, mean, plural, times } from "specviz/base/numbers.js";
+import { Ruler } from "specviz/base/ruler.js";
 import { drawn, going, mark, name, page, part, placeOf, seconds, settings, tint } from "specviz/compare/state.js";
 import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
@@ -13,25 +14,17 @@ const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is be
 /** @type {Record<string, string>} */
 const STATES = { waiting: "waiting", running: "running", failed: "failed", stopped: "stopped" };
 
-const pen = must(document.createElement("canvas").getContext("2d"));
+const ruler = new Ruler();
 let lanesFont = "";
-/** Text → its width in the lanes' font. @type {Map<string, number>} */
-const widths = new Map();
-/** @param {string} text */
-function widthOf(text) {
-  let width = widths.get(text);
-  if (width === undefined) widths.set(text, (width = pen.measureText(text).width));
-  return width;
-}
+/** A text's width in the lanes' font. @param {string} text */
+const widthOf = (text) => ruler.width(text, lanesFont);
 
 /** How wide the lanes' text may be; asked before anything of a frame is drawn. @param {DrawnLane[]} lanes */
 function textWidth([lane]) {
   if (!lane) return 0;
   const { track, text } = must(lane.parts);
   const { fontSize, fontFamily } = getComputedStyle(text);
-  const font = `${fontSize} ${fontFamily}`;
-  if (lanesFont !== font) widths.clear();
-  pen.font = lanesFont = font;
+  lanesFont = `${fontSize} ${fontFamily}`;
   return track.clientWidth;
 }
 

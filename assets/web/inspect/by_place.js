@@ -19,12 +19,12 @@ export function mapOf(cells) {
 /** What second branches were worth, in a sentence. @type {(counts: BranchCounts["second_branch"]) => string} */
 export function branchWords({ misses, with_sibling: beside, sibling, with_child: followed, child }) {
   if (!misses) return "The first guess was never refused, so nothing says what a second one is worth.";
-  const where = `Where the chain of first guesses was first refused (${plural(misses, "place")})`;
-  if (!beside) return `${where}, no other guess stood beside it.`;
-  const right = `${where}, another guess was right in ${probability(sibling / misses)} of the cases (${sibling})`;
-  if (!sibling) return `${where}, none of the others (at ${plural(beside, "place")}) was right.`;
-  if (!followed) return `${right}; none of those had a token behind it.`;
-  return `${right}, and a token behind it in ${probability(child / sibling)} of those (${child}).`;
+  const where = `The chain of first guesses was refused at ${plural(misses, "place")}.`;
+  if (!beside) return `${where} The draft had no other guess there.`;
+  if (!sibling) return `${where} The draft had other guesses at ${beside} of them, and none was right.`;
+  const right = `${where} Another guess was right at ${sibling} of them (${probability(sibling / misses)}).`;
+  if (!followed) return `${right} None of those had a token behind it.`;
+  return `${right} At ${child} of those (${probability(child / sibling)}), a token behind it was right, too.`;
 }
 
 /** All of it; nothing of a run without a judged draft, or that goes on. @type {(owner: Inspector) => HTMLElement[]} */
@@ -46,7 +46,7 @@ export function byPlace({ model, tip }) {
     "tr", h("th", { scope: "row" }, `${nth(rank + 1)} guess`), cells.map((cell, k) => draw(cell, rank, k)),
   ));
   const label = "Accepted share of each guess whose parent was accepted";
-  const table = h("table.sv-place-map", { style: `--sv-cell:${clamp(Math.floor(400 / depths.length), 20, 40)}px` },
+  const table = h("table.sv-place-map", { style: `--sv-cell:${clamp(Math.floor(436 / depths.length), 20, 40)}px` },
     h("thead", h("tr", h("th", "at depth"), depths)), h("tbody", body));
   return [
     h("p.sv-faint", `${label}:`),

@@ -57,7 +57,7 @@ export class Details {
     /** @type {Fact[]} */
     const rows = [
       ...Object.entries(run.model || {}).map(modelFact),
-      ["sampling", temperature > 0 ? "" : "none: the likeliest token"],
+      ["sampling", temperature > 0 ? "" : "greedy: the likeliest token"],
       ["temperature", temperature > 0 && String(temperature)],
       ["top-k", temperature > 0 && topK ? String(topK) : ""],
       ["top-p", temperature > 0 && topP < 1 ? String(topP) : ""],
@@ -85,7 +85,7 @@ function metricGroups(owner) {
   const helps = new Map((owner.model.run.metric_help ?? []).map(({ key, help }) => [key, help]));
   for (const box of [...all.children]) {
     const { key = "" } = /** @type {HTMLElement} */ (box).dataset;
-    const help = (helps.get(key) ?? terms[key]?.help ?? "").replace(/ \(\w+_ms(?: of it)?\)/g, ""); // older runs' keys
+    const help = terms[key]?.help ?? helps.get(key) ?? ""; // a run's own words may be of an earlier version
     const [clause] = help.split(/\.(?: |$)|[:;] /); // its card says all of it
     box.firstElementChild?.append(" ", h("small", clause));
     sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
@@ -95,14 +95,23 @@ function metricGroups(owner) {
 }
 
 /** Names of what is recorded of a model, where they are not read as they are. @type {Record<string, string>} */
-const MODEL = { kv_heads: "key-value heads", context_length: "longest context", packed: "weights packed for few rows",
-  fused_norms: "norms in one kernel each", dequantised: "weights read from", key: "fingerprint", dtype: "computed in",
+const MODEL = { kv_heads: "key-value heads", context_length: "longest context", packed: "weights packed",
+  fused_norms: "norm layers", dequantised: "weights read from", key: "fingerprint", dtype: "computed in",
   hidden: "hidden size", vocab: "vocabulary" };
+
+/** Values of the model's facts that need words. @type {Record<string, (value: unknown) => string>} */
+const SAID = {
+  vocab: (value) => `${format(value)} tokens`,
+  context_length: (value) => `${format(value)} tokens`,
+  packed: (value) => (value ? "yes, for forwards over few rows" : "no"),
+  fused_norms: (value) => (value ? `${format(value)}, each computed by one fused kernel` : ""),
+};
 
 /** @type {(entry: [string, unknown]) => Fact} */
 function modelFact([name, value]) {
   const { file } = /** @type {{ file?: string }} */ (value ?? {});
-  return [MODEL[name] ?? name.replace(/_/g, " "), typeof value === "boolean" ? shown(value) : file ?? format(value)];
+  const said = SAID[name]?.(value) ?? (typeof value === "boolean" ? shown(value) : file ?? format(value));
+  return [MODEL[name] ?? name.replace(/_/g, " "), said];
 }
 
 /** @type {(value: unknown) => string} */

@@ -3,6 +3,7 @@
 import { framed, h, later, must, s, write } from "specviz/base/dom.js";
 import { NOT_RECORDED, OPEN, POOL } from "specviz/base/model.js";
 import { clamp } from "specviz/base/numbers.js";
+import { Ruler } from "specviz/base/ruler.js";
 import { copyOf } from "specviz/inspect/sentence.js";
 import { settle } from "specviz/inspect/sight.js";
 
@@ -57,9 +58,7 @@ export class DraftInText {
     this.high = 0; // pixels of a line
     this.covered = 0; // pixels at the top, by what is peeked at
     this.top = 0; // to where the text was scrolled when the arc was drawn
-    this.pen = must(h("canvas").getContext("2d"));
-    /** Font → the width of a letter. @type {Map<string, number>} */
-    this.letters = new Map();
+    this.ruler = new Ruler();
     const moved = framed(() => this.view && this.body.scrollTop !== this.top && this.arc());
     this.body.addEventListener("scroll", moved, { passive: true });
     const resized = framed(() => this.view && this.body.clientHeight && this.resized());
@@ -172,7 +171,7 @@ export class DraftInText {
     if (!hung.length) return;
     const style = getComputedStyle(this.under);
     const row = parseFloat(style.lineHeight);
-    const letter = this.letter(style.font);
+    const letter = this.ruler.width("0", style.font);
     const frame = this.paper.getBoundingClientRect();
     if (!frame.width) return;
     /** @type {{ middle: number, taken: Hung[] }[]} */
@@ -218,16 +217,6 @@ export class DraftInText {
         left += text.length * letter + GAP;
       }
     });
-  }
-
-  /** The width of a letter. @param {string} font */
-  letter(font) {
-    let wide = this.letters.get(font);
-    if (!wide) {
-      this.pen.font = font;
-      this.letters.set(font, (wide = this.pen.measureText("0").width));
-    }
-    return wide;
   }
 
   /** Where elements stand on the paper. @type {(elements: Element[], frame: DOMRect) => Span | null} */

@@ -56,26 +56,31 @@ export function mass(owner, place, list) {
   const row = (name, pieces) =>
     h("div.sv-mass-row", { "aria-hidden": "true" }, h("span.sv-mass-name", name), h("div.sv-mass-bar", pieces));
   const lost = probability(1 - beta);
+  const are = drawn ? "are" : "would be";
+  const chosen = list.find(({ token }) => token === shown.token);
+  const inSight = Object.values(parts).flat().some(({ token }) => token === shown.token);
   /** @type {(kind: string, ...words: Child[]) => HTMLElement} */
   const said = (kind, ...words) => h("li", h("i", { class: `sv-mass-key sv-mass-${kind}` }), h("span", words));
   return h(
     "section.sv-mass",
-    h("h4", "Accepted mass, and what the residual adds"),
+    h("h4", drawn ? "Accepted mass, and what the residual adds" : "Had this token been drawn from q, at temperature 1"),
     row("q", [...parts.shared.map(pieceOf("shared", both)), ...parts.surplus.map(pieceOf("surplus", "q − p"))]),
     row("p", [...parts.shared.map(pieceOf("shared", both)), ...parts.residual.map(pieceOf("residual", "p − q"))]),
     h(
       "ul.sv-mass-words.ui-legend.ui-words",
-      said("shared", "shared: ", h("b", probability(beta)), " of the drafter's tokens are accepted"),
-      said("surplus", "too much of q: ", h("b", lost), " are rejected"),
-      said("residual", "too little of q: rejected ones are drawn from these ", h("b", lost), " of p instead"),
+      inSight && chosen && said("this", h("code", label(owner, shown.token ?? 0, 12)), ": q ",
+        h("b", probability(chosen.q)), ", p ", h("b", probability(chosen.p))),
+      said("shared", "shared: ", h("b", probability(beta)),
+        ` of the drafter's tokens ${are} accepted`),
+      parts.surplus.length > 0 && said("surplus", "too much of q: ", h("b", lost), ` ${are} rejected`),
+      parts.residual.length > 0 &&
+        said("residual", `too little of q: rejected ones ${are} drawn from these `, h("b", lost), " of p instead"),
     ),
-    h(
+    drawn && h(
       "p.sv-mass-note.ui-words",
-      !drawn
-        ? "For tokens drawn at temperature 1: the tokens of this draft were not drawn."
-        : owner.model.run.method.lossless === false
-          ? "By this rule, p/q, the text would have the target's own distribution p; the run's own is lossy."
-          : "So the text has the target's own distribution p.",
+      owner.model.run.method.lossless === false
+        ? "By this rule, p/q, the text would have the target's own distribution p; the run's own is lossy."
+        : "So the text has the target's own distribution p.",
     ),
   );
 }

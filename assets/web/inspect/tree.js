@@ -4,6 +4,7 @@ import { h, later, must, replace, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { clamp, probability } from "specviz/base/numbers.js";
+import { Ruler } from "specviz/base/ruler.js";
 import { overlaid } from "specviz/inspect/ghosts.js";
 import { unknown } from "specviz/inspect/imported.js";
 import { GuessWindow } from "specviz/inspect/guess_window.js";
@@ -13,7 +14,7 @@ import { Panel } from "specviz/inspect/panel.js";
 import { drafters, legend } from "specviz/inspect/proposers.js";
 import { Box, boxOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
 import {
-  CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, items, position, rowsIn, under, unplaced,
+  CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, chainBars, items, position, rowsIn, under, unplaced,
 } from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
 import { LABEL, explain, marks } from "specviz/inspect/tree_words.js";
@@ -35,11 +36,7 @@ export class TreeView extends Panel {
     this.other = null;
     /** Whose step is drawn. @type {Model | null} */
     this.drawn = null;
-    /** Of texts that were measured. @type {Map<string, number>} */
-    this.widths = new Map();
-    /** @type {Map<string, number>} */
-    this.smallWidths = new Map();
-    this.pen = must(h("canvas").getContext("2d"));
+    this.ruler = new Ruler();
     /** @type {Box[]} */
     this.boxes = [];
     this.shown = 0;
@@ -48,7 +45,10 @@ export class TreeView extends Panel {
     this.svg = s("svg.sv-tree-svg", { role: "group" });
     this.edges = EDGES.map((status) => s("path", { class: `sv-edge sv-edge-${status}` }));
     this.distances = s("g.sv-distances", { "aria-hidden": "true" });
-    this.svg.append(this.distances, ...this.edges);
+    /** The target's probabilities beside a chain: the whole, and how much of it. */
+    this.bars = [s("path.sv-tree-whole"), s("path.sv-tree-probability")];
+    this.barred = false;
+    this.svg.append(this.distances, ...this.bars, ...this.edges);
     /** What is drawn, in the order of the boxes. @type {TreeItem[]} */
     this.placed = [];
     this.window = new TreeWindow(this);
@@ -134,7 +134,11 @@ export class TreeView extends Panel {
     this.view = view;
     this.drawn = this.owner.model;
     const hangs = this.owner.prompts.on;
-    const { placed, row, width, height } = this.lay(view, hangs);
+    const { placed, row, width: wide, height } = this.lay(view, hangs);
+    const bars = hangs ? null : chainBars(placed, this.window.room / this.owner.zoom);
+    const width = Math.max(wide, bars?.width ?? 0);
+    this.barred = bars !== null;
+    this.bars.forEach((bar, k) => set(bar, { d: bars?.paths[k] ?? "" }));
     this.drawDistances(placed, hangs ? view.depth : 0);
     const { svg } = this;
     const label = `Draft tree of step ${view.number + 1}`;
@@ -240,14 +244,8 @@ export class TreeView extends Panel {
 
   /** The width of a node's text; ``small``: of its second line. @type {(text: string, small?: boolean) => number} */
   measure(text, small = false) {
-    const widths = small ? this.smallWidths : this.widths;
-    let width = widths.get(text);
-    if (width === undefined) {
-      this.pen.font = small ? `12px ${this.owner.colors.sans}` : `13px ${this.owner.colors.mono}`;
-      width = Math.ceil(this.pen.measureText(text).width);
-      widths.set(text, width);
-    }
-    return width;
+    const { sans, mono } = this.owner.colors;
+    return Math.ceil(this.ruler.width(text, small ? `12px ${sans}` : `13px ${mono}`));
   }
 
   /** Sets an item's text, what is said beside it, and its width. @type {(item: TreeItem, view: StepView) => void} */

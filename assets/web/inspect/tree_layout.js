@@ -14,6 +14,7 @@ const LINE = 40; // a line more of a row, and the least row that has one
 const INDENT = 22; // of what hangs on a token beside the path
 const HUNG = 24; // below a node with prompt tokens
 const DISTANCES = 72; // beside such a tree: how far ahead a row's tokens were guessed
+const [BAR, LEAST_BAR, WIDEST_BAR] = [8, 80, 320]; // a probability beside a chain: its height, its length
 const STRETCH = 4; // tokens in a row that one item may stand for
 export const SIBLINGS = 8; // shown beside the path before the rest is folded
 
@@ -229,6 +230,24 @@ export function position(placed, columns, hangs, high, room = Infinity, closed =
   const right = placed.reduce((most, item) => Math.max(most, item.x + item.width), 0);
   const height = 2 * MARGIN + deepest * row + extra * line + (hangs ? NODE + HUNG : node);
   return { placed, row, width: right + MARGIN, height };
+}
+
+/** Bars of the target's probability beside a chain's tokens: the paths of the whole and of how much of it, and the
+ * width with them; null: they have no room, or it is no chain. */
+/** @type {(placed: TreeItem[], room: number) => { paths: [whole: string, part: string], width: number } | null} */
+export function chainBars(placed, room) {
+  const alone = placed.filter(({ kind }) => kind !== "stretch"); // one that stands for several has no probability
+  const left = 2 * GAP + Math.max(...alone.map(({ x, width }) => x + width));
+  const wide = Math.min(WIDEST_BAR, room - left - MARGIN);
+  if (!(wide >= LEAST_BAR) || placed.some(({ column }) => column)) return null;
+  /** @type {[string, string]} */
+  const paths = ["", ""];
+  for (const { depth, prob, y, high } of alone) {
+    if (!depth || prob === null) continue;
+    const top = y + (high - BAR) / 2;
+    [1, prob].forEach((share, k) => (paths[k] += `M${left} ${top}h${share * wide}v${BAR}H${left}z`));
+  }
+  return paths[0] ? { paths, width: left + wide + MARGIN } : null;
 }
 
 /** The widths of columns in which items that need several lines stand one below the other, in at most so many lines

@@ -31,7 +31,7 @@ export function forbidder({ run }, node) {
 
 /** The marks of a tree, each as it stands on one of its items, and what it says. */
 /** @type {(tree: TreeView, view: StepView) => [sign: string, said: string][]} */
-export function marks({ owner, placed, other }, view) {
+export function marks({ owner, placed, other, barred }, view) {
   const nodes = placed.flatMap((item) => (item.kind === "node" ? [item] : []));
   const [ranked, parent] = [nodes.find(({ tag }) => /^\d/.test(tag)), nodes.find(({ hidden }) => hidden)];
   const sure = nodes.find(({ node }) => node.index && node.prob !== null);
@@ -40,7 +40,8 @@ export function marks({ owner, placed, other }, view) {
   /** @type {[string, string][]} */
   const signs = ranked ? [[ranked.tag, "choice"]]
     : names.flatMap(({ letter, label }) => (letter ? [[letter, label ?? ""]] : []));
-  if (sure && view.bonus !== OPEN) signs.push([probability(sure.node.prob), "target's probability"]);
+  const also = barred ? ", as a bar too" : "";
+  if (sure && view.bonus !== OPEN) signs.push([probability(sure.node.prob), `target's probability${also}`]);
   if (parent) signs.push([`▾${parent.hidden}`, `below it${parent.node.draft === "recorded" ? ", too" : ""}`]);
   if (chip?.kind === "chip") signs.push([chip.text, "beside it"]);
   if (stretch?.kind === "stretch") signs.push([stretch.line, "in a row"]);

@@ -1,21 +1,23 @@
 /* The panel "Rules": the step shown under every rule, beside where the mass of p and q lies. Text nodes only. */
 
 import { card, h, heads, replace } from "specviz/base/dom.js";
-import { percentage, plural, probability } from "specviz/base/numbers.js";
+import { percentage, plural } from "specviz/base/numbers.js";
 import { guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
 import { visited } from "specviz/generated/terms.js";
-import { agreement, otherwise, parting, pathOf, range, rowsOf } from "specviz/judges/rules.js";
+import {
+  agreement, chanceOf, ending, ends, otherwise, parting, pathsOf, range, reason, rowsOf,
+} from "specviz/judges/rules.js";
 
 const HEADS = ["rule", "accepted → next"];
 const LENGTH = "Tokens of this step, over the rule's own draws: 1 + Σ of each drafted token's chance of acceptance.";
 const OTHER =
   "Σ TV(p′, p) over the positions that are reached, p′ the rule's next token, TV = ½ Σ |p′ − p|. " +
   "Greedy: accepted tokens that are not the target's first choice.";
-const CHANCE = "How likely the token of the chosen position was to be accepted, over the rule's own draws.";
-const MEANT = "All rules see the same probabilities and random numbers. " +
-  "Length: tokens that this step writes, on average. " +
-  "Other: how many of these the target would have written otherwise. ";
+const CHANCE = "How likely the chosen token was to be accepted, over the rule's own draws.";
+const MEANT = "Length: tokens that this step writes on average, the target's own included. " +
+  "Other: how many of these the target would have written otherwise. " +
+  "All rules see the same probabilities and random numbers.";
 /** @type {[lossless: boolean, title: string, about: string][]} */
 const KINDS = [
   [true, "lossless", "the text has the target's own distribution"],
@@ -23,19 +25,18 @@ const KINDS = [
 ];
 const SHOWN = 3; // tokens of a path: those before them are counted
 
-/** A reason, where it says more than whether the token is the target's. @param {string} why */
-const saidBeside = (why) => (["match", "mismatch"].includes(why) ? "" : why);
-
 /** The drafted token that the run refused behind those it accepted. @param {StepView} view */
 const refused = ({ nodes, last }) => nodes.find(({ status, parent }) => status === "rejected" && parent === last);
 
-/** How a rule leaves a draft: the nodes that stand, and the one that it refused behind them. */
-/** @type {(view: StepView, rule: JudgedStepRule) => [stood: number[], fell: TreeNode | undefined]} */
-function ends({ nodes }, { nodes: judged }) {
-  const stood = judged.filter(([, stands]) => stands).map(([node]) => node);
-  const fell = judged.find(([node, stands]) => !stands && nodes[node].parent === (stood.at(-1) ?? 0));
-  return [stood, fell && nodes[fell[0]]];
-}
+/** The names of rules that share a row, each whole. @param {JudgedCard[]} cards */
+export const named = (cards) => cards.map(({ title }, k) => [k > 0 && ", ", h("span", title)]);
+
+/** A token, accepted or refused, and why. @type {(model: Model, end: RuleEnd) => Child[]} */
+export const because = (model, { node, stands, why }) => [
+  h("span.svj-tokens", h("span.svp-unseen", stands ? "accepted " : "refused "),
+    h(`code.svj-${stands ? "stands" : "fell"}`, model.pieces.label(node.token, 14))),
+  `: ${why}`,
+];
 
 export class JudgesPanel {
   /** @param {Inspector} owner */
@@ -53,8 +54,8 @@ export class JudgesPanel {
     this.replay = null;
     /** The node whose position is looked at; 0: the one where the rules part. */
     this.node = 0;
-    /** The path through it that stands in the strip. @type {TreeNode[]} */
-    this.path = [];
+    /** The tokens that can be chosen. @type {TreeNode[]} */
+    this.chain = [];
     owner.on("step", () => this.draw());
     this.body.addEventListener("keydown", (event) => this.key(event));
   }
@@ -86,25 +87,12 @@ export class JudgesPanel {
     if (!by || !(event.target instanceof Element && event.target.closest(".svj-places"))) return;
     event.preventDefault();
     event.stopPropagation(); // else the step changes
-    const chain = this.chain();
-    const at = chain.findIndex((node) => node.index === this.node);
-    const next = chain[at + by];
+    const next = this.chain[this.chain.findIndex((node) => node.index === this.node) + by];
     if (next) this.look(next.index);
-  }
-
-  /** What was accepted, and the path through the chosen node: they stay while their nodes are looked at. */
-  chain() {
-    if (!this.path.some(({ index }) => index === this.node)) {
-      const { nodes, path } = this.owner.model.step(this.owner.number);
-      const through = pathOf(nodes, this.node);
-      this.path = [...path.filter((node) => node.index && !through.includes(node)), ...through];
-    }
-    return this.path;
   }
 
   draw() {
     this.node = 0;
-    this.path = [];
     this.fill();
   }
 
@@ -121,21 +109,22 @@ export class JudgesPanel {
       this.body.replaceChildren(h("p.sv-empty", { role: "status" }, why));
       return;
     }
-    this.node ||= parting(step);
-    const chain = this.chain();
-    this.node ||= chain.find(({ status }) => status === "rejected")?.index || chain.at(-1)?.index || 0;
+    const rows = rowsOf(step, this.run.cards, this.sampled());
+    const paths = pathsOf(view.nodes, rows);
+    this.chain = paths.flatMap(({ path }) => path);
+    this.node ||= parting(step) || this.chain.find(({ status }) => status === "rejected")?.index ||
+      this.chain.at(-1)?.index || 0;
     replace(this.body, [
       h("h3.svp-unseen", "The draft under every rule"),
       this.sentence(view, step),
-      this.places(chain),
-      h("div.svj-parts", this.table(view, step), this.picture(view)),
+      this.places(paths),
+      h("div.svj-parts", this.table(view, step, rows), this.picture(view)),
       h("details.ui-fold.svj-limits", h("summary", "How far these numbers hold"),
         h("p.ui-soft", this.open(step), visited)),
       this.again(),
     ]);
-    const chosen = this.body.querySelector(".svj-place[aria-pressed=true]");
-    if (chosen instanceof HTMLElement && chosen.parentElement)
-      chosen.parentElement.scrollTop = chosen.offsetTop - chosen.parentElement.clientHeight / 2;
+    const [strip, chosen] = [".svj-places", ".svj-place[aria-pressed=true]"].map((one) => this.body.querySelector(one));
+    if (strip && chosen instanceof HTMLElement) strip.scrollTop = chosen.offsetTop - strip.clientHeight / 2;
   }
 
   /** How far the rules agree. @type {(view: StepView, step: JudgedStep) => Child} */
@@ -146,7 +135,7 @@ export class JudgesPanel {
       "p.svj-words",
       `${plural(view.drafted, "token")} under ${plural(of, "rule")}: `,
       h("b", agreement(count)),
-      count ? "." : [", ", this.recordedTokens(view)],
+      count ? "." : [`, ${view.accepted} accepted, then `, this.next(view.bonus), "."],
     );
   }
 
@@ -155,60 +144,68 @@ export class JudgesPanel {
     const most = Math.max(...rest);
     return most > 0.01 && [
       `Only the top probabilities were recorded (up to ${percentage(most)} is missing), so some numbers `,
-      "are ranges and some tokens open (–). ", h("code.svj-option", "specviz run --first-choices N"), " records more. ",
+      "are ranges, and some tokens unknown. ", h("code.svj-option", "specviz run --first-choices N"), " records more. ",
     ];
   }
 
-  /** A button per position of the path: which of them is looked at, no verdict, as that is each rule's own. */
-  /** @param {TreeNode[]} chain */
-  places(chain) {
-    const buttons = chain.map((node) => {
+  /** A button per token of the paths: which of them is looked at, no verdict, as that is each rule's own. */
+  /** @param {JudgedPath[]} paths */
+  places(paths) {
+    /** @param {TreeNode} node */
+    const button = (node) => {
       const here = node.index === this.node;
       const onclick = () => this.look(node.index);
       const on = { "aria-pressed": String(here), tabindex: here ? 0 : -1, onclick };
       const token = h("code", label(this.owner, node.token, 14));
       return h("button.svj-place", on, h("span.svp-unseen", "Position "), h("small", String(node.depth)), " ", token);
+    };
+    const named = paths.length > 1;
+    const rows = paths.map(({ cards, path }) => {
+      const name = cards.map(({ title }) => title).join(", ") || (named ? "recorded path" : "chance of");
+      return [h("small.ui-soft", name), h("div.ui-row", path.map(button))];
     });
-    const chosen = chain.some((node) => node.index === this.node);
-    if (!chosen && buttons.length) buttons[0].tabIndex = 0;
-    const about = { role: "group", "aria-label": "Position that is looked at" };
-    return h("div.svj-places.ui-row", about, h("small.ui-soft", "chance of"), buttons);
+    const about = { role: "group", "aria-label": "Position that is looked at", class: named ? "svj-paths" : null };
+    return h("div.svj-places", about, rows);
   }
 
-  /** @type {(view: StepView, step: JudgedStep) => HTMLElement} */
-  table(view, step) {
-    const rows = rowsOf(step, this.run.cards).sort((a, b) => b.rule.differs.length - a.rule.differs.length);
+  /** Whether the run's tokens were drawn. */
+  sampled() {
+    return (this.owner.model.run.sampling?.temperature ?? 0) > 0;
+  }
+
+  /** @type {(view: StepView, step: JudgedStep, rows: JudgedRow[]) => HTMLElement} */
+  table(view, step, rows) {
+    rows.sort((a, b) => b.rule.differs.length - a.rule.differs.length);
     const numbers = rows.flatMap(({ rule }) => [...rule.expected, ...(rule.other ?? [])]);
     const digits = numbers.every(Number.isInteger) ? 0 : 2; // of a greedy step all are counts
     const parted = otherwise(step) > 0; // else the tokens are the same in all rows, and stand above them
     const columns = parted ? 5 : 4;
-    /** @param {Child[]} reason */
-    const because = (reason) => reason.length > 0 && h("tr.svj-because", h("td", { colspan: columns }, reason));
     const { method } = this.owner.model.run;
     const own = h("tbody",
-      h("tr.svj-own", h("th", { scope: "row" }, "as recorded"), parted && h("td", this.recordedTokens(view)),
+      h("tr.svj-own", h("th", { scope: "row" }, "as recorded"),
+        parted && h("td.svj-verdict", this.recordedTokens(view)),
         h("td.svp-num"), h("td.svp-num", String(view.accepted + 1)), h("td.svp-num")),
       h("tr.svj-own.svj-because", h("td", { colspan: columns }, method.title, this.recorded(view))));
     /** @param {JudgedRow} row */
     const lines = ({ cards, rule }) => {
-      const chance = rule.nodes.find(([node]) => node === this.node)?.[2];
-      const look = { class: rule.differs.length ? "svj-differs" : null };
+      const differs = rule.differs.length > 0;
+      const look = { class: differs ? "svj-differs" : null };
+      const about = cards.map((card) => `${card.title}: ${card.summary} (${card.source})`).join("\n");
       const first = h(
         "tr",
         { ...look, "data-verifier": cards.map(({ name }) => name).join(" ") },
         h(
           "th",
-          { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
-          cards.map(({ title }, k) => [k > 0 && ", ", h("span", title)]),
+          { scope: "row", colspan: parted && !differs ? 2 : null, title: about },
+          named(cards),
+          parted && !differs && h("small", " as recorded"),
         ),
-        parted && h("td", rule.differs.length ? this.tokens(view, ...ends(view, rule), rule.bonus) : "as recorded"),
-        h("td.svp-num", chance === undefined ? "–" : probability(chance)),
-        h("td.svp-num", range(rule.expected, 1, digits)),
-        h("td.svp-num", cards[0].lossless ? "0" : range(rule.other, 0, digits).replace(/\b0\./g, ".")),
+        differs && h("td.svj-verdict", this.tokens(view, ...ends(view.nodes, rule), rule.bonus)),
+        h("td.svp-num", range(chanceOf(rule, this.node), digits)),
+        h("td.svp-num", range(rule.expected, digits, 1)),
+        h("td.svp-num", rule.other ? range(rule.other, digits) : h("i", "unknown")),
       );
-      const second = because(this.ending(view, rule));
-      if (second && look.class) second.classList.add(look.class);
-      return [first, second];
+      return [first, h("tr.svj-because", look, h("td", { colspan: columns }, this.ending(view, rule)))];
     };
     const groups = KINDS.map(([lossless, title, about]) => {
       const some = rows.filter(({ cards }) => cards[0].lossless === lossless);
@@ -222,31 +219,30 @@ export class JudgesPanel {
       heading.map(([name, words]) => this.owner.tip.explained("th.svp-num", () => [words], name)),
     ];
     const label = "This step under every verifier";
-    const grid = h("table.svp-grid", { class: `svj-table ui-dense${parted ? "" : " svj-alike"}` },
+    const looks = [!parted && "svj-alike", !digits && "svj-counts"].filter(Boolean).join(" ");
+    const grid = h("table.svp-grid", { class: `svj-table ui-dense ${looks}` },
       h("thead", h("tr", head)), own, groups);
     return h("div", h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label }, grid),
-      h("p.ui-soft.svj-visited", this.meant(view), MEANT));
+      h("p.ui-soft.svj-visited", this.meant(view), MEANT,
+        rows.some(({ rule }) => !rule.other) && " Unknown where a rule gives no distribution of its next token."));
   }
 
   /** Why the tokens of a rule end where they do: of the token that fell there; else of the last. */
   /** @type {(view: StepView, rule: JudgedStepRule) => Child[]} */
   ending(view, rule) {
-    const [stood, fell] = ends(view, rule);
-    const end = fell ?? view.nodes[stood.at(-1) ?? 0];
-    const reason = saidBeside(rule.nodes.find(([node]) => node === end.index)?.[3] ?? "");
-    const words = [
-      reason,
-      fell && fell.token === rule.bonus && "then the target wrote the same token itself",
-      rule.open && "the record leaves this open",
-    ].filter(Boolean).join("; ");
-    return words ? [fell ? "refused " : "accepted ", h("code", label(this.owner, end.token, 14)), ": ", words] : [];
+    const end = ending(view.nodes, rule, this.sampled());
+    const more = [
+      !end.stands && end.node.token === rule.bonus && "; then the target wrote the same token itself",
+      rule.open && "; the record leaves this open",
+    ];
+    return [because(this.owner.model, end), more];
   }
 
   /** Whose chance it is: a token of a branch stands in no line above. @param {StepView} view */
   meant({ nodes }) {
     const node = this.node && nodes[this.node];
     const token = node && h("code", label(this.owner, node.token, 14));
-    return token && ["Chance: that ", token, " (underlined in the bars) is accepted. "];
+    return token && ["Chance: that ", token, " is accepted. "];
   }
 
   /** Runs all of it again under a rule, where there is a server. */
@@ -262,9 +258,16 @@ export class JudgesPanel {
   /** Why the run's own verdict ended where it did. @param {StepView} view @returns {Child[]} */
   recorded(view) {
     const fell = refused(view) ?? view.path.at(-1);
-    const reason = fell?.index ? saidBeside(String(this.owner.model.trace.nodes.reason[fell.row] ?? "")) : "";
-    return fell && reason ? [fell.status === "rejected" ? " refused " : " accepted ",
-      h("code", label(this.owner, fell.token, 14)), ": ", reason] : [];
+    const { model } = this.owner;
+    const why = fell?.index ? reason(String(model.trace.nodes.reason[fell.row] ?? ""), this.sampled()) : "";
+    return fell && why ? [" · ", because(model, { node: fell, stands: fell.status !== "rejected", why })] : [];
+  }
+
+  /** The target's own token behind what was accepted. @param {number | null} bonus */
+  next(bonus) {
+    return h("span.svj-tokens", bonus === null
+      ? h("span.svj-open", { title: "the record does not settle this draw" }, "unknown")
+      : h("code.svj-follows", bonus < 0 ? "stop" : label(this.owner, bonus, 14)));
   }
 
   /** @param {StepView} view */
@@ -282,11 +285,8 @@ export class JudgesPanel {
       names.length > SHOWN && h("span", `${names.length - SHOWN} + `),
       names.slice(-SHOWN).map(({ token }) => h("code.svj-stands", label(owner, token, 14))),
       fell && h("code.svj-fell", { title: "rejected" }, label(owner, fell.token, 14)),
-      h("span.svj-then", { "aria-hidden": "true" }, "→"),
-      h("span.svp-unseen", " then "),
-      bonus === null
-        ? h("span.svj-open", { title: "the record does not settle this draw" }, "not recorded")
-        : h("code.svj-follows", bonus < 0 ? "stop" : label(owner, bonus, 14)),
+      h("span.svj-next", h("span.svj-then", { "aria-hidden": "true" }, "→"), h("span.svp-unseen", " then "),
+        this.next(bonus)),
     );
   }
 

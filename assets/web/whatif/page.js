@@ -9,7 +9,8 @@ import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference } from "specviz/inspect/ghosts.js";
 import { marks } from "specviz/inspect/tree_words.js";
-import { agreement, otherwise, range, rowsOf } from "specviz/judges/rules.js";
+import { because, named } from "specviz/judges/panel.js";
+import { agreement, ending, otherwise, range, rowsOf } from "specviz/judges/rules.js";
 import { offerModel } from "specviz/shell/made_with.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
@@ -335,7 +336,8 @@ export class WhatIf {
     this.note.textContent = `step ${step + 1}: ${this.time(result)}`;
     const tokens = (/** @type {number} */ n) => plural(n, "token");
     const verdict = more > 0 ? `${more} more.` : more < 0 ? `${-more} fewer.` : "as many.";
-    const other = new Model(trace).step(0);
+    const model = new Model(trace);
+    const other = model.step(0);
     this.words.replaceChildren(
       "As recorded ",
       h("b", tokens(recorded)),
@@ -346,7 +348,7 @@ export class WhatIf {
     this.small.textContent = `${visited} “Continue from here” starts such a run.`;
     this.limits.hidden = same;
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
-    this.drawJudged(result);
+    this.drawJudged(result, model);
     inspector.tree.overlay(other);
   }
 
@@ -361,27 +363,30 @@ export class WhatIf {
     replace(this.legend, signs.map(([sign, said]) => h("li", h("code", sign), said)));
   }
 
-  /** The same draft under every verifier, by the p and q of this step. @param {Redraft} result */
-  drawJudged({ judged }) {
+  /** The same draft under every verifier, by the p and q of this step. */
+  /** @type {(result: Redraft, model: Model) => void} */
+  drawJudged({ judged }, model) {
     this.judged.hidden = !judged;
     if (!judged) return;
-    const rows = rowsOf(judged.step, judged.rules);
+    const sampled = (model.run.sampling?.temperature ?? 0) > 0;
+    const rows = rowsOf(judged.step, judged.rules, sampled);
+    const { nodes } = model.step(0);
     const [count, of] = [otherwise(judged.step), Object.keys(judged.step.rules).length];
-    const heads = ["rule", "accepted", "length", "why it ends there"];
-    const body = rows.map(({ cards, rule, why }) => h(
+    const heads = ["rule", "accepted", "length"];
+    const body = rows.map(({ cards, rule }) => [h(
       "tr",
       { "data-verifier": cards.map(({ name }) => name).join(" ") },
       h("th", { scope: "row", title: cards.map((one) => `${one.title}: ${one.summary} (${one.source})`).join("\n") },
-        cards.map(({ title }) => title).join(", "), h("small", cards[0].lossless ? " = lossless" : " ≈ lossy")),
+        named(cards), h("small", cards[0].lossless ? " = lossless" : " ≈ lossy")),
       h("td.svp-num", String(rule.accepted), rule.open && h("small", " open")),
-      h("td.svp-num", range(rule.expected, 1)),
-      h("td", h("small", why)),
-    ));
+      h("td.svp-num", range(rule.expected, sampled ? 2 : 0, 1)),
+    ), h("tr.svj-because", h("td", { colspan: heads.length }, because(model, ending(nodes, rule, sampled))))]);
     const label = "This draft under every rule";
     replace(this.judged, [
       h("summary", `${label}: ${count ? `of ${of} ` : ""}${agreement(count)}`),
       h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
-        table({ class: "svj-table ui-dense" }, [heads.map((name) => h("th", { scope: "col" }, name))], body)),
+        table({ class: "svj-table svj-alike ui-dense" },
+          [heads.map((name, k) => h(`th${k ? ".svp-num" : ""}`, { scope: "col" }, name))], body)),
     ]);
   }
 

@@ -45,7 +45,7 @@ class Judgement:
     the run's own at that step (where it drew) and then the seed's, alike for all rules. ``other``: how many tokens of
     the step the target would have written otherwise, expected (Σ TV of the next token's distribution from p over the
     positions that are reached; greedy: tokens that are not its first choice); None where the rule does not say.
-    ``chances`` is how likely each node is to be accepted, ``status`` and ``reasons`` that verdict's, per node.
+    ``chances`` is how likely each node is to be accepted, ``status`` and ``reasons`` are that verdict's, per node.
     ``bonus`` is the token that follows what it accepts, -1 behind a stop token, None where the record does not settle
     it. ``open``: the record does not settle that verdict.
     """
@@ -53,7 +53,7 @@ class Judgement:
     expected: Range
     accepted: int
     other: Range | None
-    chances: tuple[float, ...]
+    chances: tuple[Range, ...]
     status: tuple[str, ...]
     reasons: tuple[str, ...]
     bonus: int | None
@@ -263,11 +263,10 @@ def _step(
         expected = sorted(float(side_chances[1:].sum()) for side_chances in (chances, other_chances))
         deviations = [deviation for _, _, deviation, _ in results]
         other_values = [deviation for deviation in deviations if deviation is not None]
-        middle = (chances + other_chances) / 2
         judgements[name] = Judgement(
             (expected[0], expected[-1]), verdict.accepted,
             (min(other_values), max(other_values)) if other_values else None,
-            tuple(middle.tolist()),
+            tuple((min(pair), max(pair)) for pair in zip(chances.tolist(), other_chances.tolist(), strict=True)),
             verdict.status, verdict.reasons, bonus if bonus == other_bonus else None,
             verdict.status != other_verdict.status,
         )  # fmt: skip

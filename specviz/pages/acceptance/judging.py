@@ -155,16 +155,22 @@ def add(run: RunJudgement, judged_step: StepJudged) -> None:
 
 
 def step_json(judged_step: StepJudged) -> dict[str, Any]:
-    """A step as the pages draw it: of each rule its verdict on the nodes it came to, [node, stands, chance, why]."""
+    """A step as the pages draw it: of each rule its verdict on the nodes it came to, [node, stands, chance, why], and
+    the chance of others that it could have come to.
+    """
     rules = {
         name: {
             "expected": _round(rule.expected), "accepted": rule.accepted, "bonus": rule.bonus, "open": rule.open,
             "other": None if rule.other is None else _round(rule.other),
             "differs": [node for node, _ in rule.differing(judged_step.status)],
             "nodes": [
-                [node, rule.status[node] == "accepted", round(rule.chances[node], 4), rule.reasons[node]]
+                [node, rule.status[node] == "accepted", _round(rule.chances[node]), rule.reasons[node]]
                 for node in range(1, len(rule.status)) if rule.status[node] != "unreached"
             ],
+            "unreached": {
+                node: _round(chance) for node, chance in enumerate(rule.chances)
+                if rule.status[node] == "unreached" and chance[1] > 0
+            },
         }
         for name, rule in judged_step.rules.items()
     }  # fmt: skip

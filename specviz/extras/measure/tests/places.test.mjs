@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { apart } from "specviz/places/frontier.js";
+import { apart, ticks } from "specviz/places/frontier.js";
 import { layoutOf, shortfalls } from "specviz/places/strip.js";
 
 test("a strip fills its width; where columns would be too narrow it goes on in lines about as long", () => {
@@ -22,4 +22,9 @@ test("a step falls short where some draft at its place would have reached furthe
 
 test("names of lines never stand on each other", () => {
   assert.deepEqual(apart([40, 10, 42]), [40, 10, 55]);
+});
+
+test("an axis has round values up to its highest", () => {
+  assert.deepEqual([ticks(8.23), ticks(1)], [[0, 2, 4, 6, 8], [0, 1, 2, 3, 4, 5].map((k) => k * 0.2)]);
+  assert.deepEqual([ticks(4), ticks(21)], [[0, 1, 2, 3, 4], [0, 5, 10, 15, 20]]);
 });

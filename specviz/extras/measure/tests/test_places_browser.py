@@ -45,6 +45,12 @@ def test_places_are_replayed_on_demand(page: Any, port: int) -> None:
     last = page.evaluate("specviz.inspector.model.stepCount") - 1
     assert page.evaluate("specviz.inspector.number") == last
     assert page.evaluate("specviz.inspector.selection.value.step") == last
+    strip.press("ArrowLeft")  # by keyboard, from the step shown
+    expect(page.locator(".sv-tip")).to_contain_text("Before token")
+    first = page.locator(".sv-tip").inner_text()
+    strip.press("ArrowLeft")
+    expect(page.locator(".sv-tip")).not_to_have_text(first)
+    assert page.evaluate("specviz.inspector.number") == last
     fits(page, 400)
     page.reload()
     tab.click()

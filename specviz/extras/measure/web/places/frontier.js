@@ -9,6 +9,13 @@ const APART = 15; // pixels between two lines' names
 const MERGED = "merged"; // the line of all drafters (../../places/replaying.py)
 const ALL = "all together";
 
+/** Round values from 0 up to ``top``, four or five. @param {number} top */
+export function ticks(top) {
+  const power = 10 ** Math.floor(Math.log10(top / 4));
+  const step = power * ([1, 2, 5, 10].find((one) => (one * power * 5) >= top) ?? 10);
+  return Array.from({ length: Math.floor(top / step + 1e-9) + 1 }, (_, k) => k * step);
+}
+
 /** Where the lines' names stand, near their ends and apart from each other. @type {(ends: number[]) => number[]} */
 export function apart(ends) {
   const order = ends.map((y, k) => ({ y, k })).sort((a, b) => a.y - b.y);
@@ -39,7 +46,7 @@ export function Frontier({ rows, lines, title }) {
         verified.</p>`}</figcaption>
     <svg viewBox="0 0 ${WIDE} ${HIGH}" role="img"
       aria-label="Tokens per step at ${rows.join(", ")} rows: ${names.map(said).join("; ")}">
-      ${[0, top / 2, top].map((value) => html`<line x1=${LEFT} x2=${WIDE - RIGHT} y1=${y(value)} y2=${y(value)} />
+      ${ticks(top).map((value) => html`<line x1=${LEFT} x2=${WIDE - RIGHT} y1=${y(value)} y2=${y(value)} />
         <text x=${LEFT - 6} y=${y(value) + 4} text-anchor="end">${format(value, 2)}</text>`)}
       ${rows.map((count, k) => html`<text x=${x(k)} y=${HIGH - BELOW + 16} text-anchor="middle">${count}</text>`)}
       <text x=${(LEFT + WIDE - RIGHT) / 2} y=${HIGH - 2} text-anchor="middle">

@@ -33,7 +33,8 @@ export class StripView {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
-    this.canvas = h("canvas.svps-strip", { role: "img" });
+    this.canvas = h("canvas.svps-strip", { role: "img", tabindex: "0" });
+    this.cursor = -1; // the place of the keyboard
     /** @type {PlacesReport | null} */
     this.report = null;
     /** A drafter's title. @type {(name: string) => string} */
@@ -46,6 +47,8 @@ export class StripView {
       const place = this.placeAt(event);
       if (place >= 0) showToken(owner, owner.model.promptLength + place);
     });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("blur", () => owner.tip.hide());
   }
 
   get count() {
@@ -132,6 +135,11 @@ export class StripView {
       pen.lineWidth = 1.5;
       pen.strokeRect(x(place) - 0.5, rows + row * ROW - 0.5, cell, ROW);
     });
+    if (within(this.cursor, this.cursor + 1)) {
+      pen.strokeStyle = colors.pin;
+      pen.lineWidth = 2;
+      pen.strokeRect(x(this.cursor) - 1, rows - 1, cell + 1, names.length * ROW + 1);
+    }
     pen.fillStyle = colors.rejected;
     for (const [from, to] of shortfalls(report)) {
       const part = within(from, to);
@@ -171,11 +179,36 @@ export class StripView {
 
   /** @param {PointerEvent} event */
   hover(event) {
-    const { owner, report } = this;
-    const place = this.placeAt(event);
-    if (place < 0 || !report) return owner.tip.hide();
     const { clientX: left, clientY: y } = event;
-    const box = { left, right: left, top: y - 8, bottom: y + 8, width: 0 };
+    this.card(this.placeAt(event), left, y - 8, y + 8);
+  }
+
+  /** Left and right walk from place to place, up and down by lines; Enter shows the step. */
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const { canvas, cursor, layout, owner } = this;
+    if (event.key === "Enter" && cursor >= 0) return showToken(owner, owner.model.promptLength + cursor);
+    const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -layout.columns, ArrowDown: layout.columns }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation(); // else the step changes
+    const { context } = owner.model.steps;
+    const first = context[owner.number] - owner.model.promptLength; // of the step shown: where walking begins
+    this.cursor = clamp(cursor < 0 ? first : cursor + by, 0, this.count - 1);
+    this.draw();
+    const box = canvas.getBoundingClientRect();
+    const line = Math.floor(this.cursor / layout.columns);
+    const left = box.left + this.left + ((this.cursor % layout.columns) + 0.5) * layout.cell;
+    const top = box.top + line * this.lineHeight;
+    this.card(this.cursor, left, top, top + this.lineHeight - BETWEEN);
+  }
+
+  /** The card of a place, below or above a part of the window; none of -1. */
+  /** @type {(place: number, left: number, top: number, bottom: number) => void} */
+  card(place, left, top, bottom) {
+    const { owner, report } = this;
+    if (place < 0 || !report) return owner.tip.hide();
+    const box = { left, right: left, top, bottom, width: 0 };
     owner.tip.show({ getBoundingClientRect: () => box }, this.describe(place));
   }
 

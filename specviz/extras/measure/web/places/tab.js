@@ -11,7 +11,7 @@ import { html, render, signal, useLayoutEffect } from "specviz/ui/html.js";
 
 const SHADES = [0, 1, 2, 4, 8, MOST];
 const NOTE = "Each drafter is put at every place of this run's text, the run cut there, and its draft is compared " +
-  "with what was written. Steps of one drafter alone are exact; rows verified are replayed over the same text.";
+  "with what was written. Steps of one drafter alone are exact; those by rows are replayed over the same text.";
 
 /** @extends {StagedTab<ReplayCard, PlacesAnswer>} */
 export class PlacesTab extends StagedTab {
@@ -89,15 +89,20 @@ function Steps({ report, title, oracle }) {
     ["the best drafter at every place", report.oracle.length, ""],
   ];
   if (oracle) rows.push(["this run's candidates, ranked best", oracle, ""]);
-  const same = rows.slice(1).filter(([, count]) => count === steps.length).map(([name]) => name); // below the bars
+  const same = rows.slice(1).filter(([, count]) => count === steps.length).map(([name]) => name); // said, not drawn
   const shown = rows.filter(([name]) => !same.includes(name));
   const most = Math.max(...rows.map(([, count]) => count));
   const saved = regret > 0 ? plural(regret, "step") : "No step"; // merged drafts may do with fewer
+  const ranked = steps.length - (oracle ?? steps.length);
   return html`<h3 class="svps-regret">${saved} could be saved by other drafters</h3>
+    ${(same.length > 0 || ranked > 0) && html`<p>${[
+      same.length > 0 && `This run takes ${plural(steps.length, "step")}, as ${same.length > 1 ? "do" : "does"} ` +
+        `${same.join(" and ")}.`,
+      ranked > 0 && `A perfect ranking of this run's own candidates would save ${plural(ranked, "step")}.`,
+    ].filter(Boolean).join(" ")}</p>`}
     <dl class="svps-steps" aria-label="Steps">${shown.map(([name, count, look]) => html`<dt>${name}</dt>
       <dd class=${look}><i style="width:${(100 * count) / most}%" /></dd>
-      <dd>${plural(count, "step")}</dd>`)}</dl>
-    ${same.length > 0 && html`<p class="ui-soft">As many: ${same.join(", ")}.</p>`}`;
+      <dd>${plural(count, "step")}</dd>`)}</dl>`;
 }
 
 /** @param {{ tab: PlacesTab, report: PlacesReport }} props */
@@ -108,6 +113,7 @@ function Result({ tab, report }) {
   return html`
     <${Steps} report=${report} title=${title} oracle=${oracleOf(tab.inspector.model)?.needs} />
     <h3>How far a draft would have reached, from every token</h3>
+    <p class="ui-soft">Point at a square for its token, or walk with ← →; a click or Enter shows its step.</p>
     <${Held} of=${tab.strip.canvas} />
     <ul class="svps-legend ui-legend">
       <li>tokens accepted</li>
