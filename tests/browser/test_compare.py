@@ -82,7 +82,7 @@ def count(page: Any) -> list[int]:
 
 def bars(page: Any) -> dict[str, float]:
     """The share of each lane's bar that is filled, by its letter."""
-    length = "Number(/scaleX\\(([^)]+)/.exec(lane.parts.fill.style.transform)[1])"
+    length = "1 - parseFloat(lane.parts.fill.style.clipPath.split(' ')[1]) / 100"
     return dict(page.evaluate(f"{STATE}.lanes.map((lane) => [lane.mark, {length}])"))
 
 

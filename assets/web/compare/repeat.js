@@ -1,5 +1,6 @@
 /* Page "Compare": who won, drawn once all lanes are over; and the lanes repeated for their times. */
 
+import { BASELINE } from "specviz/base/methods.js";
 import { poll, sentence, within } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { drawCharts } from "specviz/compare/charts.js";
@@ -33,7 +34,8 @@ export function drawClaim() {
 function standing() {
   const lanes = drawn().map((one) => {
     const steps = one.lane.done(page.clock, page.at);
-    return { name: name(one), steps, tokens: one.lane.start(steps), over: steps === one.lane.steps };
+    const named = one.method === BASELINE ? "plain decoding" : name(one);
+    return { name: named, steps, tokens: one.lane.start(steps), over: steps === one.lane.steps };
   });
   return page.clock === "position" ? fewest(lanes, Math.floor(page.at)) : lead(lanes, clockText());
 }
