@@ -234,7 +234,9 @@ export class Lesson {
     if (waiting) inspector.load(before(trace, stop.step, waiting.kind, waiting.scores), view);
     else if (key !== this.shown) inspector.load(trace, view);
     else inspector.setStep(stop.step);
-    inspector.root.classList.toggle("sv-undrafted", !trace.steps.drafted[stop.step]);
+    const parents = inspector.model.step(stop.step).nodes.slice(1).map(({ parent }) => parent);
+    inspector.root.classList.toggle("sv-undrafted", !parents.length);
+    inspector.root.classList.toggle("sv-chain", new Set(parents).size === parents.length);
     const root = trace.steps.context[stop.step] - 1;
     if (open && root >= trace.run.prompt_length) inspector.reveal(root); // in the prompt the source is looked at
     this.shown = key;
@@ -333,7 +335,7 @@ export class Lesson {
     this.mark();
     if (!fresh) return;
     this.fit();
-    this.room();
+    this.room(), inspector.resized(); // its parts have other sizes beside one another
     if (!this.waiting && inspector.number === stop.step) inspector.scroll(inspector.model.step(stop.step));
     for (const one of this.places) {
       if (one.kind === "node") {
