@@ -8,7 +8,8 @@ import { plural } from "specviz/base/numbers.js";
 /** @param {string[]} words */
 const listed = (words) => [words.slice(0, -1).join(", "), words[words.length - 1]].filter(Boolean).join(" and ");
 
-/** By time or forwards: who has written most, and who comes next. @type {(lanes: Standing[], after: string) => string} */
+/** By time or forwards: who has written most, and who comes next. */
+/** @type {(lanes: Standing[], after: string) => string} */
 export function lead(lanes, after) {
   const [first, ...others] = [...lanes].sort((a, b) => b.tokens - a.tokens);
   if (!first?.tokens) return `After ${after}: nothing is written yet.`;
