@@ -243,14 +243,14 @@ def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
     words = _by_speed(methods, plain, brief=bool(left_out))
     if not left_out:
         return words
-    names = _listed([lane.name for lane in left_out])
-    speeds = _listed([_times(lane.metric("speedup")) for lane in left_out])
-    rates = _listed([f"{_per_step(lane):.2f}" for lane in left_out])
+    names = _enumerate([lane.name for lane in left_out])
+    speeds = _enumerate([_times(lane.metric("speedup")) for lane in left_out])
+    rates = _enumerate([f"{_per_step(lane):.2f}" for lane in left_out])
     take = "takes" if len(left_out) == 1 else "take"
     return f"{words} {names} {take} no place (‡): {speeds} at {rates} tokens per step cannot be."
 
 
-def _listed(words: Sequence[str]) -> str:
+def _enumerate(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 

@@ -20,7 +20,7 @@ from decoders.trace.trace import Trace
 
 MAX_LANES = 4  # methods beside the baseline
 LEVEL = 0.03  # speeds that lie no further apart cannot be told apart, nor can lanes whose repeats overlap
-ALONE = 0.5  # of every other lane's forward: a shorter one is itself wrong, as no other run bears it out
+OUTLIER = 0.5  # of every other lane's forward: a shorter one is itself wrong, as no other run bears it out
 # numbers of the table, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
@@ -82,9 +82,13 @@ def doubt_plain(traces: Mapping[str, Trace], numbers: Mapping[str, Mapping[str, 
         f"{values['tokens_per_step']:.2f} tokens per step, which cannot be"
     )
     return {
-        lane: {**one, "doubts": {**one["doubts"], **({"speedup": reason} if _divides(one, numbers[key]) else {})}}
-        for lane, one in numbers.items()
+        lane: {**values, "doubts": {**values["doubts"], **_doubt_of(values, numbers[key], reason)}}
+        for lane, values in numbers.items()
     }
+
+
+def _doubt_of(numbers: Mapping[str, Any], plain: Mapping[str, Any], reason: str) -> dict[str, str]:
+    return {"speedup": reason} if _divides(numbers, plain) else {}
 
 
 def _divides(numbers: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
@@ -101,20 +105,20 @@ def _too_fast(numbers: Mapping[str, Mapping[str, Any]], plain: str) -> str:
     Work beside a run makes it slower, never faster; so the lane itself is wrong only if its forwards are far shorter
     than those of all others.
     """
-    forwards = {key: _forward_ms(one["metrics"]) for key, one in numbers.items()}
+    forwards = {key: _forward_ms(lane_numbers["metrics"]) for key, lane_numbers in numbers.items()}
 
     def excess(key: str) -> float:
         values = numbers[key]["metrics"]
         return (values.get("speedup") or 0.0) / (values.get("tokens_per_step") or float("inf"))
 
     def is_alone(key: str) -> bool:
-        rivals = [ms for other, ms in forwards.items() if other != key and ms is not None]
+        rivals = [ms for rival, ms in forwards.items() if rival != key and ms is not None]
         own_ms = forwards[key]
-        return len(rivals) > 1 and own_ms is not None and own_ms < ALONE * min(rivals)
+        return len(rivals) > 1 and own_ms is not None and own_ms < OUTLIER * min(rivals)
 
-    formed = [key for key in numbers if key != plain and _divides(numbers[key], numbers[plain])]
-    shown = [key for key in formed if excess(key) > 1 + LEVEL and not is_alone(key)]
-    return max(shown, key=excess, default="")
+    lanes = [key for key in numbers if key != plain and _divides(numbers[key], numbers[plain])]
+    witnesses = [key for key in lanes if excess(key) > 1 + LEVEL and not is_alone(key)]
+    return max(witnesses, key=excess, default="")
 
 
 def _forward_ms(values: Mapping[str, float | None]) -> float | None:

@@ -51,7 +51,10 @@ def comparison(lanes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     numbers = [doubt_plain(group, {key: lanes[key]["numbers"] for key in group}) for group in sets]
     return {
         "metrics": METRICS,
-        "runs": {key: {"numbers": one, "lens": lanes[key]["lens"]} for group in numbers for key, one in group.items()},
+        "runs": {
+            key: {"numbers": lane_numbers, "lens": lanes[key]["lens"]}
+            for group_numbers in numbers for key, lane_numbers in group_numbers.items()
+        },
         "sets": [
             {
                 "runs": [*group],
