@@ -15,13 +15,15 @@ from pydantic import ValidationError
 
 from decoders import Prompt, Trace, drafters, generate, record
 from decoders.study.judge.divergences import BUG, LOSSY
+from decoders.sweep.plan import PLAIN, Contender
 from decoders.trace import metrics
 from decoders.trace.metrics import doubts
 from specviz.pages import pages
-from specviz.pages.compare.claim import Lane, claim, sort_by_speedup
+from specviz.pages.compare.claim import Lane, claim, claim_of, sort_by_speedup
 from specviz.pages.compare.compare_page import MAX_LANES, Compare, ComparisonRequest
 from specviz.pages.compare.difference import difference
-from specviz.pages.compare.outcome import TABLE, check_output
+from specviz.pages.compare.outcome import TABLE, check_output, numbers_of
+from specviz.pages.compare.repeats import Rounds
 from specviz.server.desk import Desk
 from specviz.server.forms import Refusal
 from specviz.server.loader import Loader
@@ -346,7 +348,11 @@ def test_the_headline_names_the_lanes_that_take_no_place() -> None:
     assert [lane.name for lane in sort_by_speedup(lanes)] == ["AdaPLD", "PLD+"]
     sentence = claim(lanes)["time"]["sentence"]
     assert sentence.startswith("AdaPLD wins: 1.90× plain decoding, 1.27× PLD+")
-    assert "PLD takes no place (‡): its 7.00× is above the 2.00 tokens per step, which cannot be" in sentence
+    assert sentence.endswith(". PLD takes no place (‡): 7.00× at 2.00 tokens per step cannot be.")
+    several = claim([*lanes, _lane("PPD", 5.0, 3.0)])["time"]["sentence"]
+    assert several.endswith(
+        ". PLD and PPD take no place (‡): 7.00× and 5.00× at 2.00 and 3.00 tokens per step cannot be."
+    )
     assert "takes no place" not in claim(lanes[1:])["time"]["sentence"]
 
 
@@ -388,6 +394,73 @@ def test_repeats_that_overlap_plain_decodings_win_nothing() -> None:
     said = claim([lane_of("plain", 0.5, 1.0, 2.5), lane_of("PLD", 2.0, 3.4, 4.0)])["time"]
     assert said["number"] == "" and [row["place"] for row in said["lanes"]] == [1, 1]
     assert said["sentence"].startswith("PLD comes first at 3.40× plain decoding, but their repeats overlap")
+
+
+@pytest.mark.parametrize(
+    ("ms", "repeats", "doubted", "places"),
+    [
+        # ms per token of plain decoding and per step of A, B (2 tokens per step) and C (1.25), all of 20 tokens
+        ((50, 50, 55, 60), {}, "", [1, 2, 4, 3]),  # nobody was disturbed: A, B, plain, C
+        ((90, 50, 55, 95), {}, "PABC", []),  # plain decoding: A and B came out too fast, C did not, and divides by it
+        ((90, 50, 120, 95), {}, "PABC", []),  # plain decoding and B: A alone shows it
+        ((50, 50, 120, 60), {}, "", [1, 4, 3, 2]),  # B: slow, and nothing says that it cannot be
+        ((50, 5, 55, 60), {}, "A", [1, 3, 2]),  # A: no other run bears so short a step out
+        ((90, 5, 55, 60), {}, "PABC", []),  # A and plain decoding: B and C show the latter
+        ((51, 50, 55, 60), {}, "A", [1, 3, 2]),  # by as much as two speeds may differ: only A's own number is marked
+        ((90, 50, 55, 95), {"P": [50, 50]}, "", [1, 2, 3, 4]),  # repeated: its median is right
+        ((90, 50, 55, 95), {"A": [50, 50], "B": [55, 55]}, "PABC", []),  # in part: plain decoding is as it was
+    ],
+)  # fmt: skip
+def test_where_plain_decoding_was_disturbed_nothing_that_divides_by_it_counts(
+    ms: tuple[int, ...], repeats: dict[str, list[int]], doubted: str, places: list[int]
+) -> None:
+    """Sentence, number, places and stars by time; by forwards all stays as it is."""
+    emitted = {"P": [1] * 20, "A": [2] * 10, "B": [2] * 10, "C": [1, 1, 1, 2] * 4}
+    traces = {}
+    for (key, tokens), step_ms in zip(emitted.items(), ms, strict=True):
+        name = "plain" if key == "P" else key
+        run = {
+            "prompt_length": 1, "method": {"name": name, "title": name}, "sampling": {}, "stop": "length",
+            "machine": {"processor": "x", "engine": "eager", "threads": 1},
+            "timings": {
+                "decode_ms": step_ms * len(tokens), "repeats_ms": [one * len(tokens) for one in repeats.get(key, [])]
+            },
+        }  # fmt: skip
+        traces[key] = Trace.new(run)
+        steps = {name: [0] * len(tokens) for name in traces[key].tables["steps"]}
+        steps |= {"emitted": tokens, "accepted": [n - 1 for n in tokens], "drafted": [2 * (n - 1) for n in tokens]}
+        traces[key].extend({"tokens": {"id": [0, *range(20)]}, "steps": steps})
+    numbers = numbers_of(traces)
+    said = claim_of(traces, numbers)
+    assert "".join(key for key in traces if "speedup" in numbers[key]["doubts"]) == doubted
+    assert [row["place"] for row in said["time"]["lanes"] if row["place"]] == sorted(places)
+    order = [row["id"] for row in said["time"]["lanes"] if row["place"]]
+    assert [order.index(key) + 1 for key in "ABPC" if key in order] == places
+    assert len(said["time"]["sentence"]) <= 230  # two lines of the page
+    if len(doubted) > 1:
+        assert "by time nobody can be said to win: plain decoding was disturbed" in said["time"]["sentence"]
+        assert said["time"]["number"] == "" and not {"speedup", "tokens_per_s"} & said["stars"].keys()
+    else:
+        assert said["time"]["number"] and said["stars"]["speedup"]
+    assert [row["place"] for row in said["step"]["lanes"]] == [1, 1, 3, 4]
+    assert said["stars"]["steps"] == ["A", "B"]
+
+
+def test_plain_decoding_is_run_again_by_itself_as_long_as_it_is_in_doubt(target: Any) -> None:
+    desk = Tiny(target)
+    prompt = Prompt.from_ids(prompt_ids(3, 40))
+    traces = {m: record(target, prompt, m, max_new_tokens=16) for m in ("plain", "pld")}
+    repeats = desk.services["compare"].repeats
+    contenders = [Contender(PLAIN, "method", True, str), Contender("pld", "method", True, str)]
+    traces["plain"].run["timings"]["decode_ms"] = 1000 * traces["pld"].run["timings"]["decode_ms"]
+    for turn, _ in (turns := repeats._plain_again(traces, contenders, Rounds((), 0))):
+        assert turn.contender.name == PLAIN
+        right = traces["pld"].run["timings"]["decode_ms"]
+        repeats._ms["plain"] = [*repeats._ms.get("plain", []), right]
+        if len(repeats._ms["plain"]) > 3:
+            raise AssertionError("the median is right, yet it is run again")
+    assert len(repeats._ms["plain"]) == 2 and not list(turns)  # the median of three is right
+    desk.end()
 
 
 def test_recorded_runs_are_repeated_in_alternation_and_doubted_ones_again(target: Any) -> None:

@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from decoders.study.judge.divergences import divergence
     from specviz.pages.compare.claim import claim_of
-    from specviz.pages.compare.outcome import check_output, is_plain, lane_numbers, lane_title, own_reference
+    from specviz.pages.compare.outcome import check_output, is_plain, lane_title, numbers_of, own_reference
     from specviz.pages.compare.stretches import stretches
 
     has_prompt = args.prompt is not None or args.prompt_file is not None
@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     base = next((key for key, trace in traces.items() if is_plain(trace)), None)
     plain = traces.get(base or "")
     lanes: dict[str, dict[str, Any]] = {}
+    numbers = numbers_of(traces)
     for key, trace in traces.items():
         alike = plain is not None and plain.run["sampling"] == trace.run["sampling"]
         reference = plain.output_ids if plain is not None and alike else own_reference(trace)
@@ -68,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
         if reference is not None:
             judge = None if target is None else partial(divergence, target, trace, plain=reference)
             check = check_output(trace, reference, judge)
-        lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **lane_numbers(trace, plain),
+        lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **numbers[key],
                       "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
-    by_time, stretch_rows = claim_of(traces)["time"], stretches(traces, BASELINE)
+    by_time, stretch_rows = claim_of(traces, numbers)["time"], stretches(traces, BASELINE)
     if args.json:
         data = {
             "outcome": by_time["sentence"],
@@ -183,7 +184,11 @@ def _show(order: Sequence[Mapping[str, Any]], words: str, notes: list[str]) -> N
     common.say(words)
     common.show_table([*columns], zip(*columns.values(), strict=True), right=2)
     reasons = {lane["notes"]["speedup"]: lane["title"] for lane in order if "speedup" in lane["notes"]}
-    common.say(*(f"‡ {lane['title']}: {doubt}" for lane in order for doubt in lane["doubts"].values()))
+    doubts: dict[str, list[str]] = {}
+    for lane in order:
+        for doubt in lane["doubts"].values():
+            doubts.setdefault(doubt, []).append(lane["title"])
+    common.say(*(f"‡ {', '.join(titles)}: {doubt}" for doubt, titles in doubts.items()))
     common.say(*(f"{title}: {reason}" for reason, title in reasons.items()), *notes)
 
 

@@ -373,6 +373,33 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     page.wait_for_selector("#sv-instruction", state="visible")
 
 
+def test_what_was_chosen_while_a_run_of_a_link_is_on_its_way_stays(visit: Visit) -> None:
+    """Method, a setting and the prompt; a run that is opened afterwards is followed again."""
+    page, held = visit(), []
+    edit(page)
+    theirs = page.locator("#svf-method").input_value()
+    page.route("**/api/traces/gallery-1", lambda route: held.append(route))
+    page.goto(page.url.split("?")[0] + "?trace=gallery-1")
+    until(lambda: held, "the run is asked for")
+    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+    page.click(".svp-edit")
+    page.select_option("#svf-method", "casd")
+    page.fill("#svf-max_new_tokens", "7")
+    example = examples()[1].record
+    page.select_option("#sv-example", example.id)
+    for route in held:
+        route.continue_()
+    page.unroute("**/api/traces/gallery-1")
+    page.wait_for_function("specviz.app.held === 'gallery-1'")
+    expect(page.locator("#svf-method")).to_have_value("casd")
+    expect(page.locator("#svf-max_new_tokens")).to_have_value("7")
+    expect(page.locator("#sv-example")).to_have_value(example.id)
+    page.evaluate("history.pushState(null, '', '?trace=gallery-0'); dispatchEvent(new PopStateEvent('popstate'))")
+    page.wait_for_function("specviz.app.held === 'gallery-0'")
+    expect(page.locator("#svf-method")).to_have_value(theirs)
+    expect(page.locator("#svf-max_new_tokens")).not_to_have_value("7")
+
+
 @pytest.mark.slow("the page opened twice")
 def test_the_examples_are_those_of_the_model_in_use(visit: Visit, desk: StubDesk) -> None:
     first, toys = examples()[0], examples(toy=True)

@@ -82,7 +82,7 @@ def count(page: Any) -> list[int]:
 
 def bars(page: Any) -> dict[str, float]:
     """The share of each lane's bar that is filled, by its letter."""
-    length = "Number(/scaleX\\(([^)]+)/.exec(lane.parts.fill.style.transform)[1])"
+    length = "1 - parseFloat(lane.parts.fill.style.clipPath.split(' ')[1]) / 100"
     return dict(page.evaluate(f"{STATE}.lanes.map((lane) => [lane.mark, {length}])"))
 
 
@@ -192,6 +192,24 @@ def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit, desk:
         expect(page.locator(".svc .sv-tip")).to_contain_text("No place: above the")
 
 
+def test_where_plain_decoding_was_disturbed_every_speedup_is_marked(visit: Visit, desk: Lanes) -> None:
+    page = visit()
+    with mock.patch.dict(desk.store._entries):
+        disturbed = desk.store.get("gallery-0")
+        disturbed.run["timings"]["decode_ms"] *= 100
+        desk.store.put(disturbed, kind="gallery", owner="*")
+        page.click(".svc-example")
+        over(page)
+        expect(page.locator(".svc-outcome")).to_contain_text("nobody can be said to win: plain decoding was disturbed")
+        expect(page.locator(".svc-number")).to_be_hidden()
+        expect(page.locator(".svc-lane .svc-place")).to_have_text(["‡"] * 5)
+        expect(page.locator(".svc-lane .svc-value.svc-doubted")).to_have_text([re.compile("× ‡$")] * 5)
+        expect(page.locator(".svc-table tr:has(th:text-is('Speedup')) td .svc-star")).to_have_count(0)
+        page.check(".svc-clocks input[value=step]", force=True)  # forwards were counted
+        expect(page.locator(".svc-lane .svc-place").first).to_have_text("1")
+        expect(page.locator(".svc-value.svc-doubted")).to_have_count(0)
+
+
 @pytest.mark.slow("waits for a clock")
 def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
     page = visit()
@@ -277,6 +295,9 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page.keyboard.press(" ")
     at = page.evaluate(f"{STATE}.at")
     assert page.evaluate("document.querySelector('.svc-lanes').offsetHeight") == high  # the page below stands still
+    expect(page.locator(".svc-outcome")).to_have_text(re.compile(r"^After \d+(\.\d+)? m?s: (?!.*wins)"))
+    expect(page.locator(".svc-number")).to_be_hidden()  # nobody has won yet
+    expect(page.locator(".svc-measure")).to_have_text(f"Tokens written, of {total}")
     done = [sum(t <= at for t in trace.tables["steps"]["elapsed_ms"]) for trace in runs.values()]
     emitted = [sum(t.tables["steps"]["emitted"][:n]) for t, n in zip(runs.values(), done, strict=True)]
     becomes(page, lambda: count(page), emitted)

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { Lane } from "specviz/compare/lane.js";
 import { slideSvg } from "specviz/compare/slide.js";
+import { fewest, lead } from "specviz/compare/standing.js";
 
 import { frozen } from "./traces.mjs";
 
@@ -56,4 +57,18 @@ test("the end of a lane is cut before a token, never inside one", () => {
     if (from > 0 && stop - from < most) assert.ok(texts.slice(from - 1, stop).join("").length > most, String(most));
   }
   assert.equal(lane.tail(stop, 1e6, (text) => text.length), 0);
+});
+
+test("before its end a race says what is true so far, and no winner", () => {
+  const at = (name, tokens, steps, over = false) => ({ name, tokens, steps, over });
+  const lanes = [at("plain decoding", 3, 3), at("PLD", 8, 2), at("PPD", 3, 2)];
+  assert.equal(lead(lanes, "0.10 s"), "After 0.10 s: PLD is ahead with 8 tokens; plain decoding has 3.");
+  const over = [...lanes, at("SpS", 8, 4, true)];
+  assert.equal(lead(over, "0.10 s"), "After 0.10 s: PLD and SpS have written 8 tokens each; plain decoding has 3.");
+  assert.equal(lead([at("SpS", 8, 4, true), lanes[0]], "9 forwards"),
+    "After 9 forwards: SpS has written all its 8 tokens; plain decoding has 3.");
+  assert.equal(lead([at("PLD", 0, 0)], "1 ms"), "After 1 ms: nothing is written yet.");
+  assert.equal(fewest(lanes, 3), "To write 3 tokens: PLD and PPD needed 2 forwards each, plain decoding 3.");
+  assert.equal(fewest(lanes, 4), "To write 4 tokens: PLD needed 2 forwards.");
+  assert.equal(fewest(lanes, 0), "Nothing is written yet.");
 });

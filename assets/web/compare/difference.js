@@ -50,7 +50,7 @@ function gainsOf(gains, [name, other], [id, otherId]) {
       h("td", step(gain.step, id, name)),
       h("td.svr-gained", gained(gain)),
       h("td.svp-num", `${gain.missed} of ${gain.stop - gain.start} tokens`),
-      h("td", h("ol", did(gain.other_steps[0])), folded(gain.other_steps.slice(1))),
+      h("td", { "data-head": `${other} there:` }, h("ol", did(gain.other_steps[0])), folded(gain.other_steps.slice(1))),
     ),
   );
   const title = `${name} accepted, ${other} did not`;

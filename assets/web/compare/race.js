@@ -2,15 +2,17 @@
 
 import { closest, h, must } from "specviz/base/dom.js";
 import { inNarrow } from "specviz/base/text.js";
-import { clamp, mean, plural, times } from "specviz/base/numbers.js";
+import { clamp, mean, plural } from "specviz/base/numbers.js";
 import { Ruler } from "specviz/base/ruler.js";
-import { drawn, going, mark, name, page, part, placeOf, seconds, settings, tint } from "specviz/compare/state.js";
+import {
+  drawn, going, mark, name, page, part, placeOf, put, seconds, settings, speedup, tint,
+} from "specviz/compare/state.js";
 import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 /** What the lanes' bars are. */
-const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better", position: "Tokens written" };
+const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better" };
 /** @type {Record<string, string>} */
 const STATES = { waiting: "waiting", running: "running", failed: "failed", stopped: "stopped" };
 
@@ -49,7 +51,7 @@ export const laneParts = (lane) => ({
 const cost = ({ lane }) => (page.by === "step" ? lane.steps : lane.ms);
 
 /** Whether all lanes are over and the clock stands at its end: the claim is shown. */
-const atRest = () => !page.live && !page.playing && !going() && page.at >= limit();
+export const atRest = () => !page.live && !page.playing && !going() && page.at >= limit();
 
 /** At rest the lanes stand as the claim orders them. */
 function sortRows() {
@@ -143,14 +145,13 @@ export function setClock(clock, position) {
   for (const radio of part("clocks").querySelectorAll("input")) radio.checked = radio.value === clock;
   setLimit();
   drawLasts();
-  redraw();
   paint();
 }
 
-/** Called where lanes are ordered otherwise. */
+/** Draws the claim, or what is true so far: called whenever the clock or the order is another. */
 let redraw = () => {};
 /** @param {() => void} draw */
-export const onOrder = (draw) => (redraw = draw);
+export const onClock = (draw) => (redraw = draw);
 
 /** @param {number} value */
 export function seek(value) {
@@ -255,6 +256,12 @@ export function key(event) {
   acts[event.key]();
 }
 
+/** What the clock shows, in words. */
+export function clockText() {
+  if (page.clock === "time") return seconds(page.at);
+  return plural(Math.floor(page.at), page.clock === "step" ? "forward" : "token");
+}
+
 /** Draws what the clock shows. */
 export function paint() {
   const lanes = drawn();
@@ -270,15 +277,16 @@ export function paint() {
   const whole = costs ? Math.max(most, page.live ? ahead(lanes, texts) : 0) : longest(lanes);
   sortRows();
   part("lanes").classList.toggle("svc-moving", !rest && lanes.length > 0);
-  part("lanes").classList.toggle("svc-progress", !costs);
-  put(part("measure"), lanes.length ? MEASURES[costs ? page.by : "position"] : "");
+  put(part("measure"), !lanes.length ? "" : rest ? MEASURES[page.by] : scaleOf(whole));
+  redraw();
   const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
   lanes.forEach((one, n) => {
     const { lane } = one;
     const parts = must(one.parts);
     const place = placeOf(one);
     const ended = one.state === "done" && done[n] === lane.steps && !page.live && Boolean(place);
-    parts.fill.style.transform = `scaleX(${whole ? bars[n] / whole : 0})`;
+    const share = whole ? bars[n] / whole : 0;
+    parts.fill.style.clipPath = `inset(0 ${(100 * (1 - share)).toFixed(3)}% 0 0 round 0 3px 3px 0)`;
     const { low, high } = places[n] ?? {};
     parts.whisker.hidden = !low || !high || !whole;
     if (low && high && whole) {
@@ -287,6 +295,8 @@ export function paint() {
     }
     put(parts.place, ended ? (place?.place ? String(place.place) : "‡") : "");
     parts.row.classList.toggle("svc-first", ended && place?.place === 1);
+    const doubt = rest && page.by === "time" && Boolean(page.numbers[one.id]?.doubts.speedup);
+    parts.value.classList.toggle("svc-doubted", doubt);
     put(parts.value, rest ? value(one) : page.live ? spent(one) : texts[n].toLocaleString("en"));
     put(parts.own, rest ? cells(one, equal) : moving(one, done[n], texts[n]));
     parts.place.tabIndex = ended && place?.reason ? 0 : -1;
@@ -303,24 +313,25 @@ export function paint() {
   part("reached").textContent = said;
   const slider = part("slider", HTMLInputElement);
   slider.value = String(page.at);
-  const at =
-    page.clock === "time"
-      ? seconds(page.at)
-      : page.clock === "step" ? plural(Math.floor(page.at), "forward") : plural(Math.floor(page.at), "token");
-  if (part("at").textContent !== at) part("at").textContent = at;
+  const at = clockText();
+  put(part("at"), at);
   slider.setAttribute("aria-valuetext", at);
 }
-
-/** @type {(element: HTMLElement, text: string) => void} */
-const put = (element, text) => {
-  if (element.textContent !== text) element.textContent = text;
-};
 
 /** What the lane that runs first costs if it writes as much as it may: the scale while the others run, too. */
 /** @type {(lanes: DrawnLane[], texts: number[]) => number} */
 function ahead([first], [tokens]) {
   if (!first?.mine || !tokens) return 0;
   return (cost(first) * first.lane.run.max_new_tokens) / tokens;
+}
+
+/** What bars are while lanes run or race, and what their full width is. @param {number} whole */
+function scaleOf(whole) {
+  const tokens = `Tokens written, of ${Math.round(whole).toLocaleString("en")}`;
+  if (!page.live) return tokens;
+  return page.by === "time"
+    ? `Time so far; full width: ${seconds(whole)}`
+    : `Forwards so far; full width: ${Math.round(whole).toLocaleString("en")}`;
 }
 
 /** Tokens of the longest output, as far as it is known. @param {DrawnLane[]} lanes */
@@ -332,9 +343,8 @@ const longest = (lanes) => {
 
 /** A lane's number by the measure that orders them. @param {DrawnLane} one */
 function value(one) {
-  const { metrics } = page.numbers[one.id] ?? {};
   if (page.by === "step") return one.lane.steps.toLocaleString("en");
-  return typeof metrics?.speedup === "number" ? times(metrics.speedup) : seconds(one.lane.ms);
+  return speedup(one) || seconds(one.lane.ms);
 }
 
 /** What stands beside that number. @type {(one: DrawnLane, equal: boolean) => string} */

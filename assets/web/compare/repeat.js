@@ -1,31 +1,46 @@
 /* Page "Compare": who won, drawn once all lanes are over; and the lanes repeated for their times. */
 
+import { BASELINE } from "specviz/base/methods.js";
 import { poll, sentence, within } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed } from "specviz/compare/frame.js";
-import { limit, onOrder } from "specviz/compare/race.js";
+import { atRest, clockText, limit, onClock } from "specviz/compare/race.js";
 import { drawTable } from "specviz/compare/results.js";
-import { drawn, name, page, part } from "specviz/compare/state.js";
+import { fewest, lead } from "specviz/compare/standing.js";
+import { drawn, name, page, part, put } from "specviz/compare/state.js";
 
 const EVERY_MS = 500;
 const ids = () => drawn().map(({ id }) => id);
 
-/** The sentence, the number above it, and how often each lane was run. */
+/** The sentence, the number beside it, and how often each lane was run; before the clock is at its end what is true
+    so far, and who won is not said. */
 export function drawClaim() {
   if (!page.claim) return;
-  const { sentence: words, number } = page.claim[page.by];
+  const rest = atRest();
+  const { sentence: words, number } = rest ? page.claim[page.by] : { sentence: standing(), number: "" };
   part("claim").hidden = false;
-  part("outcome").textContent = words;
-  part("number").textContent = number;
+  part("outcome").setAttribute("aria-live", rest ? "polite" : "off"); // not frame by frame
+  put(part("outcome"), words);
+  put(part("number"), number);
   part("number").hidden = !number;
-  if (!page.repeating) part("repeats").textContent = page.claim.repeats;
+  if (!page.repeating) put(part("repeats"), page.claim.repeats);
   const again = part("again");
   again.hidden = !page.host.repeat || drawn().length < 2;
-  again.textContent = page.repeating ? "Stop" : "Repeat them";
+  put(again, page.repeating ? "Stop" : "Repeat them");
 }
 
-onOrder(drawClaim);
+/** How the lanes stand where the clock is. */
+function standing() {
+  const lanes = drawn().map((one) => {
+    const steps = one.lane.done(page.clock, page.at);
+    const named = one.method === BASELINE ? "plain decoding" : name(one);
+    return { name: named, steps, tokens: one.lane.start(steps), over: steps === one.lane.steps };
+  });
+  return page.clock === "position" ? fewest(lanes, Math.floor(page.at)) : lead(lanes, clockText());
+}
+
+onClock(drawClaim);
 
 /** Asks who won, and for every number; draws them. @param {() => boolean} wanted */
 export async function ask(wanted) {

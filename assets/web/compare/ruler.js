@@ -155,7 +155,7 @@ export class Ruler {
     if (!this.length) return;
     const end = this.places[this.length];
     const at = this.places[clamp(position, 0, this.length)];
-    if (!this.held) this.left = begin ? 0 : clamp(at - 0.45 * wide, 0, Math.max(0, end - wide));
+    if (!this.held) this.left = begin ? 0 : this.edge(clamp(at - 0.45 * wide, 0, Math.max(0, end - wide)));
     const first = Math.max(0, upTo(this.places, this.left) - 1);
     const last = Math.min(this.length, upTo(this.places, this.left + wide));
     if (mark) this.emphasise(pen, mark, high);
@@ -175,6 +175,12 @@ export class Ruler {
     this.element.setAttribute("aria-valuetext", said);
   }
 
+  /** The first place at or after ``x`` where a token begins: the window starts with a whole one. @param {number} x */
+  edge(x) {
+    const at = upTo(this.places, x);
+    return this.places[at - 1] === x ? x : this.places[Math.min(at, this.length)];
+  }
+
   /** @type {(pen: Pen, mark: TokenRange, high: number) => void} */
   emphasise(pen, { from, to }, high) {
     pen.fillStyle = this.colors.source;
@@ -189,15 +195,19 @@ export class Ruler {
     pen.font = `12px ${this.colors.mono}`;
     pen.textBaseline = "middle";
     pen.textAlign = "left";
-    for (let p = first; p < last; p++) {
+    const right = this.left + this.wide;
+    for (let p = first; p < last && this.places[p + 1] - 4 <= right; p++) {
       pen.fillStyle = p < position ? this.colors.ink : this.colors.faint;
       pen.fillText(this.labels[p], this.places[p] - this.left + 2, TEXT / 2);
     }
     pen.font = `10.5px ${this.colors.sans}`;
     pen.fillStyle = this.colors.faint;
     const y = TEXT + this.lanes.length * ROW + TICKS / 2 + 1;
-    for (let p = Math.ceil(first / 10) * 10; p < last; p += 10)
-      pen.fillText(p ? p.toLocaleString("en") : "token 0", this.places[p] - this.left, y);
+    for (let p = Math.ceil(first / 10) * 10; p < last; p += 10) {
+      const tick = p ? p.toLocaleString("en") : "token 0";
+      const x = this.places[p] - this.left;
+      if (x >= 0 && x + pen.measureText(tick).width <= this.wide) pen.fillText(tick, x, y);
+    }
   }
 
   /** A lane: one block per forward; what it accepted is solid, the target's own token hollow. */
@@ -229,11 +239,12 @@ export class Ruler {
         pen.stroke();
       }
       const label = (k + 1).toLocaleString("en");
-      const room = accepted[k] ? middle - x : right - x;
+      const from = Math.max(x, 0); // in the part that is in sight
+      const room = Math.min(accepted[k] ? middle : right, this.wide) - from;
       if (room > 7 * label.length + 4) {
         pen.globalAlpha = 1;
         pen.fillStyle = k >= done ? this.colors.faint : accepted[k] ? this.colors.on : this.colors.ink;
-        pen.fillText(label, x + room / 2, top + high / 2 + 0.5);
+        pen.fillText(label, from + room / 2, top + high / 2 + 0.5);
       }
       pen.globalAlpha = 1;
     }

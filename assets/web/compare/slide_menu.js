@@ -1,8 +1,7 @@
 /* Page "Compare", the menu of slides: the claim that is shown, to paste or to keep. */
 
-import { times } from "specviz/base/numbers.js";
 import { slideSvg } from "specviz/compare/slide.js";
-import { about, drawn, name, page, seconds } from "specviz/compare/state.js";
+import { about, drawn, name, page, seconds, speedup } from "specviz/compare/state.js";
 
 /** @typedef {import("specviz/compare/slide.js").Slide} Slide */
 
@@ -15,12 +14,11 @@ function shown() {
   const rows = claim.lanes.flatMap((place) => {
     const lane = lanes.find(({ id }) => id === place.id);
     if (!lane) return [];
-    const { speedup } = page.numbers[lane.id]?.metrics ?? {};
     const time = page.by === "time";
     return [{
       name: name(lane), place: place.place, bar: (place.bar ?? 0) / longest,
       low: place.low && place.low / longest, high: place.high && place.high / longest,
-      value: time && typeof speedup === "number" ? times(speedup) : String(lane.lane.steps),
+      value: (time && speedup(lane)) || String(lane.lane.steps),
       more: time ? seconds(lane.lane.ms) : "forwards",
     }];
   });

@@ -3,7 +3,7 @@
 import { find, h, later } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
 import { precision } from "specviz/base/model.js";
-import { format, setting, short } from "specviz/base/numbers.js";
+import { format, setting, short, times } from "specviz/base/numbers.js";
 import { cardOf } from "specviz/shell/verifiers.js";
 
 export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
@@ -93,6 +93,15 @@ export const post = (what, body) => postJson(`api/compare/${what}`, body);
 /** @param {number} ms */
 export const seconds = (ms) =>
   ms >= 9950 ? `${(ms / 1000).toFixed(1)} s` : ms >= 100 ? `${(ms / 1000).toFixed(2)} s` : `${ms.toFixed(0)} ms`;
+/** @type {(element: HTMLElement, text: string) => void} */
+export const put = (element, text) => {
+  if (element.textContent !== text) element.textContent = text;
+};
+/** A lane's speedup, marked where it cannot be right; "" where there is none. @param {CompareLane} lane */
+export function speedup({ id }) {
+  const { metrics, doubts } = page.numbers[id] ?? {};
+  return typeof metrics?.speedup === "number" ? `${times(metrics.speedup)}${doubts?.speedup ? " ‡" : ""}` : "";
+}
 /** @param {CompareLane} lane */
 export const mark = (lane) => h("b.sv-lane-mark", { "aria-hidden": "true" }, lane.mark);
 /** The style of what has a lane's colour. @param {number} n */

@@ -95,7 +95,7 @@ function fillDifference() {
   if (first) left.value = first.id;
   if (second) right.value = second.id;
   let inside = h("div");
-  difference.replaceChildren(h("div.ui-row", runs.length > 2 && ["Between ", left, " and ", right]), inside);
+  difference.replaceChildren(h("div.svr-choice.ui-row", runs.length > 2 && ["Between ", left, " and ", right]), inside);
   function draw() {
     const fresh = h("div.svr-difference.ui-stack");
     inside.replaceWith(fresh);

@@ -152,7 +152,7 @@ export class Timeline {
     }
     this.height = y + (whole ? AXIS : 0);
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
-    this.width = (full - this.left - RIGHT) / count;
+    this.width = Math.min((full - this.left - RIGHT) / count, 2 * WIDEST); // few steps stand at the left
     const pen = sheet(this.canvas, full, this.height);
     const before = depthsBefore(model);
     const most = accepted.reduce((high, _, k) => Math.max(high, accepted[k], depth[k], before[k]), 1);
@@ -297,7 +297,7 @@ export class Timeline {
 
   /** @param {number} step */
   move(step) {
-    const wide = Math.max(2, this.width);
+    const wide = clamp(this.width, 2, WIDEST + 8); // round its bar
     const x = this.left + step * this.width + (this.width - wide) / 2;
     this.head.style.width = `${wide}px`;
     this.head.style.transform = `translateX(${x}px)`;

@@ -163,7 +163,7 @@ export class TreeView extends Panel {
     const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
     const counts = view.drafted ? `${all} · ${stood}` : none;
     this.note.textContent = this.other ? `as recorded: ${counts}` : counts;
-    const signs = view.drafted && !this.other ? marks(this, view) : []; // else they stand beside the other draft's
+    const signs = !this.other ? marks(this, view) : []; // else they stand beside the other draft's
     const text = signs.join();
     if (text !== this.legendText) replace(this.signs, signs.map(([sign, words]) => h("li", h("b", sign), words)));
     this.legendText = text;

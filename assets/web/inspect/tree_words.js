@@ -34,14 +34,16 @@ export function forbidder({ run }, node) {
 export function marks({ owner, placed, other, barred }, view) {
   const nodes = placed.flatMap((item) => (item.kind === "node" ? [item] : []));
   const [ranked, parent] = [nodes.find(({ tag }) => /^\d/.test(tag)), nodes.find(({ hidden }) => hidden)];
-  const sure = nodes.find(({ node }) => node.index && node.prob !== null);
+  const own = placed.some(({ kind }) => kind === "bonus")
+    ? (view.targets.get(view.last) ?? []).find(({ token }) => token === view.bonus) : undefined;
+  const sure = nodes.find(({ node }) => node.index && node.prob !== null)?.node ?? own;
   const [chip, stretch] = ["chip", "stretch"].map((kind) => placed.find((item) => item.kind === kind));
   const names = [...new Set(view.nodes.slice(1).map(({ origin }) => origin))].map((name) => owner.model.origin(name));
   /** @type {[string, string][]} */
   const signs = ranked ? [[ranked.tag, "choice"]]
     : names.flatMap(({ letter, label }) => (letter ? [[letter, label ?? ""]] : []));
   const also = barred ? ", as a bar too" : "";
-  if (sure && view.bonus !== OPEN) signs.push([probability(sure.node.prob), `target's probability${also}`]);
+  if (sure && view.bonus !== OPEN) signs.push([probability(sure.prob), `target's probability${also}`]);
   if (parent) signs.push([`▾${parent.hidden}`, `below it${parent.node.draft === "recorded" ? ", too" : ""}`]);
   if (chip?.kind === "chip") signs.push([chip.text, "beside it"]);
   if (stretch?.kind === "stretch") signs.push([stretch.line, "in a row"]);

@@ -234,7 +234,10 @@ export class Lesson {
     if (waiting) inspector.load(before(trace, stop.step, waiting.kind, waiting.scores), view);
     else if (key !== this.shown) inspector.load(trace, view);
     else inspector.setStep(stop.step);
-    inspector.root.classList.toggle("sv-undrafted", !trace.steps.drafted[stop.step]);
+    const parents = inspector.model.step(stop.step).nodes.slice(1).map(({ parent }) => parent);
+    const [drafted, heads] = [parents.length, new Set(parents).size];
+    const look = { undrafted: !drafted, chain: heads === drafted, "chain-long": heads === drafted && drafted > 12 };
+    for (const [name, on] of Object.entries(look)) inspector.root.classList.toggle(`sv-${name}`, on);
     const root = trace.steps.context[stop.step] - 1;
     if (open && root >= trace.run.prompt_length) inspector.reveal(root); // in the prompt the source is looked at
     this.shown = key;
@@ -316,10 +319,9 @@ export class Lesson {
 
   /** What may be shown while the answer is open: panels, and the last token. */
   get places() {
-    const { stop } = this;
-    if (!stop) return [];
-    if (!this.waiting) return stop.show;
-    return stop.show.filter((one) => one.kind === "panel" && one.name !== "diff" && one.name !== "metrics");
+    const shown = this.stop?.show ?? [];
+    if (!this.waiting) return shown;
+    return shown.filter((one) => one.kind === "panel" && one.name !== "diff" && one.name !== "metrics");
   }
 
   /** Brings the stop's places into view, and marks them. */
@@ -333,7 +335,7 @@ export class Lesson {
     this.mark();
     if (!fresh) return;
     this.fit();
-    this.room();
+    this.room(), inspector.resized(); // its parts have other sizes beside one another
     if (!this.waiting && inspector.number === stop.step) inspector.scroll(inspector.model.step(stop.step));
     for (const one of this.places) {
       if (one.kind === "node") {

@@ -6,7 +6,7 @@ import { rested } from "specviz/base/dom.js";
 import { getJson, sentence } from "specviz/base/json.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { EMPTY, NO_SOURCE, isEmpty, payload, same, turned } from "specviz/prompt/text.js";
-import { takeOver } from "specviz/shell/request.js";
+import { takeOver, touched } from "specviz/shell/request.js";
 import { app } from "specviz/shell/state.js";
 import { computed, signal } from "specviz/ui/html.js";
 
@@ -110,6 +110,7 @@ const keep = rested(() => {
 
 /** Somebody types. @param {Partial<TypedPrompt>} change */
 export function type(change) {
+  touched.add("prompt");
   if (at.value < 0) note();
   fault.value = null;
   draft.value = { ...draft.value, prompt: { ...draft.value.prompt, ...change } };
@@ -118,6 +119,7 @@ export function type(change) {
 
 /** Somebody types the answer that is hoped for. @param {string} text */
 export function typeReference(text) {
+  touched.add("prompt");
   draft.value = { ...draft.value, own: text };
   keep();
 }
@@ -143,8 +145,14 @@ export function empty() {
   if (pending.value || !edited()) fill(EMPTY, NO_SOURCE);
 }
 
-/** @param {string} id */
+/** Somebody chooses an example. @param {string} id */
 export function chooseExample(id) {
+  touched.add("prompt");
+  fillExample(id);
+}
+
+/** @param {string} id */
+function fillExample(id) {
   const found = offer.value.examples.find((one) => one.id === id);
   if (found) fill(found.prompt, { run: "", whose: "the example's", prompt: found.prompt, note: found.note });
 }
@@ -153,6 +161,7 @@ export function chooseExample(id) {
 export function chooseTemplate(name) {
   const found = offer.value.templates.find((one) => one.name === name);
   if (!found) return;
+  touched.add("prompt");
   note();
   draft.value = { ...draft.value, prompt: { ...draft.value.prompt, mode: "segments", instruction: found.text } };
   fresh = true;
@@ -161,6 +170,7 @@ export function chooseTemplate(name) {
 
 /** Puts a text of one's own back. @param {number} k */
 export function restore(k) {
+  touched.add("prompt");
   fill(texts.value[k].prompt, NO_SOURCE);
   own.value = k;
   keepDraft();
@@ -187,7 +197,7 @@ export function call(name) {
 async function askOffer() {
   offer.value = await getJson("api/inspect/form");
   const { prompt } = draft.value;
-  if (!pending.value && draft.value === NOTHING && isEmpty(prompt)) chooseExample(offer.value.examples[0]?.id ?? "");
+  if (!pending.value && draft.value === NOTHING && isEmpty(prompt)) fillExample(offer.value.examples[0]?.id ?? "");
 }
 /** @type {Promise<unknown> | null} */
 let offered = null;
@@ -217,7 +227,8 @@ export const sent = (pooled = false) => payload(draft.value, offer.value.example
 
 let restored = earlier !== null; // a draft that was kept stays when the page is loaded again
 
-/** The form follows the run that is shown; so do settings, and where it is ``taken`` method and parameters. */
+/** The form follows the run that is shown; so do settings, and where it is ``taken`` method and parameters; what was
+    changed by hand while the run was on its way stays. */
 /** @param {string} id @param {boolean} taken */
 export function hold(id, taken) {
   shown.value = id;
@@ -228,7 +239,8 @@ export function hold(id, taken) {
     return;
   }
   const run = app.inspector?.model?.run;
-  if (run?.id === id) takeOver(run, taken);
+  if (run?.id === id) takeOver(run, taken && !touched.has("method"), !touched.has("settings"));
+  if (touched.has("prompt")) return;
   begin();
   pending.value = id;
 }

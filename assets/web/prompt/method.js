@@ -31,7 +31,10 @@ function methodSelect() {
 /** Plain decoding beside the run, for its speedup. */
 function versus() {
   const box = h("input", { type: "checkbox", id: "svf-compare" });
-  box.addEventListener("change", () => (request.settings.compare = box.checked));
+  box.addEventListener("change", () => {
+    request.touched.add("settings");
+    request.settings.compare = box.checked;
+  });
   const help = "Runs plain decoding on the same prompt afterwards: its text beside the output, and the speedup.";
   const row = h(
     "div.svf-row",
@@ -86,6 +89,12 @@ export function methodForm() {
     sampling.textContent = greedy() ? "Sampling: greedy" : `Sampling: drawn at temperature ${heat}`;
   }
 
+  /** @type {(what: "method" | "settings") => () => void} */
+  const byHand = (what) => () => {
+    request.touched.add(what);
+    changed();
+  };
+
   function draw() {
     const { methods, settings } = request.catalog.value;
     request.renewed.value;
@@ -95,11 +104,11 @@ export function methodForm() {
     const values = request.params[card.name] || {};
     own = card.controls.map((c) => {
       const value = c.name in values ? values[c.name] : c.default;
-      if (card.lossless || c.name !== "delta") return field(c, value, changed);
-      return field({ ...c, help: `${c.help} Letting go of the slider runs.` }, value, changed, again);
+      if (card.lossless || c.name !== "delta") return field(c, value, byHand("method"));
+      return field({ ...c, help: `${c.help} Letting go of the slider runs.` }, value, byHand("method"), again);
     });
     rule = ruleField(request.catalog.value, card.name, greedy, request.chooseRule);
-    common = fields(settings.filter((c) => c.name !== "compare"), request.settings, changed);
+    common = fields(settings.filter((c) => c.name !== "compare"), request.settings, byHand("settings"));
     const upFront = common.filter(({ name }) => name === "max_new_tokens");
     const drawn = common.filter((row) => !upFront.includes(row));
     /** @type {(name: string, summary: HTMLElement, rows: { row: HTMLElement }[], open: boolean) => Child} */

@@ -5,6 +5,7 @@ import { getJson, sentence, traceUrl } from "specviz/base/json.js";
 import { address, fromAddress, setAddress } from "specviz/shell/address.js";
 import { FIRST, early } from "specviz/shell/early.js";
 import { busy, draw, follow, reload } from "specviz/shell/live.js";
+import { touched } from "specviz/shell/request.js";
 import { over } from "specviz/shell/runs.js";
 import { host, say } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
@@ -18,6 +19,7 @@ export async function open(id, at = {}, answer) {
   const ticket = ++newest;
   const before = app.current;
   app.coming = id;
+  touched.clear();
   try {
     const url = id === FIRST ? "api/first" : traceUrl(id);
     /** @type {Trace} */

@@ -22,6 +22,10 @@ export const renewed = signal(0);
 /** Parameters of the method that are not at their default. */
 export const changed = signal(0);
 
+/** What was changed by hand since the run shown was asked for: the form keeps it when that run is there. */
+/** @type {Set<"method" | "settings" | "prompt">} the method with its parameters, the run's settings, the prompt */
+export const touched = new Set();
+
 /** The method that runs: what is chosen, else what usually is. */
 export const method = computed(() => {
   const { methods, opening } = catalog.value;
@@ -41,6 +45,7 @@ export const comparable = computed(() => !!method.value?.lossless && !method.val
 
 /** Chooses a method by hand. @param {string} name */
 export function choose(name) {
+  touched.add("method");
   stored.set("method", name);
   chosen.value = name;
 }
@@ -52,15 +57,15 @@ export function chooseRule(name) {
   choose(name);
 }
 
-/** Takes a run's settings over, and unless the method stays as it was chosen, that and its parameters. */
-/** @type {(run: Run, method?: boolean) => void} */
-export function takeOver(run, method = true) {
+/** Takes a run's settings over, and the method with its parameters, unless they stay as they were chosen. */
+/** @type {(run: Run, method?: boolean, common?: boolean) => void} */
+export function takeOver(run, method = true, common = true) {
   const { name, params: own } = run.method;
   if (method && !cardOf(catalog.value, name)?.missing) {
     params[name] = { ...params[name], .../** @type {Values} */ (own) };
     chosen.value = name;
   }
-  Object.assign(settings, { max_new_tokens: run.max_new_tokens }, run.sampling);
+  if (common) Object.assign(settings, { max_new_tokens: run.max_new_tokens }, run.sampling);
   renewed.value++;
 }
 

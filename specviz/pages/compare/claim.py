@@ -14,9 +14,8 @@ from decoders.names import BASELINE
 from decoders.trace.trace import Trace
 from specviz.words import plural
 
-from .outcome import is_plain, lane_title, numbers_of
+from .outcome import LEVEL, is_plain, lane_title, numbers_of
 
-LEVEL = 0.03  # speeds that lie no further apart cannot be told apart, nor can lanes whose repeats overlap
 BETTER = {"tokens_per_step": 1, "speedup": 1, "tokens_per_s": 1, "draft_efficiency": 1, "steps": -1}  # -1: fewer is
 CLOCK_METRICS = ("speedup", "tokens_per_s")
 
@@ -240,15 +239,23 @@ def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
     if not methods:
         return _no_winner([lane for lane in lanes if not lane.is_plain])
     plain = next((lane for lane in lanes if lane.is_plain), None)
-    left_out = (
-        f"{lane.name} takes no place (‡): its {_times(lane.metric('speedup'))} is {lane.doubt.rstrip('.')}."
-        for lane in lanes
-        if lane.doubt
-    )
-    return " ".join([_by_speed(methods, plain), *left_out])
+    left_out = [lane for lane in lanes if lane.doubt]
+    words = _by_speed(methods, plain, brief=bool(left_out))
+    if not left_out:
+        return words
+    names = _enumerate([lane.name for lane in left_out])
+    speeds = _enumerate([_times(lane.metric("speedup")) for lane in left_out])
+    rates = _enumerate([f"{_per_step(lane):.2f}" for lane in left_out])
+    take = "takes" if len(left_out) == 1 else "take"
+    return f"{words} {names} {take} no place (‡): {speeds} at {rates} tokens per step cannot be."
 
 
-def _by_speed(order: Sequence[Lane], plain: Lane | None) -> str:
+def _enumerate(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _by_speed(order: Sequence[Lane], plain: Lane | None, *, brief: bool = False) -> str:
+    """The winner of lanes in their order, the factor and the reason (``brief``: of two reasons the first)."""
     first, best = order[0], order[0].metric("speedup") or 0.0
     per_step, step_ms = _per_step(first), first.step_ms
     if best > 1 + LEVEL and _overlap(first, plain):
@@ -262,15 +269,16 @@ def _by_speed(order: Sequence[Lane], plain: Lane | None) -> str:
         clearly = "faster" if best <= 1 else "clearly faster"
         return f"No method is {clearly} than plain decoding: {first.name} comes nearest at {best:.2f}×{words}."
     if len(order) == 1:
-        return f"{first.name} is {best:.2f}× as fast as plain decoding{_because(first, plain)}."
+        return f"{first.name} is {best:.2f}× as fast as plain decoding{_because(first, plain, brief)}."
     second, speed = order[1], order[1].metric("speedup") or 0.0
     if _is_level(first, second):
         reason = "their repeats overlap" if first.spread("speedup") else "one run of each cannot tell them apart"
         return f"{first.name} and {second.name} are level at {best:.2f}× and {speed:.2f}× plain decoding: {reason}."
-    return f"{first.name} wins: {best:.2f}× plain decoding, {best / speed:.2f}× {second.name}{_because(first, second)}."
+    reason = _because(first, second, brief)
+    return f"{first.name} wins: {best:.2f}× plain decoding, {best / speed:.2f}× {second.name}{reason}."
 
 
-def _because(lane: Lane, rival: Lane | None) -> str:
+def _because(lane: Lane, rival: Lane | None, brief: bool) -> str:
     """The two factors of a speed, tokens per step and time per step, against another lane's: first the one in favour,
     then the other; "" where none is in favour, or they are not known. What differs by ``LEVEL`` at most is no reason.
     """
@@ -285,8 +293,10 @@ def _because(lane: Lane, rival: Lane | None) -> str:
     step_ms, rival_ms = lane.step_ms, rival.step_ms
     if step_ms and rival_ms and abs(step_ms / rival_ms - 1) > LEVEL:
         is_shorter = step_ms < rival_ms
-        words = f"its steps take {'less' if is_shorter else 'more'} time ({step_ms:.1f} against {rival_ms:.1f} ms)"
+        words = f"its steps take {'less' if is_shorter else 'more'} time ({step_ms:.1f} against {rival_ms:.1f} ms each)"
         (good if is_shorter else bad).append(words)
+    if brief and good:
+        return f"; {good[0]}"
     return f"; {' and '.join(good)}{f', though {bad[0]}' if bad else ''}" if good else ""
 
 
@@ -296,8 +306,8 @@ def _no_winner(methods: Sequence[Lane]) -> str:
     if not finished_lanes:
         return "No run is over that could be compared."
     first = min(finished_lanes, key=lambda lane: lane.metric("steps") or 0.0)
-    reason = _no_place(first)
-    return f"{_fewest(finished_lanes)}; by time nobody can be said to win: {reason.rstrip('.')}."
+    reason = _no_place(first).rstrip(".")
+    return f"{_fewest(finished_lanes)}; by time nobody can be said to win: {reason}{' (‡)' if first.doubt else ''}."
 
 
 def _fewest(lanes: Sequence[Lane]) -> str:

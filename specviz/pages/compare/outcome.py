@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import isclose
 from statistics import median
 from typing import Any
 
@@ -18,6 +19,8 @@ from decoders.trace.baseline import baseline, speeds
 from decoders.trace.trace import Trace
 
 MAX_LANES = 4  # methods beside the baseline
+LEVEL = 0.03  # speeds that lie no further apart cannot be told apart, nor can lanes whose repeats overlap
+OUTLIER = 0.5  # of every other lane's forward: a shorter one is itself wrong, as no other run bears it out
 # numbers of the table, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
@@ -64,7 +67,64 @@ def plain_key(trace: Trace) -> str:
 def numbers_of(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:
     """``lane_numbers`` of each run; speedups are formed with the run of plain decoding among them."""
     base = next(filter(is_plain, traces.values()), None)
-    return {key: lane_numbers(trace, base) for key, trace in traces.items()}
+    return doubt_plain(traces, {key: lane_numbers(trace, base) for key, trace in traces.items()})
+
+
+def doubt_plain(traces: Mapping[str, Trace], numbers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Numbers of lanes (``lane_numbers``), all speedups in doubt where plain decoding among them was disturbed."""
+    key = next((key for key, trace in traces.items() if is_plain(trace)), "")
+    lane = _too_fast(numbers, key) if key else ""
+    if not lane:
+        return {key: {**lane_numbers} for key, lane_numbers in numbers.items()}
+    values = numbers[lane]["metrics"]
+    reason = (
+        f"plain decoding was disturbed, as against it {lane_title(traces[lane])} comes to {values['speedup']:.2f}× at "
+        f"{values['tokens_per_step']:.2f} tokens per step, which cannot be"
+    )
+    return {
+        lane: {**values, "doubts": {**values["doubts"], **_doubt_of(values, numbers[key], reason)}}
+        for lane, values in numbers.items()
+    }
+
+
+def _doubt_of(numbers: Mapping[str, Any], plain: Mapping[str, Any], reason: str) -> dict[str, str]:
+    return {"speedup": reason} if _divides(numbers, plain) else {}
+
+
+def _divides(numbers: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
+    """True where a lane's speedup is formed with this run of plain decoding, not with one recorded beside it."""
+    speedup, speed, plain_speed = (
+        side["metrics"].get(key)
+        for side, key in ((numbers, "speedup"), (numbers, "tokens_per_s"), (plain, "tokens_per_s"))
+    )
+    return bool(speedup and speed and plain_speed and isclose(speedup * plain_speed, speed, rel_tol=1e-6))
+
+
+def _too_fast(numbers: Mapping[str, Mapping[str, Any]], plain: str) -> str:
+    """The lane that shows best that plain decoding was disturbed: its speedup is furthest above its tokens per step.
+    Work beside a run makes it slower, never faster; so the lane itself is wrong only if its forwards are far shorter
+    than those of all others.
+    """
+    forwards = {key: _forward_ms(lane_numbers["metrics"]) for key, lane_numbers in numbers.items()}
+
+    def excess(key: str) -> float:
+        values = numbers[key]["metrics"]
+        return (values.get("speedup") or 0.0) / (values.get("tokens_per_step") or float("inf"))
+
+    def is_alone(key: str) -> bool:
+        rivals = [ms for rival, ms in forwards.items() if rival != key and ms is not None]
+        own_ms = forwards[key]
+        return len(rivals) > 1 and own_ms is not None and own_ms < OUTLIER * min(rivals)
+
+    lanes = [key for key in numbers if key != plain and _divides(numbers[key], numbers[plain])]
+    witnesses = [key for key in lanes if excess(key) > 1 + LEVEL and not is_alone(key)]
+    return max(witnesses, key=excess, default="")
+
+
+def _forward_ms(values: Mapping[str, float | None]) -> float | None:
+    """Time of a step without its drafting, by the clock of the whole run."""
+    speed, tokens_per_step = values.get("tokens_per_s"), values.get("tokens_per_step")
+    return 1000 * tokens_per_step / speed - (values.get("draft_ms") or 0.0) if speed and tokens_per_step else None
 
 
 def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:

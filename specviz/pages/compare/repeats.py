@@ -14,7 +14,8 @@ from typing import Any
 from cachetools import FIFOCache
 
 from decoders.errors import UserError
-from decoders.sweep.plan import PLAIN, Contender, Failure, Measurement, Sample, alternate, execute
+from decoders.sweep.plan import PLAIN, Contender, Failure, Measurement, Order, Sample, Turn, alternate, execute
+from decoders.sweep.timing import MAX_RETRIES
 from decoders.trace.baseline import speeds
 from decoders.trace.report import payload
 from decoders.trace.trace import Trace
@@ -25,7 +26,7 @@ from specviz.server.store import pack
 from specviz.views.prompts import check_tokens
 from specviz.words import sentence
 
-from .outcome import is_plain, lane_title, whole
+from .outcome import is_plain, lane_title, numbers_of, whole
 
 log = logging.getLogger(__name__)
 
@@ -143,14 +144,18 @@ class Repeats:
         return Measurement(_sample(key, trace), [*trace.output_ids], trace)
 
     def _repeat(self, rounds: Rounds, contenders: Sequence[Contender], traces: Mapping[str, Trace]) -> None:
-        """Two more rounds; then lanes whose times do not agree, or cannot be, again beside plain decoding."""
+        """Two more rounds; then lanes whose times do not agree, or cannot be, again beside plain decoding; then plain
+        decoding by itself where it still makes a lane faster than can be.
+        """
         from decoders.sweep.ledger import retries
 
         keys = dict(zip((contender.name for contender in contenders), traces, strict=True))
         for key, trace in traces.items():  # those of an earlier time stay
             self._ms.setdefault(key, [*(trace.run["timings"].get("repeats_ms") or ())])
         samples = [_sample(name, traces[key]) for name, key in keys.items()]
-        rerun_order = retries(samples, contenders, [rounds], ROUNDS)
+        rerun_order = chain(
+            retries(samples, contenders, [rounds], ROUNDS), self._plain_again(traces, contenders, rounds)
+        )
         try:
             for turn, outcome in execute(chain(alternate(contenders, [rounds], ROUNDS, warm=True), rerun_order)):
                 if isinstance(outcome, Failure):
@@ -175,6 +180,17 @@ class Repeats:
                     self._store(key)
             finally:
                 rounds.is_over = True  # the runs have them now
+
+    def _plain_again(self, traces: Mapping[str, Trace], contenders: Sequence[Contender], rounds: Rounds) -> Order:
+        """Plain decoding alone, as long as it is in doubt, as often as ``retries`` would at most."""
+        plain = next((contender for contender in contenders if contender.name == PLAIN), None)
+        first = ROUNDS * (1 + MAX_RETRIES)
+        for number in range(first, first + ROUNDS * MAX_RETRIES):
+            numbers = numbers_of({key: self.with_repeats(key, trace) for key, trace in traces.items()})
+            key = next((key for key, trace in traces.items() if is_plain(trace)), "")
+            if plain is None or not numbers[key]["doubts"]:
+                return
+            yield Turn(number, 0, plain, True), rounds
 
     def _store(self, key: str) -> None:
         """Write the repeats into the run itself, where it is a user's own."""

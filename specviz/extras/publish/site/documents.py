@@ -11,7 +11,7 @@ from decoders.names import BASELINE
 from decoders.trace.trace import Trace
 from specviz.pages.attribution.document import document, known_quotes
 from specviz.pages.compare.claim import claim_of
-from specviz.pages.compare.outcome import MAX_LANES, METRICS, check_output, lane_numbers, own_reference
+from specviz.pages.compare.outcome import MAX_LANES, METRICS, check_output, doubt_plain, lane_numbers, own_reference
 from specviz.pages.compare.stretches import stretches
 from specviz.places import GALLERY, LESSONS
 from specviz.views.gallery import gallery_causes
@@ -48,16 +48,20 @@ def comparison(lanes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """
     outlines = {key: _outline(lane) for key, lane in lanes.items()}
     sets = [{key: outlines[key] for key in keys} for keys in _comparable_sets(outlines)]
+    numbers = [doubt_plain(group, {key: lanes[key]["numbers"] for key in group}) for group in sets]
     return {
         "metrics": METRICS,
-        "runs": {key: {name: lanes[key][name] for name in ("numbers", "lens")} for group in sets for key in group},
+        "runs": {
+            key: {"numbers": lane_numbers, "lens": lanes[key]["lens"]}
+            for group_numbers in numbers for key, lane_numbers in group_numbers.items()
+        },
         "sets": [
             {
                 "runs": [*group],
                 "stretches": stretches(group, BASELINE),
-                "claim": claim_of(group, {key: lanes[key]["numbers"] for key in group}),
+                "claim": claim_of(group, group_numbers),
             }
-            for group in sets
+            for group, group_numbers in zip(sets, numbers, strict=True)
         ],
     }
 
