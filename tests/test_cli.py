@@ -633,7 +633,7 @@ def test_older_spellings_are_taken_and_not_shown(capsys, model):
 def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
     """Lanes, numbers and checks are those of the page's own functions; recorded runs give the same without a model."""
     from specviz.pages.compare.claim import claim_of
-    from specviz.pages.compare.outcome import lane_numbers
+    from specviz.pages.compare.outcome import numbers_of
 
     asked = ("--model", model, "--prompt", "the old lamp the old lamp the old", "--max-new-tokens", 12)
     methods = ("--methods", "pld", "recycling", "--set", "k=3")
@@ -642,8 +642,9 @@ def test_comparing_says_who_wins_as_the_page_does(capsys, model, tmp_path):
     assert [lane["method"] for lane in told["lanes"]] == ["plain", "pld", "recycling"]
     assert all(lane["output"]["state"] == "identical" for lane in told["lanes"])
     traces = {name: load(tmp_path / "runs" / f"{name}.spectrace") for name in ("plain", "pld", "recycling")}
+    all_numbers = json.loads(json.dumps(numbers_of(traces)))
     for lane, (name, trace) in zip(told["lanes"], traces.items(), strict=True):
-        numbers = json.loads(json.dumps(lane_numbers(trace, traces["plain"])))
+        numbers = all_numbers[name]
         assert {key: lane[key] for key in numbers} == numbers and lane["output_ids"] == trace.output_ids
         assert trace.run["method"]["params"].get("k", 3) == 3, name
     assert told["outcome"] == claim_of(traces)["time"]["sentence"]

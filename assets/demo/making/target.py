@@ -211,7 +211,7 @@ class DemoRun(TrainingRun):
             half.half().save_pretrained(new)
             self.tokenizer.save_pretrained(new)
             (new / "recipe.json").write_text(recipe + "\n", "utf-8")
-            if log := self.log_file.sample():
+            if log := self.log_file.sample(20):
                 (new / "train_log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), "utf-8")
             for path in (new, *new.iterdir()):
                 path.chmod(0o755 if path.is_dir() else 0o644)
