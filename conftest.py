@@ -53,12 +53,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = tiers.FIRST_OF_AN_ANNEX
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test of the second tier says why it is not in the first. Browsers' tests come first, then long files."""
     items.sort(key=lambda item: place_in_run(item.path))
-    for item in items:
-        if ANNEXES in item.path.parents:
-            item.add_marker(pytest.mark.annex("of an annex, without which the core works"))
+    if "annex" in config.option.markexpr:
+        names = annex_names()
+        for item in items:
+            cases = item.callspec.params.values() if hasattr(item, "callspec") else ()
+            if ANNEXES in item.path.parents or any(isinstance(case, str) and case in names for case in cases):
+                item.add_marker(pytest.mark.annex("of an annex, without which the core works"))
     silent = {
         item.nodeid.partition("[")[0]
         for item in items
@@ -110,6 +113,13 @@ def place_in_run(path: Path) -> int:
     if BROWSER in path.parents or path.name.endswith("_browser.py"):
         return 0
     return 1 + LONG.index(path.name) if path.name in LONG else 1 + len(LONG)
+
+
+def annex_names() -> set[str]:
+    """The methods that annexes bring, whose parts have the same names: the core's tests with these are the annexes'."""
+    from decoders.drafters import methods
+
+    return {card.name for card in methods().values() if card.params.__module__.startswith("specviz.extras.")}
 
 
 @pytest.hookimpl(optionalhook=True)

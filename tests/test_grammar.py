@@ -29,6 +29,7 @@ from specviz.cli import main
 from .drafts import target_with_parts
 from .models import network, prompt_ids, save_model, tiny_tokenizer
 from .stubs import client_of, gallery_desk
+from .tiers import matrix
 from .waiting import until
 
 llguidance = pytest.importorskip("llguidance")
@@ -75,7 +76,7 @@ class ConstrainedProcessor(hf.LogitsProcessor):
         return scores.masked_fill(torch.from_numpy(bits[:320] == 0), -torch.inf)
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", matrix(range(24), 8, "further grammars and methods"))
 def test_answers_are_valid_and_those_of_constrained_plain_decoding(target: Any, number: int):
     rng = random.Random(number)
     grammar = replace(rng.choice(GRAMMARS), drafts=rng.choice(["mark", FILTER]))

@@ -57,6 +57,7 @@ def test_rules_judge_by_the_rows_of_the_run_itself():
         assert (max(steps[0].rest) > 0.2) != exact
 
 
+@pytest.mark.slow("runs under every rule, judged again")
 def test_the_recorded_rule_gives_the_recorded_verdict():
     """By the recorded draws; a greedy run is judged as itself by every rule that matches."""
     for method, name in (("sps", "ratio"), ("sps@block", "block"), ("pld", "match"), ("sps@typical", "typical")):

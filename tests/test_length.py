@@ -372,7 +372,7 @@ def ended_at(draft: Draft, depth: int, random: np.random.Generator) -> Draft:
 
 
 @pytest.mark.parametrize("rule", ["ratio", "block"])
-@pytest.mark.parametrize("method", DRAWN)
+@pytest.mark.parametrize("method", matrix(DRAWN, ("glide", "sps"), "the other methods that draw"))
 def test_a_position_is_verified_or_not_before_its_token_is_drawn(method: str, rule: str, tmp_path) -> None:
     """Whatever else had been drawn from a position on, and however long the draft had become by it: the position is
     verified in all cases or in none. (DSpark with its threshold ends a draft by the token before.)

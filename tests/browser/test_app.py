@@ -732,6 +732,7 @@ def test_the_bundled_model_runs(page: Any) -> None:
     assert page.problems == []
 
 
+@pytest.mark.slow("a text of both directions in every view")
 def test_no_text_of_a_run_turns_the_page_round(visit: Visit, desk: StubDesk) -> None:
     """Names that others gave (title, model, method, tags) stand with marks on every page, in tooltips too."""
     trace = recordings.chain()

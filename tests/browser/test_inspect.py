@@ -258,6 +258,7 @@ def test_an_examples_name_stands_over_its_own_prompt_alone(visit: Visit) -> None
     expect(example).to_have_value(first.record.id)
 
 
+@pytest.mark.slow("reloads, and a second run")
 def test_a_draft_outlives_a_reload_and_goes_with_another_run(visit: Visit) -> None:
     page = visit("?trace=gallery-0")
     edit(page)

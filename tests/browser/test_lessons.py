@@ -119,6 +119,7 @@ def test_a_lattice_that_is_told_of_is_whole(visit: Visit, page: Any) -> None:
     expect(page.locator(".sv-lesson .sv-lattice")).to_be_hidden()  # it would have no room
 
 
+@pytest.mark.slow("a lesson opened below a pointer at rest")
 def test_no_card_opens_where_a_lesson_comes_to_lie_below_the_pointer(visit: Visit, page: Any) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
     first = '.sv-lesson[data-ready^="12-block 0"]'
