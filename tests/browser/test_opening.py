@@ -94,6 +94,10 @@ def test_a_newcomer_sees_a_race_its_best_step_a_miss_and_is_given_the_turn(visit
     assert page.evaluate("document.activeElement.closest('.svo')") is None
     controls = page.evaluate(CONTROLS)
     assert {"Your turn", "Show everything", "Next: a miss"} <= set(controls) and len(controls) <= FEW, controls
+    page.keyboard.press("ArrowLeft")  # what the strip says of a step stays true, and leads back
+    page.click(".svo-question >> text=Show it")
+    becomes(page, lambda: step(page), best)
+    expect(page.locator(".svo-question >> text=Show it")).to_have_count(0)
     miss = first_miss(desk, "gallery-0")
     page.click(".svo button:has-text('Next: a miss')")
     becomes(page, lambda: step(page), miss)
@@ -124,6 +128,12 @@ def test_it_starts_by_itself_once_and_again_by_its_button(visit: Visit) -> None:
     expect(page.locator(".svo")).to_have_count(0)
     page = visit()
     page.click("button:has-text('▶ Race')")
+    page.wait_for_selector(".svo-racing")
+    page.keyboard.press(" ")  # but the space bar: it brings the best step, and plays nothing
+    expect(page.locator(".svo-question")).to_contain_text(f"Step {step(page) + 1}, its best")
+    expect(page.locator(".svo-question >> text=Show it")).to_have_count(0)
+    assert page.evaluate("specviz.app.inspector.player.timer") == 0
+    page.click("button:has-text('Race again')")
     page.wait_for_selector(".svo-racing")
     page.click(".sv-counter")  # so does a click
     expect(page.locator(".svo-racing")).to_have_count(0)

@@ -25,7 +25,9 @@ export class RaceCard {
       { "aria-label": `Race: plain decoding against ${short(this.title)}` },
       h("p.svo-lead", this.lead),
       h("div.svo-lanes", this.lanes.map((lane) => lane.element)),
-      h("p.svo-source", this.source, " Grey: still to be written."),
+      h("p.svo-legend.ui-row", h("span.svc-acc", "drafted, and kept"), h("span.svc-own", "by the model itself"),
+        h("span.svo-ahead", "still to be written")),
+      h("p.svo-source", this.source),
       this.words,
       this.buttons,
       h("button.svp-x.svo-close", { "aria-label": "Close", onclick: () => this.close() }, "×"),
@@ -105,12 +107,15 @@ export class RaceCard {
     one.facts.textContent = `${plural(steps, "forward")}${time}`;
   }
 
-  /** A key or a click ends the race; it does what it does anyway. @param {Event} event */
+  /** A key or a click ends the race; it does what it does anyway, but the space bar, which would play the steps. */
+  /** @param {Event} event */
   touched(event) {
     const key = event instanceof KeyboardEvent ? event.key : "";
     if (["Shift", "Control", "Alt", "Meta"].includes(key)) return;
-    if (this.element.classList.contains("svo-racing")) this.ask(false);
-    else if (key === "Escape") this.close();
+    if (this.element.classList.contains("svo-racing")) {
+      if (key === " ") event.preventDefault(), event.stopPropagation();
+      this.ask(key === " ");
+    } else if (key === "Escape") this.close();
   }
 
   /** The race is over: who needed what. @param {boolean} _goes whether by itself */

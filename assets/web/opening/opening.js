@@ -99,6 +99,8 @@ class Opening extends RaceCard {
     super(race, host);
     this.inspector = /** @type {Inspector} */ (app.inspector);
     this.trace = app.shown;
+    this.question = h("b.svo-question");
+    this.inspector.on("step", () => this.question.isConnected && this.tell());
     const { signal } = this.leave;
     for (const name of ["specviz:tab", "specviz:current"])
       document.addEventListener(name, () => this.left() && this.close(), { signal });
@@ -112,18 +114,28 @@ class Opening extends RaceCard {
   /** The race is over: who needed what, and (``goes``: at it) the best step. @param {boolean} goes */
   ask(goes) {
     super.ask(goes);
-    const best = bestStep(this.inspector.model.steps);
-    if (goes && best >= 0) this.inspector.setStep(best);
-    const kept = plural(this.inspector.model.steps.accepted[best] ?? 0, "drafted token");
-    this.words.replaceChildren(
-      this.result,
-      h("b.svo-question", best < 0 ? "No draft of it was accepted." : `Step ${best + 1}, its best: ${kept} accepted.`),
-    );
+    if (goes && this.best >= 0) this.inspector.setStep(this.best);
+    this.words.replaceChildren(this.result, this.question);
+    this.tell();
     const miss = firstMiss(this.inspector.model.steps);
     const next = miss >= 0 && h("button.svp-button.svp-call", { onclick: () => this.answer(miss) }, "Next: a miss");
     const simple = document.body.classList.contains("sv-simple"); // few things to press: ▶ Race comes with all else
     this.buttons.replaceChildren(...(next ? [next] : []), this.turn,
       ...(simple ? [] : [h("button.svp-button", { onclick: play }, "↻ Race again")]));
+  }
+
+  get best() {
+    return bestStep(this.inspector.model.steps);
+  }
+
+  /** What the best step came to, and a way there from another. */
+  tell() {
+    const { best, inspector } = this;
+    const kept = plural(inspector.model.steps.accepted[best] ?? 0, "drafted token");
+    const said = best < 0 ? "No draft of it was accepted." : `Step ${best + 1}, its best: ${kept} accepted.`;
+    const there = best < 0 || inspector.number === best;
+    const go = h("button.ui-link", { onclick: () => inspector.setStep(best) }, "Show it");
+    this.question.replaceChildren(said, ...(there ? [] : [" ", go]));
   }
 
   /** To a prompt of one's own. */
