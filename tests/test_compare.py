@@ -382,8 +382,17 @@ def test_lanes_whose_repeats_overlap_share_a_place() -> None:
     assert said["stars"]["speedup"] == ["A", "B"]
     first = said["time"]["lanes"][0]
     assert first["low"] < first["bar"] < first["high"]
+    three = claim([lane_of("A", 1.5, 2.0, 2.2), lane_of("B", 1.6, 1.85, 1.9), lane_of("C", 1.2, 1.4, 1.6)])["time"]
+    assert three["sentence"].startswith("A, B and C are level at 2.00×, 1.85× and 1.40× plain decoding: their repeats")
+    assert {row["place"] for row in three["lanes"]} == {1}
     apart = claim([lane_of("A", 1.95, 2.0, 2.2), lane_of("B", 1.6, 1.85, 1.9)])
     assert [row["place"] for row in apart["time"]["lanes"]] == [1, 2] and "A wins" in apart["time"]["sentence"]
+
+
+def test_the_reason_is_of_the_median_that_it_explains() -> None:
+    """A lane whose recorded run was disturbed: its repeats took a quarter of that time."""
+    said = claim([_lane("A", 1.9, pace=0.25), _lane("B", 1.2)])["time"]["sentence"]
+    assert said.endswith("its steps take less time (12.5 against 50.0 ms each).")
 
 
 def test_repeats_that_overlap_plain_decodings_win_nothing() -> None:

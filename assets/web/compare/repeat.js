@@ -71,7 +71,9 @@ export async function repeat({ quiet = false } = {}) {
     drawClaim();
     await poll(() => host.ask("repeats", ids()), EVERY_MS, wanted, ({ over, count, of, run, text }) => {
       const lane = page.lanes.find(({ id }) => id === run);
-      tell(`Repeating in alternation: ${plural(count, "run")} of ${of} done${lane ? `, now ${name(lane)}` : ""}.`);
+      const now = lane ? `, now ${name(lane)}` : "";
+      tell(count < of ? `Repeating in alternation: ${plural(count, "run")} of ${of} done${now}.`
+        : `${plural(count, "run")} done; those whose times are in doubt once more${now}.`);
       if (over && text) tell(text);
       return !over;
     });

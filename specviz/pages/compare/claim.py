@@ -49,9 +49,9 @@ class Lane:
 
     @property
     def step_ms(self) -> float | None:
-        """Drafting and verifying of a step, in ms."""
+        """Drafting and verifying of a step, in ms; of a lane that was repeated at the pace of its median."""
         draft, verify = self.metric("draft_ms"), self.metric("verify_ms")
-        return None if verify is None else verify + (draft or 0.0)
+        return None if verify is None else (verify + (draft or 0.0)) * self.numbers.get("pace", 1.0)
 
     def spread(self, key: str) -> tuple[float, float] | None:
         """The quartiles of several runs."""
@@ -163,6 +163,17 @@ def _is_level(first: Lane, second: Lane) -> bool:
     return _overlap(first, second)
 
 
+def _levels(order: Sequence[Lane]) -> list[list[Lane]]:
+    """Lanes by speed, those together that cannot be told apart from the first of them."""
+    levels: list[list[Lane]] = []
+    for lane in order:
+        if levels and _is_level(levels[-1][0], lane):
+            levels[-1].append(lane)
+        else:
+            levels.append([lane])
+    return levels
+
+
 # --- order and places ---
 
 
@@ -176,12 +187,11 @@ def _places_by_time(lanes: Sequence[Lane], order: Sequence[Lane]) -> list[Place]
         return 1000 * ((tokens or 1) if has_plain else 1) / speed if speed else None
 
     places: list[Place] = []
-    head, number = None, 0
-    for count, lane in enumerate(order, 1):
-        if head is None or not _is_level(head, lane):
-            head, number = lane, count
-        low, high = lane.spread(key) or (None, None)
-        places.append(Place(lane.key, number, cost(lane.metric(key)), cost(high), cost(low)))
+    for level in _levels(order):
+        number = len(places) + 1
+        for lane in level:
+            low, high = lane.spread(key) or (None, None)
+            places.append(Place(lane.key, number, cost(lane.metric(key)), cost(high), cost(low)))
     for lane in lanes:
         if lane not in order:
             low, high = lane.spread(key) or (None, None)
@@ -271,9 +281,13 @@ def _by_speed(order: Sequence[Lane], plain: Lane | None, *, brief: bool = False)
     if len(order) == 1:
         return f"{first.name} is {best:.2f}× as fast as plain decoding{_because(first, plain, brief)}."
     second, speed = order[1], order[1].metric("speedup") or 0.0
-    if _is_level(first, second):
+    if (level := _levels(order)[0])[1:]:
         reason = "their repeats overlap" if first.spread("speedup") else "one run of each cannot tell them apart"
-        return f"{first.name} and {second.name} are level at {best:.2f}× and {speed:.2f}× plain decoding: {reason}."
+        names, speeds = (
+            _enumerate(words)
+            for words in zip(*((one.name, _times(one.metric("speedup"))) for one in level), strict=True)
+        )
+        return f"{names} are level at {speeds} plain decoding: {reason}."
     reason = _because(first, second, brief)
     return f"{first.name} wins: {best:.2f}× plain decoding, {best / speed:.2f}× {second.name}{reason}."
 

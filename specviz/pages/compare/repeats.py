@@ -93,7 +93,9 @@ class Repeats:
         return rounds
 
     def state(self, keys: Sequence[str]) -> dict[str, Any]:
-        """``{"over", "count", "of", "run", "text"}`` of a comparison: how many runs are done, and which goes on."""
+        """``{"over", "count", "of", "run", "text"}`` of a comparison: how many runs are done, of so many before those
+        that are run again as they are in doubt, and which goes on.
+        """
         rounds = self._rounds.get(tuple(keys))
         return rounds.state if rounds is not None else Rounds((), 0, is_over=True).state
 
@@ -163,7 +165,6 @@ class Repeats:
                     return
                 assert isinstance(outcome, Measurement)
                 rounds.count += 1
-                rounds.total = max(rounds.total, rounds.count)
                 name = turn.contender.name
                 key, trace = keys[name], traces[keys[name]]
                 rounds.text = _difference(trace, outcome)
