@@ -80,7 +80,8 @@ export function frame() {
         lasts,
       ),
       h("p.svc-help.svc-turns.ui-soft", { role: "status", hidden: true }, TURNS),
-      h("p.svc-measure.ui-soft", { "aria-hidden": "true" }),
+      h("div.svc-scale.ui-soft", { "aria-hidden": "true" }, h("p.ui-row", h("span.svc-measure"), h("span.svc-marks",
+        h("span.svc-acc", "accepted draft"), h("span.svc-own", "target's own"), h("span.svc-new", "last forward")))),
       h("ol.svc-lanes"),
     ),
     card(
