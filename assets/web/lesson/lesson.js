@@ -232,11 +232,14 @@ export class Lesson {
     this.unfold(met);
     inspector.root.classList.toggle("sv-open", open);
     inspector.root.classList.toggle("sv-open-ranking", waiting?.kind === "candidate");
+    inspector.tree.alone = !met.has("drafter") && !met.has("prompts");
     const view = { step: stop.step, pins: [] };
     if (waiting) inspector.load(before(trace, stop.step, waiting.kind, waiting.scores), view);
     else if (key !== this.shown) inspector.load(trace, view);
     else inspector.setStep(stop.step);
-    const look = looks(inspector.model.step(stop.step).nodes.slice(1));
+    const { nodes, depth, drafted } = inspector.model.step(stop.step);
+    inspector.root.style.setProperty("--sv-rows", String(depth > 1 ? Math.max(depth + 2, drafted / 2) : depth));
+    const look = looks(nodes.slice(1));
     for (const [name, on] of Object.entries(look)) inspector.root.classList.toggle(`sv-${name}`, on);
     const root = trace.steps.context[stop.step] - 1;
     if (open && root >= trace.run.prompt_length) inspector.reveal(root); // in the prompt the source is looked at
