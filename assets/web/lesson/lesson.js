@@ -241,8 +241,6 @@ export class Lesson {
     inspector.root.style.setProperty("--sv-rows", String(depth > 1 ? Math.max(depth + 2, drafted / 2) : depth));
     const look = looks(nodes.slice(1));
     for (const [name, on] of Object.entries(look)) inspector.root.classList.toggle(`sv-${name}`, on);
-    const root = trace.steps.context[stop.step] - 1;
-    if (open && root >= trace.run.prompt_length) inspector.reveal(root); // in the prompt the source is looked at
     this.shown = key;
     this.zoom();
     this.strayed(stop.step);
@@ -339,7 +337,11 @@ export class Lesson {
     if (!fresh) return;
     this.fit();
     this.room(), inspector.resized(); // its parts have other sizes beside one another
-    if (!this.waiting && inspector.number === stop.step) inspector.scroll(inspector.model.step(stop.step));
+    const view = inspector.model.step(stop.step);
+    const root = view.context - 1;
+    if (!this.waiting && inspector.number === stop.step) inspector.scroll(view);
+    // in the prompt the source is looked at
+    if (this.waiting && root >= inspector.model.promptLength) inspector.reveal(root);
     for (const one of this.places) {
       if (one.kind === "node") {
         const box = this.box(one.node);
