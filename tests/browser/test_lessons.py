@@ -39,6 +39,21 @@ HELD = f"""() => {{
   }}
 }}"""
 
+# what of the presented views is cut at the foot of the part in which it scrolls
+CUT = """() => [...document.querySelectorAll(".sv-presenting .sv-lesson-view .sv-body")].flatMap((body) => {
+  const { bottom } = body.getBoundingClientRect();
+  const foot = bottom - Number(/^inset\\(0px 0px ([\\d.]+)px/.exec(getComputedStyle(body).clipPath)?.[1] ?? 0);
+  const texts = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  const cut = [];
+  while (texts.nextNode()) {
+    range.selectNode(texts.currentNode);
+    const boxes = [...range.getClientRects()];
+    if (boxes.some((box) => box.height && box.top < foot - 2 && box.bottom > foot + 2)) cut.push(range.toString());
+  }
+  return cut;
+})"""
+
 
 @pytest.fixture(scope="module")
 def desk(module_home: Path) -> StubDesk:
@@ -117,6 +132,24 @@ def test_a_lattice_that_is_told_of_is_whole(visit: Visit, page: Any) -> None:
     visit("?tab=lessons&lesson=12-block&at=7", '.sv-lesson[data-ready^="12-block 6"]')
     expect(page.locator(".sv-lesson-view .sv-tree")).to_be_visible()
     expect(page.locator(".sv-lesson .sv-lattice")).to_be_hidden()  # it would have no room
+
+
+@pytest.mark.slow("four lessons presented")
+def test_presented_views_end_on_a_whole_line(visit: Visit, page: Any) -> None:
+    """A slim tree stands whole beside the text, and an unchecked draft opens on its first token."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for lesson, stop in (("1-drafting", 5), ("9-lossless", 4), ("7-cape", 2), ("14-two-drafters", 2)):
+        visit(f"?tab=lessons&lesson={lesson}&at={stop}&present=1", f'.sv-lesson[data-ready^="{lesson} {stop - 1}"]')
+        becomes(page, lambda: page.evaluate(CUT), [])
+        if lesson == "1-drafting":
+            expect(page.locator(".sv-lesson-view .sv-rest")).to_have_text(
+                "height):⏎␣×7␣self.width␣=␣width⏎␣×7 9 not reached"
+            )
+        if lesson == "7-cape":
+            expect(page.locator(".sv-lesson-view .sv-drafter .sv-verdict")).to_have_text("=: not checked yet.")
+            expect(page.locator(".sv-lesson-view .sv-tree-signs")).to_contain_text("drafter's probability")
+    expect(page.locator(".sv-lesson-view .sv-tree-rest")).to_be_hidden()
+    expect(page.locator(".sv-lesson-view .sv-tree .sv-node")).to_have_count(16)  # the root, and all that was drafted
 
 
 @pytest.mark.slow("a lesson opened below a pointer at rest")

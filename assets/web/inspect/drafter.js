@@ -42,14 +42,16 @@ export class DrafterView extends LookPanel {
     this.offerLooks(model.run.attention);
   }
 
-  /** A step; it opens on its first rejected token of the chain, else on the last one. @param {StepView} view */
+  /** A step; it opens on its first rejected token of the chain, else on the last one; unchecked, on the first. */
+  /** @param {StepView} view */
   draw(view) {
     this.view = view;
     this.look = [];
     if (!this.on) return;
     this.guesses = guesses(this.owner.model, view.number);
     this.chain = chainOf(view);
-    const first = this.chain.find((node) => node.status === "rejected") || this.chain[this.chain.length - 1];
+    const first = this.chain.find((node) => node.status === "rejected") ??
+      this.chain.at(view.bonus === OPEN ? 0 : -1);
     this.chosen = first ? choiceOf(first) : null;
     this.shown = this.chosen;
     this.rare = false;

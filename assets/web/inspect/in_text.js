@@ -7,17 +7,17 @@ import { Ruler } from "specviz/base/ruler.js";
 import { copyOf } from "specviz/inspect/sentence.js";
 import { settle } from "specviz/inspect/sight.js";
 
-const REST = 16; // characters of what was not reached
 const FEW = 4; // branches below a token; the others are counted
 const SIDE = 28; // pixels left free at the right: what a letter of another font may need more
 const GAP = 14; // pixels between branches
+const GUTTER = 53; // pixels left of a line's text
 const PEEKED = 3; // rows of a source that is out of sight
 const [NARROW, LOW] = [560, 240]; // pixels: a pane on which one line is peeked at
 const ROOM = 6; // pixels below them
 const EDGE = 8; // pixels between a line's end and its bracket
 
-/** A token below the text: what is written, its node, its look. */
-/** @typedef {{ text: string, node: number, look: string }} Cell */
+/** A token below the text: what is written, its node, its look; of an unread rest, all of its tokens. */
+/** @typedef {{ text: string, node: number, look: string, rest?: number[] }} Cell */
 /** Rows of tokens below an element of the text, and the lane in which nothing overlaps. */
 /** @typedef {{ at: Element, rows: Cell[][], x: number, top: number, wide: number, lane: number }} Hung */
 /** @typedef {{ top: number, bottom: number }} Span */
@@ -158,12 +158,24 @@ export class DraftInText {
         rest.push(next);
         at = next.index;
       }
-      const text = this.owner.model.pieces.phrase(rest.map(({ token }) => token), REST).replaceAll("␣", " ").trim();
-      const said = `${text} ${rest.length} not reached`;
-      const unread = rest.length ? [{ text: said, node: rest[0].index, look: "sv-rest" }] : [];
+      const tokens = rest.map(({ token }) => token);
+      const unread = rest.length ? [{ text: "", node: rest[0].index, look: "sv-rest", rest: tokens }] : [];
       add(ghost, unread, cells(refused.slice(1)));
     }
     this.place(hung);
+  }
+
+  /** An unread rest in at most so many characters: whole, or cut behind a token. */
+  /** @type {(tokens: number[], most: number) => string} */
+  unread(tokens, most) {
+    const { pieces } = this.owner.model;
+    const said = `${tokens.length} not reached`;
+    let text = "";
+    for (let count = tokens.length; count; count--) {
+      text = pieces.phrase(tokens.slice(0, count)).replace(/^␣(?=[^␣])/, "") + (count < tokens.length ? "…" : "");
+      if (text.length + 1 + said.length <= most) return `${text} ${said}`;
+    }
+    return said;
   }
 
   /** Gives all below the text a lane in which nothing overlaps, and the lines room for it. @param {Hung[]} hung */
@@ -174,6 +186,9 @@ export class DraftInText {
     const letter = this.ruler.width("0", style.font);
     const frame = this.paper.getBoundingClientRect();
     if (!frame.width) return;
+    const room = Math.floor((frame.width - GUTTER - SIDE - GAP) / letter);
+    for (const cell of hung.flatMap(({ rows }) => rows.flat()))
+      if (cell.rest) cell.text = this.unread(cell.rest, room);
     /** @type {{ middle: number, taken: Hung[] }[]} */
     const lines = [];
     for (const one of hung) {

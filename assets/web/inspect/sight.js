@@ -1,6 +1,6 @@
 /* Where a token pane is scrolled to: so that what a step tells of is in sight, and no line is cut at the top. */
 
-import { must } from "specviz/base/dom.js";
+import { framed, must } from "specviz/base/dom.js";
 import { ROW_HEIGHT } from "specviz/inspect/pane.js";
 
 const MARGIN = 40; // pixels below a step's last token
@@ -69,6 +69,40 @@ export function aim(pane, from, to, beside = -1, covered = () => 0, again = true
 export function settle(pane, position, covered) {
   const edge = pane.body.getBoundingClientRect().top + covered;
   if (pane.rows.length) pane.body.scrollTop = whole(pane, Math.max(0, position), 0, edge);
+}
+
+/** Below ``root``, what scrolls ends on a whole line; returns what looks again, where something else was drawn. */
+/** @param {HTMLElement} root */
+export function wholeFeet(root) {
+  const look = framed(() => {
+    /** @type {NodeListOf<HTMLElement>} */
+    const bodies = root.querySelectorAll(".sv-body");
+    const feet = [...bodies].map(foot); // all is read before anything is written
+    bodies.forEach(({ style }, k) => (style.clipPath = feet[k] ? `inset(0 0 ${feet[k]}px)` : ""));
+  });
+  for (const name of ["scroll", "click", "keyup"])
+    root.addEventListener(name, look, { capture: true, passive: true });
+  return look;
+}
+
+/** How many pixels at the foot of what scrolls show a part of a line alone. @param {HTMLElement} body */
+function foot(body) {
+  const { top, bottom, height } = body.getBoundingClientRect();
+  if (!height || body.scrollTop + body.clientHeight >= body.scrollHeight || body.querySelector(".sv-big")) return 0;
+  /** @type {DOMRect[]} */
+  const boxes = [];
+  const range = document.createRange();
+  const texts = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    range.selectNode(texts.currentNode);
+    const framed = texts.currentNode.parentElement?.closest("button, tr, .sv-node, .sv-crow");
+    for (const box of framed ? [framed.getBoundingClientRect()] : range.getClientRects())
+      if (box.height && box.top < bottom && box.bottom > top && box.height < height / 3) boxes.push(box);
+  }
+  let end = bottom;
+  for (const box of boxes.sort((a, b) => b.top - a.top))
+    if (box.top < end && box.bottom > end + 1) end = box.top - 2; // with the mark above a letter
+  return end > top + height / 2 ? Math.round(bottom - end) : 0;
 }
 
 /** What of the text is in sight: of a pane that the page scrolled out of the window (``cut``), the rest. */

@@ -40,6 +40,7 @@ export class TreeView extends Panel {
     /** @type {Box[]} */
     this.boxes = [];
     this.shown = 0;
+    this.alone = false; // no panel tells of its nodes: those in a row may be folded
     /** The box that is hovered. @type {Box | null} */
     this.lit = null;
     this.svg = s("svg.sv-tree-svg", { role: "group" });
@@ -190,7 +191,7 @@ export class TreeView extends Panel {
   lay(view, hangs) {
     const { picker, zoom } = this.owner;
     const [room, high] = [this.window.room / zoom, this.window.high / zoom];
-    const rows = (picker.on && !picker.folds) || hangs || !high ? Infinity : rowsIn(high);
+    const rows = (picker.on && !picker.folds && !this.alone) || hangs || !high ? Infinity : rowsIn(high);
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
     /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */

@@ -178,6 +178,15 @@ export class TreeWindow {
     this.moved = this.wanted > 0;
   }
 
+  /** Scrolls so that an element of the tree is seen. @param {Element} element */
+  reach(element) {
+    const { body } = this.tree;
+    const pane = body.getBoundingClientRect();
+    const at = element.getBoundingClientRect();
+    if (at.left < pane.left || at.right > pane.right) body.scrollLeft += at.left - pane.left - pane.width / 2;
+    if (at.top < pane.top || at.bottom > pane.bottom) body.scrollTop += at.top - pane.top - pane.height / 2;
+  }
+
   /** A scale by hand (null: fitted again), around a point of the window. */
   /** @type {(scale: number | null, at?: { clientX: number, clientY: number }) => void} */
   zoom(scale, at) {

@@ -44,6 +44,8 @@ export function marks({ owner, placed, other, barred }, view) {
     : names.flatMap(({ letter, label }) => (letter ? [[letter, label ?? ""]] : []));
   const also = barred ? ", as a bar too" : "";
   if (sure && view.bonus !== OPEN) signs.push([probability(sure.prob), `target's probability${also}`]);
+  const guess = nodes.find(({ line }) => line.startsWith("q"))?.node;
+  if (guess) signs.push([`q${probability(guess.draftProb)}`, "drafter's probability"]);
   if (parent) signs.push([`▾${parent.hidden}`, `below it${parent.node.draft === "recorded" ? ", too" : ""}`]);
   if (chip?.kind === "chip") signs.push([chip.text, "beside it"]);
   if (stretch?.kind === "stretch") signs.push([stretch.line, "in a row"]);

@@ -5,9 +5,10 @@ import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
 import { sentence } from "specviz/base/json.js";
 import { Inspector } from "specviz/inspect/inspector.js";
+import { wholeFeet } from "specviz/inspect/sight.js";
 import { headline } from "specviz/inspect/summary.js";
 import { before } from "specviz/lesson/asked.js";
-import { WAITING, panelsMet, withoutOracle } from "specviz/lesson/panels.js";
+import { WAITING, looks, panelsMet, withoutOracle } from "specviz/lesson/panels.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1.6, 1.42, 1.25, 1.12, 1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
@@ -72,7 +73,8 @@ export class Lesson {
     this.root.append(head, h("div.sv-lesson-body", this.text, h("div.sv-lesson-view", this.problem, this.stage)));
     this.host.replaceChildren(this.root);
     this.inspector = new Inspector(this.stage, { actions: false, present: false, drawer: false });
-    const again = framed(() => this.mark());
+    this.feet = wholeFeet(this.root);
+    const again = framed(() => (this.mark(), this.feet()));
     this.inspector.on("step", (/** @type {{ step: number }} */ { step }) => (this.strayed(step), again()));
     this.inspector.on("resized", again); // there may be other rows of candidates
     this.inspector.candidates.body.addEventListener("scroll", again, { passive: true });
@@ -230,16 +232,15 @@ export class Lesson {
     this.unfold(met);
     inspector.root.classList.toggle("sv-open", open);
     inspector.root.classList.toggle("sv-open-ranking", waiting?.kind === "candidate");
+    inspector.tree.alone = !met.has("drafter") && !met.has("prompts");
     const view = { step: stop.step, pins: [] };
     if (waiting) inspector.load(before(trace, stop.step, waiting.kind, waiting.scores), view);
     else if (key !== this.shown) inspector.load(trace, view);
     else inspector.setStep(stop.step);
-    const parents = inspector.model.step(stop.step).nodes.slice(1).map(({ parent }) => parent);
-    const [drafted, heads] = [parents.length, new Set(parents).size];
-    const look = { undrafted: !drafted, chain: heads === drafted, "chain-long": heads === drafted && drafted > 12 };
+    const { nodes, depth, drafted } = inspector.model.step(stop.step);
+    inspector.root.style.setProperty("--sv-rows", String(depth > 1 ? Math.max(depth + 2, drafted / 2) : depth));
+    const look = looks(nodes.slice(1));
     for (const [name, on] of Object.entries(look)) inspector.root.classList.toggle(`sv-${name}`, on);
-    const root = trace.steps.context[stop.step] - 1;
-    if (open && root >= trace.run.prompt_length) inspector.reveal(root); // in the prompt the source is looked at
     this.shown = key;
     this.zoom();
     this.strayed(stop.step);
@@ -336,12 +337,16 @@ export class Lesson {
     if (!fresh) return;
     this.fit();
     this.room(), inspector.resized(); // its parts have other sizes beside one another
-    if (!this.waiting && inspector.number === stop.step) inspector.scroll(inspector.model.step(stop.step));
+    const view = inspector.model.step(stop.step);
+    const root = view.context - 1;
+    if (!this.waiting && inspector.number === stop.step) inspector.scroll(view);
+    // in the prompt the source is looked at
+    if (this.waiting && root >= inspector.model.promptLength) inspector.reveal(root);
     for (const one of this.places) {
       if (one.kind === "node") {
         const box = this.box(one.node);
         if (box && inspector.picker.on) inspector.picker.choose(inspector.picker.choice(box.item));
-        this.reach(one.node);
+        if (box) inspector.tree.window.reach(box.group);
       }
       if (one.kind === "tokens" && one.at.length) inspector.reveal(one.at[0]);
       if (one.kind === "panel" && one.name === "diff") {
@@ -357,7 +362,7 @@ export class Lesson {
       }
     }
     this.mark();
-    requestAnimationFrame(() => this.bring());
+    requestAnimationFrame(() => (this.bring(), this.feet()));
   }
 
   /** A node of the tree as it is drawn. @param {number} index */
@@ -387,17 +392,6 @@ export class Lesson {
     const above = top + scrolled.scrollTop;
     const below = scrolled.scrollHeight - scrolled.scrollTop - whole;
     style.setProperty("--sv-above-views", `${Math.ceil(above + below) + 1}px`);
-  }
-
-  /** Scrolls the tree so that a node is seen. @param {number} index */
-  reach(index) {
-    const { tree } = this.inspector;
-    const box = this.box(index);
-    if (!box) return;
-    const pane = tree.body.getBoundingClientRect();
-    const at = box.group.getBoundingClientRect();
-    if (at.left < pane.left || at.right > pane.right) tree.body.scrollLeft += at.left - pane.left - pane.width / 2;
-    if (at.top < pane.top || at.bottom > pane.bottom) tree.body.scrollTop += at.top - pane.top - pane.height / 2;
   }
 
   /** Scrolls the page to what the stop is about, where it is beside the text; to its first panel if not all fits. */

@@ -22,3 +22,16 @@ export function panelsMet(stops, at) {
 /** @type {(trace: Trace, met: Set<string>) => Trace} */
 export const withoutOracle = (trace, met) =>
   met.has(RANKING) || !trace.report ? trace : { ...trace, report: { ...trace.report, oracle: undefined } };
+
+const [DEEP, LONG] = [8, 12]; // tokens: of a slim tree, and of a chain
+
+/** The shape of a draft: a chain, or a deep tree of two columns, stands beside the text; a long one in more width. */
+/** @type {(drafted: Pick<TreeNode, "parent" | "depth">[]) => Record<"undrafted" | "chain" | "chain-long", boolean>} */
+export function looks(drafted) {
+  /** @type {Map<number, number>} */
+  const wide = new Map();
+  for (const { depth } of drafted) wide.set(depth, (wide.get(depth) ?? 0) + 1);
+  const chain = new Set(drafted.map(({ parent }) => parent)).size === drafted.length;
+  const slim = !chain && wide.size > DEEP && Math.max(...wide.values()) <= 2;
+  return { undrafted: !drafted.length, chain: chain || slim, "chain-long": slim || (chain && drafted.length > LONG) };
+}
