@@ -85,8 +85,8 @@ class Claim:
     def along(self, results: Results) -> Claim:
         """This claim with all measured places of its axis from its first to its last; itself where it has no axis."""
         selectors = [[part for part in ours.split(SEPARATOR) if part != ALL_RUNS] for ours in self.ours]
-        apart = [[part for part in parts if any(part not in other for other in selectors)] for parts in selectors]
-        ends = [parts[0] for parts in (apart[0], apart[-1]) if len(parts) == 1]
+        differing = [[part for part in parts if any(part not in other for other in selectors)] for parts in selectors]
+        ends = [parts[0] for parts in (differing[0], differing[-1]) if len(parts) == 1]
         if len(ends) < 2:
             return self
         place, equals, _ = ends[0].partition("=")

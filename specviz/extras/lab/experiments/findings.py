@@ -164,10 +164,12 @@ def _finding(results: Results, claim: Claim) -> Finding:
     if level:
         clause = level_sentence(noun, phrases[0], texts, numbers, quantity.unit, quantity.key)
     else:
-        told, sign = _told(results, claim) if all(entry.repeat for entry in phrases) else (claim, trend(numbers))
+        is_axis = all(entry.repeat for entry in phrases)
+        source, sign = _with_extremes(results, claim) if is_axis else (claim, trend(numbers))
         clause = sentence(
-            noun, claim_phrases(results, told), told.texts(results), told.numbers(results), quantity.unit, signs, sign
-        )
+            noun, claim_phrases(results, source), source.texts(results), source.numbers(results), quantity.unit,
+            signs, sign,
+        )  # fmt: skip
     contexts = [entry.at for entry in (phrase(results, [part], metric) for part in shared) if entry.text[:3] != "of "]
     text = f"{capital(', '.join([*contexts, clause]))}."
     if note := WORDS["notes"].get(quantity.key):
@@ -191,17 +193,18 @@ def _finding(results: Results, claim: Claim) -> Finding:
     )  # fmt: skip
 
 
-def _told(results: Results, claim: Claim) -> tuple[Claim, str]:
+def _with_extremes(results: Results, claim: Claim) -> tuple[Claim, str]:
     """A claim along an axis, and the trend of all that was measured between its ends; where there is none, the claim
     has also the highest and the lowest of these, if its own numbers are not.
     """
-    whole = claim.along(results)
-    shown = [float(text.replace(",", "")) for text in whole.texts(results)]
-    if (sign := trend(shown)) or not {*claim.ours} <= {*whole.ours}:
+    axis_claim = claim.along(results)
+    numbers = [float(text.replace(",", "")) for text in axis_claim.texts(results)]  # as a reader sees them
+    if (sign := trend(numbers)) or not {*claim.ours} <= {*axis_claim.ours}:
         return claim, sign
-    claimed = {whole.ours.index(selector) for selector in claim.ours}
-    beyond = {shown.index(end) for end in (min(shown), max(shown)) if end not in {shown[n] for n in claimed}}
-    return replace(claim, ours=tuple(whole.ours[n] for n in sorted(claimed | beyond))), sign
+    places = {axis_claim.ours.index(selector) for selector in claim.ours}
+    own_numbers = {numbers[place] for place in places}
+    places |= {numbers.index(extreme) for extreme in (min(numbers), max(numbers)) if extreme not in own_numbers}
+    return replace(claim, ours=tuple(axis_claim.ours[place] for place in sorted(places))), sign
 
 
 def _of_paper(claim: Claim, phrases: Sequence[Phrase], values: Sequence[str], unit: str) -> tuple[str, str]:
