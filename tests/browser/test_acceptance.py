@@ -63,7 +63,7 @@ def old_address(page: Any, port: int) -> Iterator[Visit]:
 def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     page = visit()
     expect(page.locator(".svd-defined tbody tr")).to_have_count(len(RUNS))
-    expect(page.locator(".svd-defined thead")).to_contain_text("Σ accepted ÷ positions that were decided")
+    expect(page.locator(".svd-defined thead")).to_contain_text("Σ accepted ÷ positions tested")
     formula = page.locator(".svd-defined .svd-formula").first  # the picture, then numbers, then their sums
     expect(formula).to_be_hidden()
     top = "(look) => document.querySelector(look).getBoundingClientRect().top"

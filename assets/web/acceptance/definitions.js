@@ -1,4 +1,4 @@
-/* Acceptance of runs, the definitions: one table of all, and where drafted tokens stood. */
+/* Acceptance of runs, the definitions: one table of all, and where drafted tokens were accepted. */
 
 import { facts, h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
@@ -120,12 +120,12 @@ function drawings() {
   return [
     {
       label: "Conditional acceptance by position",
-      data: lines("conditional", "share of the decided that were accepted"),
+      data: lines("conditional", "of the tokens tested were accepted"),
       layout: layout("Accepted, of the tokens tested (EAGLE's n-α)", "position in the draft", "of those tested", rate),
     },
     {
       label: "Unconditional acceptance by position",
-      data: lines("unconditional", "share of the drafts that got so far"),
+      data: lines("unconditional", "of the drafts were accepted up to here"),
       layout: layout("Accepted, of all drafts (vLLM, llama.cpp)", "position in the draft", "of all drafts", rate),
     },
     {
@@ -142,19 +142,21 @@ function drawings() {
 const named = (name, key) =>
   name !== "context" ? String(key) : key ? `${format(key)}–${format(2 * Number(key) - 1)}` : "0–63";
 
-/** Where decided positions were accepted: a row per method, a column per group. @param {AcceptanceGroups} name */
+/** Where tested tokens were accepted: a row per method, a column per group. @param {AcceptanceGroups} name */
 function grouped(name) {
   const [title, what] = GROUPS[name];
+  const colors = slotColors();
   const keys = [...new Set(drafting().flatMap((set) => set.groups[name].map((row) => row.key)))];
   if (name === "context") keys.sort((a, b) => Number(a) - Number(b));
   const rows = drafting().map((set) =>
     h(
       "tr",
+      { style: `--svd-own:${colors[page.charted.indexOf(set.title)] ?? "var(--sv-faint)"}` }, // as in the charts
       h("th", { scope: "row" }, set.title),
       keys.map((one) => {
         const row = set.groups[name].find((group) => group.key === one);
         if (!row) return h("td.svp-num", "–");
-        const about = `${row.stood} of ${row.decided} positions tested were accepted`;
+        const about = `${row.stood} of ${row.decided} tokens tested were accepted`;
         return h(
           "td.svp-num.svd-rate",
           { title: about, style: `--svd-rate:${row.rate.toFixed(3)}` },
@@ -180,10 +182,12 @@ export function drawDefinitions(place) {
   const any = page.sets.some((set) => set.depths.length);
   chooseCharted();
   const lines = h("div");
+  const groups = h("div.svd-groups.ui-tiles");
   const redraw = () => {
     const at = [...lines.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
     lines.replaceChildren(key(redraw));
     lines.querySelectorAll("button")[at]?.focus();
+    groups.replaceChildren(...names.map(grouped));
     drawCharts(grid, drawings);
   };
   const whole = compared();
@@ -201,8 +205,8 @@ export function drawDefinitions(place) {
     whole,
     formulas,
     any && h("p.svd-lead",
-      "By group: the share of the draft tokens tested that were accepted, and how many of how many."),
-    any ? h("div.svd-groups.ui-tiles", names.map(grouped)) : h("p.ui-soft", "These runs drafted nothing."),
+      "By group: the share of the draft tokens tested that were accepted, and below it accepted of tested."),
+    any ? groups : h("p.ui-soft", "These runs drafted nothing."),
   ]);
   if (any) redraw();
 }

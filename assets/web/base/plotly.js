@@ -5,15 +5,16 @@ import { alertNote } from "specviz/base/json.js";
 
 /** As many as can be told apart in one chart: no colour is used twice. */
 export const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#8A8A8A", "#7A4FBF"];
-export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash"];
+export const DASHES = ["solid", "dash", "dashdot", "longdash", "longdashdot", "solid", "dash", "dot"];
 export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
 
-/** The look of the ``n``-th line of a chart: no two are alike in colour, dash and marks. @param {number} n */
-export const lineLook = (n, color = COLORS[n % COLORS.length]) => ({
+/** The look of the ``n``-th line of a chart: no two are alike in colour, dash and marks. Methods of a comparison are */
+/** 0, 1, … in the order of its lanes, plain decoding is -1 (the last look). @param {number} n */
+export const lineLook = (n, color = COLORS.at(n % COLORS.length)) => ({
   mode: "lines+markers",
   cliponaxis: false, // marks at 0 % and 100 % are whole
-  line: { color, dash: DASHES[n % DASHES.length], width: 2 },
-  marker: { color, symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
+  line: { color, dash: DASHES.at(n % DASHES.length), width: 2 },
+  marker: { color, symbol: SYMBOLS.at(n % SYMBOLS.length), size: 7 },
 });
 
 /** A distribution as stems with a mark each, the ``n``-th of ``of`` that stand beside each other. */

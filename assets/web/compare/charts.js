@@ -2,10 +2,8 @@
 
 import { must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
-import { charts, layout, stems } from "specviz/base/plotly.js";
+import { charts, layout, lineLook, stems } from "specviz/base/plotly.js";
 import { drawn, name, page, part } from "specviz/compare/state.js";
-
-const DASHES = ["dot", "solid", "dash", "dashdot", "longdash", "longdashdot"];
 
 /**
  * What is drawn: a title, what the axes say, the traces.
@@ -21,19 +19,20 @@ function drawings(colors) {
   /** @param {string} shape */
   const pattern = (shape) => ({ shape, fillmode: "overlay", fgcolor: colors.card, size: 5, solidity: 0.3 });
   const methods = lanes.filter((lane) => lane.method !== BASELINE);
+  /** The same as in Acceptance. @param {DrawnLane} lane */
+  const look = (lane) => lineLook(lane.n - 1, lane.color);
   const cumulative = lanes.map((lane) => ({
     x: [0, ...lane.lane.times.map((t) => t / 1000)],
     y: [0, ...lane.lane.ends],
     type: "scatter",
     mode: "lines",
     name: label(lane),
-    line: { color: lane.color, dash: DASHES[lane.n], shape: "hv", width: 2 },
+    line: { ...look(lane).line, shape: "hv" },
     hovertemplate: "%{y} tokens after %{x:.3f} s",
   }));
   const lengths = methods.map((lane, n) =>
     stems(page.numbers[lane.id].lengths.map(([accepted, , share]) => [accepted, share]), n, methods.length, {
-      name: label(lane),
-      marker: { color: lane.color, symbol: lane.n, size: 8 },
+      ...look(lane), name: label(lane),
     }));
   const steps = methods.map((lane) => ({
     x: lane.lane.ends.map((_, k) => k + 1),
@@ -41,8 +40,8 @@ function drawings(colors) {
     type: "scatter",
     mode: "lines+markers",
     name: label(lane),
-    marker: { color: lane.color, size: 4, symbol: lane.n },
-    line: { color: lane.color, width: 1, dash: DASHES[lane.n], shape: "hvh" },
+    marker: { ...look(lane).marker, size: 4 },
+    line: { ...look(lane).line, width: 1, shape: "hvh" },
     hovertemplate: "forward %{x}: %{y} accepted",
   }));
   /** @type {(keys: (keyof LaneNumbers["times"])[], text: string, color: string, shape?: string) => object} */

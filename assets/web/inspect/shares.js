@@ -50,7 +50,7 @@ function times(owner, { drafting, verify_ms: verify }) {
       value: spent,
       shown: percent(spent / verify),
       look: String(Math.min(k, 5)),
-      tip: told(named(term), formula(`= Σ ${key} ÷ Σ verify_ms = ${format(spent)} ÷ ${format(verify)} ms`), term.help),
+      tip: told(named(term), formula(`= Σ time of the part ÷ Σ verifying time = ${format(spent)} ÷ ${format(verify)} ms`), term.help),
     };
   });
   const help = [h("div", "Each part of drafting, against the time of the target's forwards.")];

@@ -18,14 +18,14 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from specviz.groups import group
 
-from .experiment import CATEGORY, Row
+from .experiment import CATEGORY, Row, text_of
 from .quantities import COUNT, TOTAL, amounts_of, pool
 from .results import Results
 
@@ -81,6 +81,28 @@ class Claim:
     def numbers(self, results: Results) -> list[float]:
         """Ours, computed from the rows. Raises ValueError for a number that no run has."""
         return [_number(results, selector, self.metric)[0] for selector in self.ours]
+
+    def along(self, results: Results) -> Claim:
+        """This claim with all measured places of its axis from its first to its last; itself where it has no axis."""
+        selectors = [[part for part in ours.split(SEPARATOR) if part != ALL_RUNS] for ours in self.ours]
+        differing = [[part for part in parts if any(part not in other for other in selectors)] for parts in selectors]
+        ends = [parts[0] for parts in (differing[0], differing[-1]) if len(parts) == 1]
+        if len(ends) < 2:
+            return self
+        place, equals, _ = ends[0].partition("=")
+        axis_values = next((axis["values"] for axis in results.about["axes"] if axis["param"] == place), [])
+        places = [f"{place}{equals}{text_of(value)}" for value in axis_values]
+        if ends[0].startswith(PLACE):
+            keys = (key.partition("/") for row in results.rows for key in row if key.startswith(f"{self.metric}:"))
+            part = ends[0].partition("/")[2]
+            numbers = {head.removeprefix(f"{self.metric}:") for head, _, _ in keys}
+            places = [f"{PLACE}{at}/{part}".rstrip("/") for at in sorted(numbers, key=_as_number)]
+        if not {*ends} <= {*places}:
+            return self
+        first, last = map(places.index, ends)
+        places = places[first : last + 1] or places[last : first + 1][::-1]
+        ours = [SEPARATOR.join(place if part == ends[0] else part for part in selectors[0]) for place in places]
+        return replace(self, ours=tuple(selector for selector in ours if _is_measured(results, selector, self.metric)))
 
     def differences(self, results: Results) -> list[Difference | None]:
         """Of each number and the next; None where one run of each side is known, or none."""
@@ -220,6 +242,17 @@ def _at_place(rows: Sequence[Row], metric: str, place: str) -> list[tuple[float,
                 sums[key.rpartition("/")[2]] = sums.get(key.rpartition("/")[2], 0.0) + value
     amount, divisor = (sums.get(part, 0.0), sum(sums.values())) if part else (sums.get(TOTAL), sums.get(COUNT))
     return [(amount, divisor)] if amount is not None and divisor else []
+
+
+def _is_measured(results: Results, selector: str, metric: str) -> bool:
+    try:
+        return bool(_number(results, selector, metric))
+    except ValueError:
+        return False
+
+
+def _as_number(text: str) -> float:
+    return float(text) if is_number(text) else 0.0
 
 
 def is_number(text: str) -> bool:

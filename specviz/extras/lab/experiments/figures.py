@@ -47,9 +47,11 @@ from .sheets import sheet_charts
 MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few and of like size
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
+MOST_CHARTS = 4  # above which the page shows the paper's apart: results.js
 MAX_LABELS = 9  # a paper's bars have numbers if so few
 # pixels of all bars, of their height, and of a number above one: its size, a digit, its height
 BARS, PLOT, NUMBER, DIGIT, LINE_HEIGHT = 0.6 * NARROW, 180, 11, 7, 14
+COUNTS = {2: "both", 3: "all three"}
 NARROW_SIGNS = ".,"  # half a digit
 
 
@@ -65,12 +67,17 @@ def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart
             chart_list += profile_charts(results, quantity, shown_points)
         else:
             chart_list += _quantity(results, quantity, shown_points)
-    _align(chart_list)
+    grids = [chart_list]
+    if len(chart_list) > MOST_CHARTS:
+        grids = [[chart for chart in chart_list if chart.paper is paper] for paper in (False, True)]
+    for grid in grids:
+        for first in range(0, len(grid), 2):
+            _align(grid[first : first + 2])
     return chart_list
 
 
 def _align(chart_list: Sequence[Chart]) -> None:
-    """One height and one base for upright charts, which stand side by side."""
+    """One height and one base for the upright charts of a row."""
     layouts = [
         chart.figure.layout
         for chart in chart_list
@@ -114,7 +121,8 @@ def caption(results: Results) -> str:
         own_note += f", T = {about['temperature']:g}"
     parts = [own_note + ".", *_recording_notes(results), *_too_fast(results)]
     if about["papers"]:
-        models = ", ".join(dict.fromkeys(series["model"] for series in about["papers"]))
+        names = dict.fromkeys(series["model"] for series in about["papers"])
+        models = ("; " if any("," in name for name in names) else ", ").join(names)
         paper_marks, compare = "Hollow, dashed or hatched", "shapes, not heights"
         if about["chart"] == "sheet":
             paper_marks, compare = "Grey", "orders, not numbers"
@@ -167,8 +175,10 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
     lines = about["chart"] == "line" and about["x"] not in (CATEGORY, LINE)
     names = _drawn_names(points, quantity.key)
     note = (results.about["model"].get("name") or "") + results.rough(quantity)
-    is_shared = not lines and len(names) < len({point["series"] for point in points})
-    figure = new_figure(quantity, f"{note} · the same for each line" if is_shared else note)
+    line_count = len({point["series"] for point in points})
+    is_shared = not lines and len(names) < line_count
+    shared_note = f"the same for {COUNTS.get(line_count, f'all {line_count}')} series"
+    figure = new_figure(quantity, f"{note} · {shared_note}" if is_shared else note)
     if lines:
         _lines(figure, results, quantity, points, looks)
     else:
@@ -291,13 +301,15 @@ def _bars(
     quantities = [results.quantity(key) for key in about["metrics"]]  # all bars of a result have numbers, or none
     is_numbered = all(_has_room(entry, points) for entry in quantities if isinstance(entry, Quantity))
     texts = dict(enumerate(amounts([value_of(point, quantity.key) for point in points], quantity.unit)))
+    is_shared = len(names) < len({point["series"] for point in points})  # the colour is of no series
     for name in names:
         line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
         values = [value_of(p, quantity.key) for _, p in line_points]
         places = [visible_text(p["x"]) for _, p in line_points]
         single = len(names) == 1 and about["x"] == LINE
-        colors = [color_of(n) for n in range(len(line_points))] if single else color_of(looks[name])
+        color = GREY if is_shared else color_of(looks[name])
+        colors = [color_of(n) for n in range(len(line_points))] if single else color
         strokes = {"color": colors, "width": [0 if value else 3 for value in values]}  # 0 is seen too
         figure.add_trace(
             go.Bar(

@@ -32,6 +32,7 @@ from .wording import (
     phrase,
     relations,
     sentence,
+    trend,
 )
 
 SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
@@ -163,7 +164,12 @@ def _finding(results: Results, claim: Claim) -> Finding:
     if level:
         clause = level_sentence(noun, phrases[0], texts, numbers, quantity.unit, quantity.key)
     else:
-        clause = sentence(noun, phrases, texts, numbers, quantity.unit, signs)
+        is_axis = all(entry.repeat for entry in phrases)
+        source, sign = _with_extremes(results, claim) if is_axis else (claim, trend(numbers))
+        clause = sentence(
+            noun, claim_phrases(results, source), source.texts(results), source.numbers(results), quantity.unit,
+            signs, sign,
+        )  # fmt: skip
     contexts = [entry.at for entry in (phrase(results, [part], metric) for part in shared) if entry.text[:3] != "of "]
     text = f"{capital(', '.join([*contexts, clause]))}."
     if note := WORDS["notes"].get(quantity.key):
@@ -185,6 +191,20 @@ def _finding(results: Results, claim: Claim) -> Finding:
         text, subject, _chain(values, signs), paper_values[0], paper_values[1], claim.where, signs == paper_signs,
         within_spread, spread,
     )  # fmt: skip
+
+
+def _with_extremes(results: Results, claim: Claim) -> tuple[Claim, str]:
+    """A claim along an axis, and the trend of all that was measured between its ends; where there is none, the claim
+    has also the highest and the lowest of these, if its own numbers are not.
+    """
+    axis_claim = claim.along(results)
+    numbers = [float(text.replace(",", "")) for text in axis_claim.texts(results)]  # as a reader sees them
+    if (sign := trend(numbers)) or not {*claim.ours} <= {*axis_claim.ours}:
+        return claim, sign
+    places = {axis_claim.ours.index(selector) for selector in claim.ours}
+    own_numbers = {numbers[place] for place in places}
+    places |= {numbers.index(extreme) for extreme in (min(numbers), max(numbers)) if extreme not in own_numbers}
+    return replace(claim, ours=tuple(axis_claim.ours[place] for place in sorted(places))), sign
 
 
 def _of_paper(claim: Claim, phrases: Sequence[Phrase], values: Sequence[str], unit: str) -> tuple[str, str]:
@@ -229,7 +249,7 @@ def _chain(values: Sequence[str], signs: str) -> str:
 
 
 def _extremes(results: Results) -> str:
-    """The highest and the lowest value of the first metric."""
+    """The highest and the lowest value of the first metric that differs anywhere, else of the last."""
     for metric in results.about["metrics"]:
         quantity, noun = results.quantity(metric), noun_of(results, metric)
         shown_points = [point for point in points(results, [metric]) if point["x"] != ALL_TASKS]
@@ -248,6 +268,8 @@ def _extremes(results: Results) -> str:
             texts = [text.replace("%", "") for text in amounts([highest[0], lowest[0]], quantity.unit)]
             high, low = (number_with_unit(text, quantity.unit, noun) for text in texts)
             verb = "are" if is_plural(noun) else "is"
+            if high == low and metric != results.about["metrics"][-1]:
+                continue  # such as the number of prompts
             if high == low:
                 return f"{capital(noun)} {verb} {high} for all."
             high_place, low_place = (_point_place(results, shown_points[n]) for _, n in (highest, lowest))
@@ -259,7 +281,7 @@ def _point_place(results: Results, point: Mapping[str, Any]) -> str:
     """A point in a sentence: its line, and its value along each axis."""
     about = results.about
     labels = {axis["param"]: axis["label"] for axis in about["axes"]}
-    is_told = point["series"] and (about["x"] not in labels or len(about["lines"]) > 1)
+    is_told = point["series"] and (len(about["lines"]) > 1 or (about["axes"] and about["x"] not in labels))
     entries = [phrase(results, [point["series"]], "")] if is_told else []
     if point["x"]:
         x = point["x"]

@@ -26,6 +26,7 @@ UNITS = {"share": " %", "×": "×", "": "", "ρ": ""}
 RELATIONS = {"<": "below", ">": "above", "=": "level with"}
 TRENDS = {"<": "rises", ">": "falls", "=": "stays level"}
 PLAIN = "Plain decoding"  # a line
+TOLERANCE = 0.05  # of the larger number: what differs by less has no trend
 COUNTS = {3: "the three", 4: "the four", 5: "the five"}  # compared lines
 PREPOSITIONS = tuple(
     ["with", "without", "at", "on", "in", "of", "for", "from", "after", "counting", "by", "when", "won", "whose"]
@@ -176,16 +177,29 @@ def number_with_unit(text: str, unit: str, noun: str) -> str:
     return text if has_unit else text + UNITS.get(unit, f" {unit}")
 
 
-def sentence(
-    noun: str, phrases: Sequence[Phrase], values: Sequence[str], numbers: Sequence[float], unit: str, signs: str
-) -> str:
-    """Our numbers as a person says them, without a capital; ``values`` are the numbers as they are shown, ``signs``
-    their order.
+def trend(numbers: Sequence[float]) -> str:
+    """The sign that all numbers follow, "=" where they differ by less than ``TOLERANCE``, nothing where they turn.
 
-    >>> sentence("speedup", [Phrase("PLD"), Phrase("PLD+")], ["2.1", "2.4"], [2.1, 2.4], "×", "<")
+    >>> trend([2.0, 2.4, 3.0]), trend([3.48, 3.40]), trend([19, 15, 21])
+    ('<', '=', '')
+    """
+    if max(numbers) - min(numbers) <= TOLERANCE * max(map(abs, numbers)):
+        return "="
+    signs = {*order(numbers)} - {"="}
+    return signs.pop() if len(signs) == 1 else ""
+
+
+def sentence(
+    noun: str, phrases: Sequence[Phrase], values: Sequence[str], numbers: Sequence[float], unit: str, signs: str,
+    sign: str,
+) -> str:  # fmt: skip
+    """Our numbers as a person says them, without a capital; ``values`` are the numbers as they are shown, ``signs``
+    their order by the claim, ``sign`` the ``trend`` of all that was measured: its word stands where both agree.
+
+    >>> sentence("speedup", [Phrase("PLD"), Phrase("PLD+")], ["2.1", "2.4"], [2.1, 2.4], "×", "<", "<")
     'PLD+ has a higher speedup (2.4×) than PLD (2.1×)'
     >>> lengths = [axis_phrase("draft length K", "2"), axis_phrase("draft length K", "8")]
-    >>> sentence("tokens per step", lengths, ["2.7", "3.2"], [2.7, 3.2], "tokens/step", "<")
+    >>> sentence("tokens per step", lengths, ["2.7", "3.2"], [2.7, 3.2], "tokens/step", "<", "<")
     'tokens per step rise from 2.7 with a draft length of 2 tokens to 3.2 with 8'
     """
     values = [number_with_unit(value, unit, noun) for value in values]
@@ -197,20 +211,20 @@ def sentence(
         if all(entry.is_name for entry in phrases):
             return f"{_all_of([entry.text for entry in phrases])} have the same {_bare(noun)}: {values[0]}"
         return f"{noun} {verb} {values[0]} {'both ' * (len(at) == 2)}{_all_of(at)}"
-    trend = {*signs}
-    if trend == {"="}:
+    is_level = {*signs} == {"="}
+    if is_level and sign == "=" and (is_axis or all(entry.is_name for entry in phrases)):
         if all(entry.is_name for entry in phrases):
             names = _all_of([entry.text for entry in phrases])
             return f"{names} have about the same {_bare(noun)}: {_all_of(values)}"
         places = _all_of([f"{value} {place}" for value, place in zip(values, at, strict=True)])
         return f"{noun} {'stay' if is_many else 'stays'} about level: {places}"
-    if is_axis and len(trend) == 1:
-        verb = TRENDS[trend.pop()].removesuffix("s" if is_many else "")
+    if is_axis and sign != "=" and {*signs} - {"="} == {sign}:
+        verb = TRENDS[sign].removesuffix("s" if is_many else "")
         return f"{noun} {verb} from {values[0]} {at[0]} to {values[-1]} {at[-1]}"
     pairs = list(zip(values, phrases, at, numbers, strict=True))
     if not is_axis:
         pairs.sort(key=lambda pair: -pair[3])
-    if not all(entry.is_name for entry in phrases):
+    if is_level or not all(entry.is_name for entry in phrases):
         return f"{noun} {verb} {_all_of([f'{value} {place}' for value, _, place, _ in pairs])}"
     (value, first, *_), (rival_value, rival, *_) = pairs[:2]
     if len(pairs) == 2:

@@ -120,7 +120,8 @@ def _draw_metric(results: Results, claim: Claim | None) -> dict[str, Any] | None
             rows = [rows[line][min(places) : max(places) + 1]]
             marks = [(0, place - min(places)) for place in places]
         numbers = [abs(value) for row in rows for value in row if value is not None]
-        if not numbers or not max(numbers):
+        is_last = claim is not None or metric == about["metrics"][-1]
+        if not numbers or not max(numbers) or (len({*numbers}) == 1 and not is_last):
             continue
         high, low = max(numbers), 0.0
         says_level = claim is not None and "=" in order(claim.numbers(results), claim.level)

@@ -59,6 +59,32 @@ def test_values_along_an_axis_are_told_in_its_order_and_levels_by_their_side() -
     assert level.text == "With 2 branches, decoding is faster than plain decoding: 2.47×."
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("glide-fig7", "The acceptance rate is 19 % at target layer 0, 15 % at 8 and 21 % at 29."),  # it falls first
+     ("adapld-fig3", "With AdaPLD, tokens per step are 2.91 at a similarity threshold of 0 and 2.71 at 0.8."),  # turns
+     ("pldplus-fig5", "Tokens per step are 3.48 at hidden state 9 and 3.40 at 30."),  # 2 % of difference
+     ("casd-fig3", "The time of a lookup is 0.052 ms with a pool of 1,000 tokens and 0.065 ms with 1,000,000."),  # 24 %
+     ("ppd-fig10", "The accuracy of the first guess one token ahead is 26 % on chats and 23 % on code edits.")],
+)  # fmt: skip
+def test_a_trend_is_told_where_all_measured_places_follow_it(name: str, text: str) -> None:
+    assert findings(example(SHIPPED / f"{name}.zip"), comparisons(SHIPPED)[name])[0].text == text
+
+
+def test_a_trend_depends_on_places_between_the_compared_ones() -> None:
+    results, claim = example(SHIPPED / "glide-fig7.zip"), comparisons(SHIPPED)["glide-fig7"].claims
+    ends = claimed("glide-fig7", next(iter(claim.values())))
+    between = {"4", "8", "12", "17", "21", "25"}
+    rows = [row for row in results.rows if not between & {str(v) for k, v in row.items() if k.startswith("param:")}]
+    assert 0 < len(rows) < len(results.rows)
+    assert "rises from 19 % at target layer 0 to 21 % at 29" in findings(Results(results.about, rows), ends)[0].text
+
+
+def test_what_is_the_same_everywhere_is_not_found() -> None:
+    told = summary(example(SHIPPED / "adapld-table5.zip"), None)["text"]
+    assert told == "Tokens in the prompt are highest on chats (178) and lowest on sums (61)."
+
+
 def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told() -> None:
     results = example(SHIPPED / "adapld-fig1.zip")
     missing = Claim(("k=3", "k=5"), "<", "fig. 1", "tokens_per_step")

@@ -38,7 +38,8 @@ def test_a_figure_has_a_series_once_and_whiskers_where_there_is_an_error() -> No
     accepted, places = (chart.figure for chart in charts(Results.load(SHIPPED / "pldplus-fig2.zip")))
     copies, numbers = accepted.data[::2], accepted.data[1::2]
     assert len(copies) == len(numbers) == 3 and len(places.data) == 2  # the places are the same whoever copies
-    assert "the same for each line" in places.layout.title.text
+    assert "the same for all three series" in places.layout.title.text
+    assert places.data[0].marker.color not in [copy.marker.color for copy in copies]  # it is of none
     assert copies[0].error_y.array[0] is None and copies[1].error_y.array[0] > 0
     # a number for each bar, above its whisker; nothing at all is a stroke; side by side both have one base
     assert [trace.text[0] for trace in numbers] == ["0.0", "2.2", "12.3"]

@@ -127,12 +127,12 @@ function legend({ kind, lines, metric, range, names, note }) {
     note && h("small", note));
 }
 
-/** A recipe's picture with its name, its mark and what it spans below it. @param {LabShort} recipe */
+/** A recipe's picture with its name and its mark below it; the hover says of what it is. @param {LabShort} recipe */
 function named({ name, title, figure }) {
   const picture = gallery().pictures[name];
   const mark = h("span", markOf(picture?.finding));
-  return h("span", { title: `${figure}: ${title}` }, drawn(picture), h("small", h("span", figure), mark),
-    h("small.svl-range", unbroken(picture?.range)));
+  const spans = picture ? `. ${picture.metric}: ${picture.range}` : "";
+  return h("span", { title: `${figure}: ${title}${spans}` }, drawn(picture), h("small", h("span", figure), mark));
 }
 
 /** A paper: its experiments as cards; folded, their pictures in a row. */

@@ -8,9 +8,9 @@ const SAME = "✓ same order";
 const OTHER = "✗ other order";
 const OPEN = "≈ undecided";
 
-/** A number stays on one line with its unit and its error. @param {string} [text] */
+/** A number stays on one line with its unit, its error and what it is compared with. @param {string} [text] */
 export const unbroken = (text = "") =>
-  text.replace(/(?<=\d) (?=%|±|(points|ms|nats|hours|tokens|rows|prompts)\b)|(?<=±) /g, "\u00a0");
+  text.replace(/(?<=\d) (?=%|±|(points|ms|nats|hours|tokens|rows|prompts)\b)|(?<=[±<>≈]) | (?=[<>≈] )/g, "\u00a0");
 
 /** @param {LabFinding} finding */
 const mark = ({ alike, within_spread: open }) => (open ? OPEN : alike ? SAME : OTHER)[0];
@@ -20,8 +20,8 @@ const line = ({ subject, values, paper_values, source, alike, within_spread: ope
   h(
     "tr",
     h("th", { scope: "row" }, subject),
-    h("td", values),
-    h("td", paper_values, h("small", ` ${source}`)),
+    h("td.svl-here", unbroken(values)),
+    h("td", unbroken(paper_values), h("small", ` ${source}`)),
     h(`td.${open ? "svl-open" : alike ? "svl-alike" : "svl-unlike"}`, open ? OPEN : alike ? SAME : OTHER),
   );
 
