@@ -146,7 +146,9 @@ def describe(weight: Weight, name: str, places: int = 1) -> str:
     without = "without it" if places == 1 else f"without all {places} of them"
     fall = f"log₁₀ p {log_change(whole)}"
     if weight.reread is not None:
-        fall += f"; it {log_change(weight.reread * places)} where the prompt is read again {without}"
+        reread = log_change(weight.reread * places)
+        also = ", also" if reread == log_change(whole) else f"; it {reread}"
+        fall += f"{also} where the prompt is read again {without}"
     text = {
         "contributed": f"{name} contributed: {without} these words are {factor(whole)} times less likely ({fall}).",
         "against": f"{name} speaks against: {without} these words are {factor(whole)} times likelier ({fall}).",
