@@ -471,7 +471,9 @@ def test_typical_acceptance_by_hand():
     entropy = -(0.88 * math.log(0.88) + 3 * 0.04 * math.log(0.04))
     assert verdict.terms["typical"][2] == pytest.approx(min(0.09, 0.3 * math.exp(-entropy)), abs=1e-6) == 0.09
     assert verdict.status == ("root", "accepted", "rejected", "rejected")
-    assert verdict.reasons[1:] == ("p = 0.25 > 0.075", "p = 0.04 ≤ 0.09", "another path won")
+    assert verdict.reasons[1:] == (
+        "p = 0.25 > 0.075 (threshold α · exp(−entropy))", "p = 0.04 ≤ 0.09 (threshold ε)", "another path won"
+    )  # fmt: skip
     assert verdict.path == (0, 1) and verdict.bonus == 0, "the target's first choice after the accepted path"
 
 
@@ -484,9 +486,9 @@ def test_typical_acceptance_looks_at_the_runs_temperature():
         return TypicalVerifier(chooser, epsilon=0.15, alpha=10.0)(draft, scored_of(row, row))
 
     squares = [p * p for p in row]
-    assert verdict(1.0).accepted == 1 and verdict(1.0).reasons[1] == "p = 0.2 > 0.15"
+    assert verdict(1.0).accepted == 1 and verdict(1.0).reasons[1] == "p = 0.2 > 0.15 (threshold ε)"
     half = verdict(0.5)
-    assert half.accepted == 0 and half.reasons[1] == f"p = {squares[1] / sum(squares):.3g} ≤ 0.15"
+    assert half.accepted == 0 and half.reasons[1] == f"p = {squares[1] / sum(squares):.3g} ≤ 0.15 (threshold ε)"
     shares = [p / sum(squares) for p in squares]
     assert half.terms["entropy"][1] == pytest.approx(-sum(p * math.log(p) for p in shares), abs=1e-6)
     cold = verdict(0.0)

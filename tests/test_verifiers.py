@@ -197,13 +197,14 @@ def test_fly_by_hand():
     chain = Draft(DraftTree.chain(5, (0, 1, 0, 0)))
     fly = lambda **params: judge("fly", Chooser(Sampling()), fly_window_size=2, **params)  # noqa: E731
     deferred = fly()(chain, rows(sure, doubt, sure, sure))
-    assert deferred.accepted == 4 and "deferred: entropy 1.08 ≥ 0.3, and the next 2 pass" in deferred.reasons[2]
+    assert deferred.accepted == 4
+    assert "deferred: entropy 1.08 ≥ 0.3 (threshold), and the next W = 2 pass" in deferred.reasons[2]
     certain = fly()(chain, rows(sure, sure, sure, sure))
-    assert certain.accepted == 1 and certain.bonus == 0 and "entropy 0.112 < 0.3" in certain.reasons[2]
+    assert certain.accepted == 1 and certain.bonus == 0 and "entropy 0.112 < 0.3 (threshold)" in certain.reasons[2]
     late = fly()(Draft(DraftTree.chain(5, (0, 0, 1, 0))), rows(sure, sure, doubt, sure))
-    assert late.accepted == 2 and "fewer than 2 behind it" in late.reasons[3]
+    assert late.accepted == 2 and "fewer than W = 2 tokens follow it" in late.reasons[3]
     twice = fly()(Draft(DraftTree.chain(5, (1, 1, 0, 0))), rows(doubt, doubt, sure, sure))
-    assert twice.accepted == 0 and "not all of the next 2 pass" in twice.reasons[1]
+    assert twice.accepted == 0 and "not all of the next W = 2 pass" in twice.reasons[1]
     assert fly(fly_entropy_threshold=1.2)(chain, rows(sure, doubt, sure, sure)).accepted == 1
     impossible = [0.5, 0.0, 0.5]
     assert fly()(chain, Scored(torch.tensor([sure, impossible, sure, sure, sure]).log())).accepted == 1
@@ -234,8 +235,18 @@ def test_relaxed_and_thresholds_by_hand():
     assert [taken(token, relaxed_topk=4, relaxed_delta=0) for token in range(4)] == [1, 0, 0, 0]
     said = judge("relaxed", greedy, relaxed_topk=2)(one(2), Scored(p)).reasons[1]
     assert said == "rank 3, not in the top 2"
+    near = judge("relaxed", greedy, relaxed_topk=4, relaxed_delta=0.35)(one(2), Scored(p)).reasons[1]
+    assert near == "p = 0.15 ≥ highest p − δ = 0.5 − 0.35"
     sure = judge("threshold", chooser(0), threshold_single=0.3)
     assert [round(float(sure.chances(one(token), Scored(p))[1]), 3) for token in range(4)] == [1, 1, 0.15, 0.05]
+    fallen = judge("threshold", chooser(0), threshold_single=0.3)(
+        Draft(DraftTree((7, 3, 2), (-1, 0, 0))), Scored(p[:1].repeat(3, 1))
+    )
+    draw = fallen.terms["draw"][1]
+    assert fallen.reasons[1:] == (
+        f"p = 0.05 < single threshold 0.3; draw {draw:.3g} ≥ 0.05, p ÷ acceptance threshold 1",
+        f"p = 0.15 < single threshold 0.3; draw {draw:.3g} ≥ 0.2, Σ p of siblings so far ÷ acceptance threshold 1",
+    )
     eased = judge("threshold", chooser(0), threshold_single=1, threshold_acc=0.5)
     assert [round(float(eased.chances(one(token), Scored(p))[1]), 3) for token in range(4)] == [1, 0.6, 0.3, 0.1]
 

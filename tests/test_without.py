@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -186,9 +188,9 @@ def test_turns_of_a_chat_are_sources_and_so_is_the_templates_system_prompt() -> 
 @pytest.mark.parametrize(
     ("fall", "quoted", "places", "said"),
     [
-        (5.0, True, 1, "P contributed: without it these words are 148 times less likely (log p falls by 5.0)."),
-        (10.0, False, 1, "less likely (log p falls by 10.0). It has fewer than half of these words word for word."),
-        (-3.0, False, 1, "P speaks against: without it these words are 20 times likelier (log p rises by 3.0)."),
+        (5.0, True, 1, "P contributed: without it these words are 148 times less likely (log₁₀ p falls by 2.2"),
+        (10.0, False, 1, " read again without it). It has fewer than half of these words word for word."),
+        (-3.0, False, 1, "P speaks against: without it these words are 20 times likelier (log₁₀ p rises by 1.3"),
         (0.5, True, 1, "P corroborates: it has these words, and without it these are about as likely"),
         (0.5, False, 1, "P took no part"),
         (5.0, True, 2, "without all 2 of them these words are 148 times less likely"),
@@ -199,4 +201,8 @@ def test_a_weight_in_words(fall: float, quoted: bool, places: int, said: str) ->
 
     weight = Weight(0, 4, fall / places, (fall - 0.7) / places, quoted, standing(fall, quoted))
     assert said in describe(weight, "P", places)
-    assert f"Read again without it: {fall - 0.7:.1f}, 0.7 from that." in describe(weight, "P", places)
+    powers = f"{'falls' if fall > 0.7 else 'rises'} by {abs(fall - 0.7) / math.log(10):.1f}"
+    assert f"it {powers} where the prompt is read again" in describe(weight, "P", places)
+    assert "read again" not in describe(replace(weight, reread=None), "P", places)
+    alike = describe(replace(weight, reread=weight.fall), "P", places)
+    assert f"by {abs(fall) / math.log(10):.1f}, also where the prompt is read again without" in alike

@@ -38,7 +38,7 @@ NODE_TERMS = (
 STEP_TERMS = (
     Term("gamma", "γ", "Tokens the drafter was asked for in this step.", 0, 0),
     Term("forward_ms", "draft forwards", "Milliseconds spent in the draft model.", 0, 0),
-    Term("expand_ms", "expansion", "Milliseconds spent on choosing further candidates and building the tree.", 0, 0),
+    Term("expand_ms", "building the tree", "Milliseconds spent on choosing further guesses and placing them.", 0, 0),
 )
 KV_DELAY = Term(
     "kv_delay", "KV delay", "Positions from the newest key of the target that was seen to the last token read.", 0, 0

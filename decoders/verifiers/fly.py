@@ -77,9 +77,10 @@ class FlyVerifier(PointVerifier):
         verdict = judged(draft, path, bonus)
         reasons = [*verdict.reasons]
         for i in range(min(accepted + 1, count - 1)):
-            words = "the target's first choice" if greedy else f"draw {draws[i]:.3g} < {accepts[i]:.3g}"
+            ratio = f"{self.ratio_words} = {accepts[i]:.3g}"
+            words = "the target's first choice" if greedy else f"draw {draws[i]:.3g} < {ratio}"
             if not passes[i]:
-                words = "not the target's first choice" if greedy else f"draw {draws[i]:.3g} ≥ {accepts[i]:.3g}"
+                words = "not the target's first choice" if greedy else f"draw {draws[i]:.3g} ≥ {ratio}"
                 words += self._deferral(bool(stands[i]), bool(entropy[i] >= self.entropy), entropy[i], i, count, window)
             reasons[i + 1] = words
         terms = {"accept_ratio": np.append(np.nan, accepts), ENTROPY.key: np.append(np.nan, entropy)}
@@ -89,10 +90,11 @@ class FlyVerifier(PointVerifier):
 
     def _deferral(self, stands: bool, doubt: bool, entropy: float, i: int, count: int, window: int) -> str:
         if stands:
-            return f"; deferred: entropy {entropy:.3g} ≥ {self.entropy:g}, and the next {window} pass"
+            return f"; deferred: entropy {entropy:.3g} ≥ {self.entropy:g} (threshold), and the next W = {window} pass"
         if not doubt:
-            return f"; entropy {entropy:.3g} < {self.entropy:g}"
-        return f"; fewer than {window} behind it" if i + window >= count - 1 else f"; not all of the next {window} pass"
+            return f"; entropy {entropy:.3g} < {self.entropy:g} (threshold)"
+        is_short = i + window >= count - 1
+        return f"; fewer than W = {window} tokens follow it" if is_short else f"; not all of the next W = {window} pass"
 
     def chances(self, draft: Draft, scored: Scored) -> Float[np.ndarray, " nodes"]:
         if self.chooser.sampling.greedy:

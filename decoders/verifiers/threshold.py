@@ -60,15 +60,17 @@ class ThresholdVerifier(Verifier):
             draw, mass, stands = float(random.random()), 0.0, None
             for token, child in children[path[-1]].items():
                 p = float(distribution[token])
+                name = "Σ p of siblings so far" if mass else "p"
                 mass += p
+                ratio = f"{mass / self.acc:.3g}, {name} ÷ acceptance threshold {self.acc:g}"
                 terms["accept_ratio"][child] = 1.0 if p >= self.single else min(1.0, mass / self.acc)
                 terms["draw"][child] = draw
                 if p >= self.single:
-                    reasons[child], stands = f"p = {p:.3g} ≥ {self.single:g}", child
+                    reasons[child], stands = f"p = {p:.3g} ≥ single threshold {self.single:g}", child
                 elif draw < mass / self.acc:
-                    reasons[child], stands = f"draw {draw:.3g} < {mass:.3g} / {self.acc:g}", child
+                    reasons[child], stands = f"draw {draw:.3g} < {ratio}", child
                 else:
-                    reasons[child] = f"p = {p:.3g} < {self.single:g} and draw {draw:.3g} ≥ {mass:.3g} / {self.acc:g}"
+                    reasons[child] = f"p = {p:.3g} < single threshold {self.single:g}; draw {draw:.3g} ≥ {ratio}"
                     continue
                 break
             if stands is None:

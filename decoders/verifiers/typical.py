@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,9 +65,9 @@ class TypicalVerifier(LossyVerifier):
         p, bounds, entropies = ([float("nan"), *column] for column in columns)  # the root has none
         clauses = [(True, "root")]
         for token_prob, limit in zip(p[1:], bounds[1:], strict=True):
-            clauses.append(
-                (token_prob > limit, f"p = {token_prob:.3g} {'>' if token_prob > limit else '≤'} {limit:.3g}")
-            )
+            name = "ε" if math.isclose(limit, self.epsilon, rel_tol=1e-6) else "α · exp(−entropy)"
+            sign = ">" if token_prob > limit else "≤"
+            clauses.append((token_prob > limit, f"p = {token_prob:.3g} {sign} {limit:.3g} (threshold {name})"))
         verdict = likely_path(draft, scored, self.chooser, p, clauses, likeliest)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 

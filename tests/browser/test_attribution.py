@@ -190,7 +190,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     expect(page.locator("td .sv-a-weight")).to_have_count(6)  # the whole answer and two sentences, by two passages
     page.locator("td .sv-a-weight").nth(2).click()
     expect(page.locator(".sv-a-said")).to_contain_text(re.compile("^Passage 1 (contributed|corroborates|speaks|took)"))
-    expect(page.locator(".sv-a-said")).to_contain_text("Read again without it")
+    expect(page.locator(".sv-a-said")).to_contain_text("the prompt is read again without it")
     parts = re.compile(r"^(contributed|corroborates only|against|no part) P[12]")
     expect(page.locator(".sv-a-caused").first).to_contain_text(parts)
     expect(page.locator(".sv-a-absents")).to_have_count(0)  # this answer has no number and no name

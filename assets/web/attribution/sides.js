@@ -91,8 +91,12 @@ export class Sides {
       const heat = cause.heat(token);
       if (!heat) return parts.push(text(x, y));
       const { style, instead, rises } = heat;
-      const word = h("span.sv-a-heat", { class: rises && "sv-a-rises", style }, text(x, y));
-      return parts.push(instead && y === b ? h("ruby", word, h("rt", instead)) : word);
+      const said = text(x, y);
+      /** @type {(words: string) => HTMLElement} */
+      const word = (words) => h("span.sv-a-heat", { class: rises && "sv-a-rises", style }, words);
+      if (!instead || y !== b) return parts.push(word(said));
+      const words = said.trimStart() || said; // a line may end at its blank: what came instead stands over its letters
+      parts.push(said.slice(0, said.length - words.length), h("ruby", word(words), h("rt", instead)));
     });
     return parts;
   }

@@ -77,6 +77,9 @@ const GROUPS = [
   ["The drafts", /./],
 ];
 
+/** The first clause of a help text. @param {string} help */
+const clause = (help) => help.split(/\.(?: |$)|[:;] /)[0];
+
 /** All metrics of a run, in groups. @param {Inspector} owner */
 function metricGroups(owner) {
   const all = h("div");
@@ -86,8 +89,7 @@ function metricGroups(owner) {
   for (const box of [...all.children]) {
     const { key = "" } = /** @type {HTMLElement} */ (box).dataset;
     const help = terms[key]?.help ?? helps.get(key) ?? ""; // a run's own words may be of an earlier version
-    const [clause] = help.split(/\.(?: |$)|[:;] /); // its card says all of it
-    box.firstElementChild?.append(" ", h("small", clause));
+    box.firstElementChild?.append(" ", h("small", clause(help))); // its card says all of it
     sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
   }
   const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h4", title), sorted[k]] : []));
@@ -155,7 +157,8 @@ function parameters(owner) {
     const resolved = method.resolved?.[name]; // what a setting left open came to
     const value = resolved === undefined ? setting(given) : `${resolved} (automatic)`;
     const help = () => told(label, control?.help || name);
-    chips.push(owner.tip.explained("span.sv-chip", help, `${label} `, h("b", value)));
+    const said = h("small", ` ${clause(control?.help ?? "")}`);
+    chips.push(owner.tip.explained("span.sv-chip", help, `${label} `, h("b", value), said));
   }
   return chips;
 }

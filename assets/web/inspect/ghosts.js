@@ -23,6 +23,9 @@ export function overlaid(view, other) {
   return { ...view, nodes };
 }
 
+/** Whether another draft has none of the nodes: then none needs a sign. @param {Pick<StepView, "nodes">} view */
+export const onlyRecorded = ({ nodes }) => nodes.every(({ index, draft }) => !index || draft === "recorded");
+
 /** What another draft has that the recorded one has not, in a sentence; "" where both are alike in all. */
 /** @type {(view: StepView, other: StepView) => string} */
 export function draftDifference(view, other) {

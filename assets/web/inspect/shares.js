@@ -8,12 +8,16 @@ import { unknown } from "specviz/inspect/imported.js";
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
 /** @type {(term: RunTerm) => boolean} */
 const isTime = (term) => /_ms$|^ms\d$/.test(term.key);
+/** Labels of today for terms of runs that were recorded with other ones. @type {Record<string, string>} */
+const LABELS = { expand_ms: "building the tree" };
 /** @type {(term: RunTerm) => string} */
-const named = (term) => (term.label || term.key).replace(/ ms$/, "");
+const named = (term) => (LABELS[term.key] ?? (term.label || term.key)).replace(/ ms$/, "");
 
-/** A bar of named parts. @type {(owner: Inspector, title: string, help: Child[], parts: SharePart[]) => HTMLElement} */
-function bar(owner, title, help, parts) {
-  const whole = parts.reduce((sum, { value }) => sum + value, 0);
+/** A bar of named parts; what they leave of ``least``, the value of a full bar at the least, stays empty. */
+/** @type {(owner: Inspector, title: string, help: Child[], parts: SharePart[], least?: number) => HTMLElement} */
+function bar(owner, title, help, parts, least = 0) {
+  const sum = parts.reduce((sum, { value }) => sum + value, 0);
+  const whole = Math.max(sum, least);
   const strip = h("div.sv-share-bar", { "aria-hidden": "true" });
   const list = h("ul.sv-share-list.ui-legend");
   for (const { name, value, shown, tip, look } of parts) {
@@ -22,6 +26,7 @@ function bar(owner, title, help, parts) {
     strip.append(owner.tip.add(part, () => tip));
     list.append(owner.tip.explained("li", () => tip, key, `${name} `, h("b", shown)));
   }
+  if (sum < whole) strip.append(h("i.sv-share.sv-share-none", { style: `flex:${1 - sum / whole} 0 0` }));
   const heading = owner.tip.explained("h4", () => [h("b", title), ...help], title);
   return h("section.sv-breakdown-part", heading, strip, list);
 }
@@ -53,8 +58,8 @@ function times(owner, { drafting, verify_ms: verify }) {
       tip: told(named(term), formula(`= Σ time of the part ÷ Σ verifying time = ${format(spent)} ÷ ${format(verify)} ms`), term.help),
     };
   });
-  const help = [h("div", "Each part of drafting, against the time of the target's forwards.")];
-  return bar(owner, "Drafting time ÷ verify time", help, parts);
+  const help = [h("div", "Each part of drafting, against the time of the target's forwards: the full bar is 100 %.")];
+  return bar(owner, "Drafting time ÷ verify time", help, parts, verify);
 }
 
 /** The run's bars; none where nothing can be told apart, or it goes on. @type {(owner: Inspector) => HTMLElement[]} */
@@ -76,11 +81,15 @@ export function run(owner) {
 const lettered = (model) => !!model.report?.outcomes.some(([name]) =>
   !["mismatch", "none"].includes(name) && model.origin(name).letter);
 
-/** What an accepted path was made of, in words. @type {(model: Model, outcome: string) => string} */
-const composed = (model, outcome) => outcome.split("+").map((name) => {
-  const { beside, label } = model.origin(name);
-  return beside ? "2nd or later guess" : label;
-}).join(" + ");
+/** What an accepted path was made of, in words: of a drafter's guesses, which. */
+/** @type {(model: Model, outcome: string) => string} */
+function composed(model, outcome) {
+  const several = model.origins.some(({ beside }) => beside);
+  return outcome.split("+").map((name) => {
+    const { beside, label } = model.origin(name);
+    return beside ? "2nd or later guess" : name === "drafter" && several ? "first guess" : label;
+  }).join(" + ");
+}
 
 /** The outcomes in one line, where no bar shows them. @type {(owner: Inspector) => (Node | string)[]} */
 export function brief(owner) {

@@ -203,7 +203,8 @@ export function legend(owner) {
     const text = typeof count === "number" ? [`${label} `, h("b", count.toLocaleString("en"))] : label;
     return owner.tip.add(h("li", sample, h("span", text)), () => [help]);
   };
-  const entries = STATUSES.map(([key, label, help]) =>
+  const shown = STATUSES.filter(([key]) => key !== "sources" || counts?.sources !== 0); // no draft is a copy
+  const entries = shown.map(([key, label, help]) =>
     entry(key === "sources" ? "source" : key, label, counts?.[key], `${help} ${where}`),
   );
   const differs = model.metric("differs").value;

@@ -5,7 +5,7 @@ import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { clamp, probability } from "specviz/base/numbers.js";
 import { Ruler } from "specviz/base/ruler.js";
-import { overlaid } from "specviz/inspect/ghosts.js";
+import { onlyRecorded, overlaid } from "specviz/inspect/ghosts.js";
 import { unknown } from "specviz/inspect/imported.js";
 import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
@@ -14,7 +14,7 @@ import { Panel } from "specviz/inspect/panel.js";
 import { drafters, legend } from "specviz/inspect/proposers.js";
 import { Box, boxOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
 import {
-  CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, chainBars, items, position, rowsIn, under, unplaced,
+  CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, chainBars, dips, items, lowest, position, rowsIn, under, unplaced,
 } from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
 import { LABEL, explain, marks } from "specviz/inspect/tree_words.js";
@@ -194,9 +194,15 @@ export class TreeView extends Panel {
     const rows = (picker.on && !picker.folds && !this.alone) || hangs || !high ? Infinity : rowsIn(high);
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
+    const kept = new Set(rows < Infinity ? dips(view) : []); // least likely first
     /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
     const laid = (rows, most, opened = new Set(), closed = undefined) => {
-      const { placed, columns } = arrange(items(view, opened, rows, most));
+      const drawn = () => arrange(items(view, opened, rows, most, kept));
+      let { placed, columns } = drawn();
+      while (kept.size && !closed && placed.some(({ depth }) => depth >= rows)) {
+        kept.delete([...kept].at(-1) ?? 0);
+        ({ placed, columns } = drawn());
+      }
       for (const item of placed) this.caption(item, view);
       return position(placed, columns, hangs, high, room || Infinity, closed);
     };
@@ -260,7 +266,8 @@ export class TreeView extends Panel {
       const alone = view.bonus === OPEN || view.last === view.nodes.length - 1; // the target's token is not beside it
       const chain = alone && parents.size === view.nodes.length;
       item.text = pieces.phrase(item.nodes.map((node) => node.token), chain ? LONG : PHRASE);
-      item.line = `×${item.nodes.length}`;
+      const least = view.bonus === OPEN ? null : lowest(item.nodes);
+      item.line = `×${item.nodes.length}${least === null ? "" : `, lowest ${probability(least)}`}`;
     } else if (item.kind === "bonus") {
       const choices = view.targets.get(view.last) || [];
       item.rank = choices.findIndex((one) => one.token === view.bonus);
@@ -280,7 +287,7 @@ export class TreeView extends Panel {
       item.line = !node.index ? "" : decided ? probability(node.prob) : guessed;
     }
     if (first?.draft === "other") item.text = `+ ${item.text}`;
-    else if (first?.draft === "recorded") item.text = `− ${item.text}`;
+    else if (first?.draft === "recorded" && !onlyRecorded(view)) item.text = `− ${item.text}`;
     const hidden = item.kind === "node" && item.hidden ? ` ▾${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
@@ -318,7 +325,7 @@ export class TreeView extends Panel {
     const turn = to.y - Math.min(7, (to.y - below) / 2);
     const first = must(from.children.find((child) => !straight(child)));
     if (before && to.level > before.level) // around those of the line above
-      return `M${first.x - GAP / 2} ${first.y - Math.min(7, (first.y - below) / 2)}V${turn}H${x2}V${to.y}`;
+      return `M${first.x - GAP} ${first.y - Math.min(7, (first.y - below) / 2)}V${turn}H${x2}V${to.y}`;
     return before ? `M${before.x + STEM} ${turn}H${x2}V${to.y}` : `M${x1} ${below}V${turn}H${x2}V${to.y}`;
   }
 

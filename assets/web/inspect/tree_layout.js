@@ -16,6 +16,8 @@ const HUNG = 24; // below a node with prompt tokens
 const DISTANCES = 72; // beside such a tree: how far ahead a row's tokens were guessed
 const [BAR, LEAST_BAR, WIDEST_BAR] = [8, 80, 320]; // a probability beside a chain: its height, its length
 const STRETCH = 4; // tokens in a row that one item may stand for
+const [DIP, DIPS] = [0.1, 8]; // clearly less likely than a neighbour in the row; how many are kept out of folds
+const SLACK = 6; // of a node's width, where columns else have no room
 export const SIBLINGS = 8; // shown beside the path before the rest is folded
 
 /** An item without a place yet. @type {(depth: number) => Placed} */
@@ -41,13 +43,39 @@ export const along = (node) => `along ${node.index}`;
 /** The fold of what was drafted below a lost token. @param {TreeNode} node */
 export const under = (node) => `under ${node.index}`;
 
-/** The tokens in a row from ``node`` on that are alike: one child each, the same status, origin and draft. */
-/** @type {(node: TreeNode, children: TreeNode[][]) => TreeNode[]} */
-function straight(node, children) {
+/** Nodes that are clearly less likely than what stands before or behind them in a row, the least likely ones first:
+ * these tell most, so they are folded last. @type {(view: Pick<StepView, "nodes" | "bonus">) => number[]} */
+export function dips({ nodes, bonus }) {
+  /** @type {Map<number, number>} */
+  const low = new Map();
+  /** @type {(node: TreeNode, beside: TreeNode) => void} */
+  const compare = (node, beside) => {
+    if (node.index && beside.index && node.prob !== null && (beside.prob ?? 0) - node.prob > DIP)
+      low.set(node.index, node.prob);
+  };
+  for (const node of bonus === OPEN ? [] : nodes.slice(1)) {
+    compare(node, nodes[node.parent]);
+    compare(nodes[node.parent], node);
+  }
+  return [...low].sort(([, a], [, b]) => a - b).slice(0, DIPS).map(([index]) => index);
+}
+
+/** The lowest of the probabilities in a fold, where it is clearly below another; else null. */
+/** @param {TreeNode[]} nodes */
+export function lowest(nodes) {
+  const probs = nodes.flatMap(({ prob }) => prob ?? []);
+  const least = Math.min(...probs);
+  return Math.max(...probs) - least > DIP ? least : null;
+}
+
+/** The tokens in a row from ``node`` on that are alike: one child each, the same status, origin and draft; one of
+ * ``kept`` stands alone. @type {(node: TreeNode, children: TreeNode[][], kept: Set<number>) => TreeNode[]} */
+function straight(node, children, kept) {
   const row = [node];
   for (;;) {
     const last = row[row.length - 1];
     const [next, ...more] = children[last.index];
+    if (kept.has(last.index) || (next && kept.has(next.index))) return row;
     if (!next || more.length || next.status !== last.status || next.origin !== last.origin) return row;
     if (next.who !== last.who || next.forbidden !== last.forbidden || next.draft !== last.draft) return row;
     row.push(next);
@@ -60,12 +88,13 @@ export const rowsIn = (high) => Math.floor((high - 2 * MARGIN + CLEAR[0]) / LOW)
 /**
  * The items to draw from the root on: nodes, the target's own token, and what stands for folded nodes: chips, and where
  * there are more than ``rows``, one item for tokens in a row, as few of them as that takes. ``most``:
- * siblings beside a node of a path that are not folded; null: nothing is folded.
+ * siblings beside a node of a path that are not folded; null: nothing is folded. ``kept``: nodes in no row's fold.
  *
  * @typedef {Pick<StepView, "nodes" | "drafted" | "last" | "bonus">} Drawn
- * @type {(view: Drawn, opened: Set<string>, rows?: number, most?: ((node: number) => number) | null) => TreeItem}
+ * @typedef {((node: number) => number) | null} Most
+ * @type {(view: Drawn, opened: Set<string>, rows?: number, most?: Most, kept?: Set<number>) => TreeItem}
  */
-export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
+export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept = new Set()) {
   /** @type {TreeNode[][]} */
   const children = view.nodes.map(() => []);
   for (const node of view.nodes) if (node.parent >= 0) children[node.parent].push(node);
@@ -99,7 +128,7 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS) {
   /** @type {(node: TreeNode, depth: number) => TreeItem} */
   const build = (node, depth) => {
     const over = depth + rowsBelow(node) + 1 - rows;
-    const row = over > 0 && node.index > 0 && !deep(node) ? straight(node, children) : [];
+    const row = over > 0 && node.index > 0 && !deep(node) ? straight(node, children, kept) : [];
     if (row.length < STRETCH) return grown(node, alone(node, depth));
     const count = row.some((one) => opened.has(along(one))) ? 1 : clamp(over + 1, STRETCH, row.length);
     const before = count > 1 ? Math.floor((row.length - count) / 2) : row.length - 1; // a fold lies in its row's middle
@@ -215,7 +244,12 @@ export function position(placed, columns, hangs, high, room = Infinity, closed =
   const grown = placed.some(({ column, children }) => column && children.length);
   // each has its column, and depth runs across
   const apart = grown && (hangs || (!closed && lefts[columns] <= room));
-  const added = apart ? [] : flow(trunk, lefts[1], room, lines);
+  const widest = placed.map(({ width }) => width);
+  let added = apart ? [] : flow(trunk, lefts[1], room, lines);
+  if (added.some(Boolean)) { // a wire runs down beside these lines
+    placed.forEach((item, k) => (item.width = widest[k]));
+    added = flow(trunk, lefts[1] + GAP, room, lines);
+  }
   const deepest = placed.reduce((most, item) => Math.max(most, item.row), 0);
   const extra = added.reduce((sum, count) => sum + count, 0);
   const fitted = rowHeight(deepest, closed ? high : high - extra * line);
@@ -261,7 +295,7 @@ function inColumns(items, room, lines) {
     const widths = Array(count).fill(0);
     items.forEach(({ width }, k) => (widths[k % count] = Math.max(widths[k % count], width)));
     const left = room - widths.reduce((sum, width) => sum + width + GAP, -GAP);
-    if (left >= 0) return widths.map((width) => width + Math.floor(left / count));
+    if (left >= -SLACK * count) return widths.map((width) => width + Math.floor(left / count));
   }
   return null;
 }

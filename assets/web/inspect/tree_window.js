@@ -229,9 +229,18 @@ export class TreeWindow {
     this.drawMap();
   }
 
+  /** How many pixels of what is seen show the upper part of a row alone, at the lower edge. */
+  get sliced() {
+    const { top, high, scale, tree } = this;
+    const end = top + high + ABOVE;
+    const cut = tree.placed.filter((item) => item.y * scale < end && (item.y + item.high) * scale > end + 1);
+    return cut.length ? Math.ceil(end - Math.min(...cut.map(({ y }) => y)) * scale) + 2 : 0;
+  }
+
   /** How many tokens of the tree lie outside what is seen. */
   unseen() {
-    const { left, top, room, high, scale } = this;
+    const { left, top, room, scale } = this;
+    const high = this.high - this.sliced;
     let count = 0;
     for (const item of this.tree.placed) {
       const x = (item.x + item.width / 2) * scale;
@@ -246,6 +255,9 @@ export class TreeWindow {
   drawMap() {
     const { larger, map } = this;
     if (map.hidden === larger) map.hidden = !larger;
+    const { style } = this.tree.body;
+    const clip = larger && this.sliced ? `inset(0 0 ${this.sliced}px 0)` : "";
+    if (style.clipPath !== clip) style.clipPath = clip;
     if (!larger) return;
     this.drawCount();
     const low = Math.min(this.panel, this.room) < LEAST_MAPPED;

@@ -3,6 +3,7 @@
 import { facts, h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
 import { format, plain, plural, probability } from "specviz/base/numbers.js";
+import { onlyRecorded } from "specviz/inspect/ghosts.js";
 import { facts as proposerFacts, isOwn } from "specviz/inspect/proposers.js";
 import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
@@ -46,9 +47,10 @@ export function marks({ owner, placed, other, barred }, view) {
   if (sure && view.bonus !== OPEN) signs.push([probability(sure.prob), `target's probability${also}`]);
   const guess = nodes.find(({ line }) => line.startsWith("q"))?.node;
   if (guess) signs.push([`q${probability(guess.draftProb)}`, "drafter's probability"]);
-  if (parent) signs.push([`▾${parent.hidden}`, `below it${parent.node.draft === "recorded" ? ", too" : ""}`]);
+  const too = parent?.node.draft === "recorded" && !onlyRecorded(view) ? ", too" : "";
+  if (parent) signs.push([`▾${parent.hidden}`, `below it${too}`]);
   if (chip?.kind === "chip") signs.push([chip.text, "beside it"]);
-  if (stretch?.kind === "stretch") signs.push([stretch.line, "in a row"]);
+  if (stretch?.kind === "stretch") signs.push([`×${stretch.nodes.length}`, "in a row"]);
   if (owner.prompts.on && !other) {
     const count = owner.prompts.count(view.last);
     signs.push(["◇", "prompt token"], [`→${count}`, "next state"]);

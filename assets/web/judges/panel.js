@@ -17,7 +17,8 @@ const OTHER =
 const CHANCE = "How likely the chosen token was to be accepted, over the rule's own draws.";
 const MEANT = "Length: tokens that this step writes on average, the target's own included. " +
   "Other: how many of these the target would have written otherwise. " +
-  "All rules see the same probabilities and random numbers.";
+  "All rules see the same probabilities and random numbers. " +
+  "In the reasons p is the target's probability of a token, q the drafter's, a draw a random number from 0 to 1.";
 /** @type {[lossless: boolean, title: string, about: string][]} */
 const KINDS = [
   [true, "lossless", "the text has the target's own distribution"],

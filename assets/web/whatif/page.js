@@ -7,7 +7,7 @@ import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
-import { draftDifference } from "specviz/inspect/ghosts.js";
+import { draftDifference, onlyRecorded } from "specviz/inspect/ghosts.js";
 import { marks } from "specviz/inspect/tree_words.js";
 import { because, named } from "specviz/judges/panel.js";
 import { agreement, ending, otherwise, range, rowsOf } from "specviz/judges/rules.js";
@@ -359,7 +359,8 @@ export class WhatIf {
     const nodes = placed.flatMap((item) => ("nodes" in item ? item.nodes : "node" in item ? item.node : []));
     const signs = marks(tree, tree.view);
     if (nodes.some(({ draft }) => draft === "other")) signs.push(["+", "only in this draft"]);
-    if (nodes.some(({ draft }) => draft === "recorded")) signs.push(["−", "only in the recorded draft"]);
+    const missing = !onlyRecorded(tree.view) && nodes.some(({ draft }) => draft === "recorded");
+    if (missing) signs.push(["−", "only in the recorded draft"]);
     replace(this.legend, signs.map(([sign, said]) => h("li", h("code", sign), said)));
   }
 

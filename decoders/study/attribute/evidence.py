@@ -117,14 +117,26 @@ class Weight:
 def factor(fall: float) -> str:
     """The change of a probability by a fall of its logarithm, as people read it.
 
-    >>> factor(1.1), factor(-5.0), factor(21.8)
-    ('3.0', '148', '3·10⁹')
+    >>> factor(1.1), factor(-5.0), factor(21.8), factor(27.0)
+    ('3.0', '148', '3·10⁹', '10¹²')
     """
     times = math.exp(min(abs(fall), 700.0))
     if times < 1e4:
         return f"{times:.1f}" if times < 9.95 else f"{times:,.0f}"
+    powers = math.log10(times)  # from ten on a whole number, as in ``log_change``
     digit, power = f"{times:.0e}".split("e+")
-    return f"{digit}·10{str(int(power)).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+    digit, power = (f"{digit}·", int(power)) if powers < 10 else ("", round(powers))
+    return f"{digit}10{str(power).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def log_change(fall: float) -> str:
+    """A fall of a log-probability (nats) in words, in powers of ten as the page's table has it.
+
+    >>> log_change(5.0), log_change(-27.0)
+    ('falls by 2.2', 'rises by 12')
+    """
+    powers = abs(fall) / DECISIVE
+    return f"{'falls' if fall >= 0 else 'rises'} by {powers:.{0 if powers >= 10 else 1}f}"
 
 
 def describe(weight: Weight, name: str, places: int = 1) -> str:
@@ -132,7 +144,11 @@ def describe(weight: Weight, name: str, places: int = 1) -> str:
     whole = weight.fall * places
     has = f"has {'' if weight.has_words else 'fewer than half of '}these words"
     without = "without it" if places == 1 else f"without all {places} of them"
-    fall = f"log p {'falls' if whole >= 0 else 'rises'} by {abs(whole):.1f}"
+    fall = f"log₁₀ p {log_change(whole)}"
+    if weight.reread is not None:
+        reread = log_change(weight.reread * places)
+        also = ", also" if reread == log_change(whole) else f"; it {reread}"
+        fall += f"{also} where the prompt is read again {without}"
     text = {
         "contributed": f"{name} contributed: {without} these words are {factor(whole)} times less likely ({fall}).",
         "against": f"{name} speaks against: {without} these words are {factor(whole)} times likelier ({fall}).",
@@ -143,9 +159,6 @@ def describe(weight: Weight, name: str, places: int = 1) -> str:
         text += f" It {has} word for word."
     if places > 1:
         text += f" They stand {places} times in the sources: each is the cause of 1/{places}."
-    if weight.reread is not None:
-        reread = weight.reread * places
-        text += f" Read again without it: {reread:+.1f}, {abs(reread - whole):.1f} from that.".replace("+", "", 1)
     return text
 
 
