@@ -55,7 +55,8 @@ function times(owner, { drafting, verify_ms: verify }) {
       value: spent,
       shown: percent(spent / verify),
       look: String(Math.min(k, 5)),
-      tip: told(named(term), formula(`= Σ time of the part ÷ Σ verifying time = ${format(spent)} ÷ ${format(verify)} ms`), term.help),
+      tip: told(named(term), formula(`= Σ its time ÷ Σ verifying time = ${format(spent)} ÷ ${format(verify)} ms`),
+        term.help),
     };
   });
   const help = [h("div", "Each part of drafting, against the time of the target's forwards: the full bar is 100 %.")];
