@@ -205,7 +205,7 @@ export function drawDefinitions(place) {
     whole,
     formulas,
     any && h("p.svd-lead",
-      "By group: the share of the draft tokens tested that were accepted, and below it accepted of tested."),
+      "By group: the share of the tested draft tokens that were accepted, with their counts."),
     any ? groups : h("p.ui-soft", "These runs drafted nothing."),
   ]);
   if (any) redraw();
