@@ -275,7 +275,7 @@ def test_an_accepted_expansion_is_said_and_stands_on_the_path(open_trace: Open, 
     assert re.search(r"The model read .+ in one go and kept ", page.locator(".sv-sentence").text_content())
     page.get_by_role("button", name="More rows").click()
     legend = page.inner_text(".sv-legend")
-    for entry in ("first choices: ", "choices beside them: ", "where the draft model looked"):
+    for entry in ("first choices: ", "others: ", "where the draft model looked"):
         assert entry in legend
 
 
