@@ -416,13 +416,15 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     sentence = page.inner_text(".sv-sentence")
     ahead = "Trained prompt tokens made the model guess ahead of itself"
     assert f"{ahead}: {len(nodes) - 1} tokens, 2 deep." in sentence
-    assert "1\u00a0prompt token hangs on the last accepted token, so the next step's tree is that of state\u00a01." in sentence
+    leads = "so the next step's tree is that of state\u00a0"
+    assert f"1\u00a0prompt token hangs on the last accepted token, {leads}1." in sentence
     page.get_by_role("button", name="More rows").click()
     legend = page.inner_text(".sv-legend")
     assert f"prompt tokens {trace.rows('probes')}" in legend and "next state" in legend
     page.evaluate("k => specviz.inspector.setStep(k)", steps["outcome"].index("plain"))
     assert "Nothing was drafted: " in page.inner_text(".sv-sentence")
-    assert "3\u00a0prompt tokens hang on the last written token, so the next step's tree is that of state\u00a03." in page.inner_text(".sv-sentence")
+    said = f"3\u00a0prompt tokens hang on the last written token, {leads}3."
+    assert said in page.inner_text(".sv-sentence")
     assert ElementTree.fromstring(value(page, TREE_SVG)).tag.endswith("}svg")
     page.keyboard.press("End")  # a stop token: no state follows
     assert "follows" not in page.inner_text(".sv-sentence")
@@ -433,7 +435,8 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     trace.tables["nodes"]["term:next_state"][trace.tables["nodes"]["step"].index(1) + last] = 0.0
     steps["term:next_state"][1] = 0.0
     page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
-    assert "No\u00a0prompt token hangs on the last accepted token, so the next step's tree is that of state\u00a00." in page.inner_text(".sv-sentence")
+    said = f"No\u00a0prompt token hangs on the last accepted token, {leads}0."
+    assert said in page.inner_text(".sv-sentence")
     said = page.locator(".sv-prompts .sv-verdict").text_content()
     assert "without a prompt token: the next step has no guesses, state 0" in said
     assert page.problems == []
