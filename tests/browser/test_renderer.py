@@ -427,7 +427,7 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     assert said in page.inner_text(".sv-sentence")
     assert ElementTree.fromstring(value(page, TREE_SVG)).tag.endswith("}svg")
     page.keyboard.press("End")  # a stop token: no state follows
-    assert "follows" not in page.inner_text(".sv-sentence")
+    assert leads not in page.inner_text(".sv-sentence")
     assert "the run ended" in page.locator(".sv-prompts .sv-verdict").text_content()
     hung = trace.tables["probes"]
     bare = [k for k, place in enumerate(zip(hung["step"], hung["parent"], strict=True)) if place != (1, last)]
