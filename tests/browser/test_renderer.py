@@ -27,7 +27,6 @@ from tests.browser.test_app import share
 from tests.waiting import becomes, expect
 
 Open = Callable[..., Any]
-STATE = "so the next step's tree is that of state\u00a0{}."
 IN_POOL = """async all => {
     const { POOL } = await import("specviz/base/model.js");
     return all.map(e => Number(e.dataset.p) - POOL);
@@ -276,7 +275,7 @@ def test_an_accepted_expansion_is_said_and_stands_on_the_path(open_trace: Open, 
     assert re.search(r"The model read .+ in one go and kept ", page.locator(".sv-sentence").text_content())
     page.get_by_role("button", name="More rows").click()
     legend = page.inner_text(".sv-legend")
-    for entry in ("first choices: ", "choices beside them: ", "where the draft model looked"):
+    for entry in ("first choices: ", "others: ", "where the draft model looked"):
         assert entry in legend
 
 
@@ -417,16 +416,18 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     sentence = page.inner_text(".sv-sentence")
     ahead = "Trained prompt tokens made the model guess ahead of itself"
     assert f"{ahead}: {len(nodes) - 1} tokens, 2 deep." in sentence
-    assert f"1 prompt token hangs on the last accepted token, {STATE.format(1)}" in sentence
+    leads = "so the next step's tree is that of state\u00a0"
+    assert f"1\u00a0prompt token hangs on the last accepted token, {leads}1." in sentence
     page.get_by_role("button", name="More rows").click()
     legend = page.inner_text(".sv-legend")
     assert f"prompt tokens {trace.rows('probes')}" in legend and "next state" in legend
     page.evaluate("k => specviz.inspector.setStep(k)", steps["outcome"].index("plain"))
     assert "Nothing was drafted: " in page.inner_text(".sv-sentence")
-    assert f"3 prompt tokens hang on the last written token, {STATE.format(3)}" in page.inner_text(".sv-sentence")
+    said = f"3\u00a0prompt tokens hang on the last written token, {leads}3."
+    assert said in page.inner_text(".sv-sentence")
     assert ElementTree.fromstring(value(page, TREE_SVG)).tag.endswith("}svg")
     page.keyboard.press("End")  # a stop token: no state follows
-    assert "follows" not in page.inner_text(".sv-sentence")
+    assert leads not in page.inner_text(".sv-sentence")
     assert "the run ended" in page.locator(".sv-prompts .sv-verdict").text_content()
     hung = trace.tables["probes"]
     bare = [k for k, place in enumerate(zip(hung["step"], hung["parent"], strict=True)) if place != (1, last)]
@@ -434,7 +435,8 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     trace.tables["nodes"]["term:next_state"][trace.tables["nodes"]["step"].index(1) + last] = 0.0
     steps["term:next_state"][1] = 0.0
     page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
-    assert f"No prompt token hangs on the last accepted token, {STATE.format(0)}" in page.inner_text(".sv-sentence")
+    said = f"No\u00a0prompt token hangs on the last accepted token, {leads}0."
+    assert said in page.inner_text(".sv-sentence")
     said = page.locator(".sv-prompts .sv-verdict").text_content()
     assert "without a prompt token: the next step has no guesses, state 0" in said
     assert page.problems == []

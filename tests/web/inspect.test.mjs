@@ -11,7 +11,7 @@ import { stretches } from "specviz/inspect/assistant.js";
 import { chainOf } from "specviz/inspect/drafting.js";
 import { massOf } from "specviz/inspect/mass.js";
 import { csv } from "specviz/inspect/downloads.js";
-import { draftDifference, overlaid } from "specviz/inspect/ghosts.js";
+import { draftDifference, onlyRecorded, overlaid } from "specviz/inspect/ghosts.js";
 import { inWords, latticeOf } from "specviz/inspect/lattice.js";
 import { beside, marked } from "specviz/inspect/links.js";
 import { branchWords, mapOf } from "specviz/inspect/by_place.js";
@@ -20,7 +20,9 @@ import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, why } from "specviz/inspect/selection.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
-import { along, arrange, chainBars, items, position, rowHeight, under } from "specviz/inspect/tree_layout.js";
+import {
+  along, arrange, chainBars, dips, items, lowest, position, rowHeight, under,
+} from "specviz/inspect/tree_layout.js";
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
 import {
   chanceOf, ending, otherwise, parting, pathsOf, range as judgedRange, recordedPath, rowsOf,
@@ -206,6 +208,20 @@ test("a path that is too long is folded in its middle, by as little as it takes,
   assert.deepEqual(shown(20, new Set([along(nodes[15])])), [32, []]);
 });
 
+test("a fold leaves out what is clearly less likely than its neighbours; where it must not, it says the lowest", () => {
+  const nodes = Array.from({ length: 21 }, (_, k) => ({ ...node(k, k - 1, k, k ? "accepted" : "root"), prob: 0.98 }));
+  nodes[0].prob = null;
+  [nodes[5].prob, nodes[16].prob] = [0.67, 0.86];
+  const view = { nodes, drafted: 20, last: 20, bonus: 1 };
+  assert.deepEqual(dips(view), [5, 16], "the least likely first");
+  assert.deepEqual(dips({ ...view, bonus: OPEN }), [], "a question gives nothing away");
+  const folds = (kept) => arrange(items(view, new Set(), 8, undefined, new Set(kept))).placed
+    .flatMap((item) => (item.kind === "stretch" ? [[item.nodes.length, lowest(item.nodes)]] : []));
+  assert.deepEqual(folds([]), [[15, 0.67]]);
+  assert.deepEqual(folds([5]), [[4, null], [12, 0.86]]);
+  assert.deepEqual(folds([5, 16]), [[4, null], [10, null], [4, null]]);
+});
+
 test("where nothing hangs on them, the tokens beside a path stand close together; rows fit by folding", () => {
   const nodes = [node(0, -1, 0, "root"), ...[1, 2, 3, 4].map((k) => node(k, 0, 1, k > 1 ? "rejected" : "accepted"))];
   nodes.push(node(5, 1, 2), node(6, 1, 2));
@@ -353,6 +369,8 @@ test("another draft is laid over the recorded one: what both have is one node", 
   assert.equal(draftDifference(view, view), "");
   assert.equal(draftDifference(view, { ...view, nodes: [view.nodes[0]], drafted: 0 }), "Nothing was drafted this way.");
   const less = { ...view, nodes: view.nodes.slice(0, 2), drafted: 1 };
+  assert.deepEqual([overlaid(view, { ...view, nodes: [view.nodes[0]] }), overlaid(view, less)].map(onlyRecorded),
+    [true, false]);
   assert.match(draftDifference(view, less), /^It leaves out \d drafted tokens?\.$/);
   const judged = { ...view, nodes: view.nodes.map((one) => ({ ...one, status: "accepted" })) };
   assert.equal(draftDifference(view, judged), "It drafts the same tokens; they are judged by another rule.");

@@ -92,7 +92,7 @@ export const over = ({ model }, view) => view.bonus < 0 || (model.run.complete &
 export function follows(owner, view) {
   if (over(owner, view)) return [];
   const count = owner.prompts.count(view.last);
-  const hang = count > 1 ? `${count} prompt tokens hang` : `${count || "No"} prompt token hangs`;
+  const hang = count > 1 ? `${count}\u00a0prompt tokens hang` : `${count || "No"}\u00a0prompt token hangs`;
   const where = `on the last ${view.last ? "accepted" : "written"} token`;
   return [` ${hang} ${where}, so the next step's tree is that of `, h("b", `state\u00a0${count}`), "."];
 }

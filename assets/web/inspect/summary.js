@@ -170,7 +170,7 @@ function originMarks(owner, where) {
   const widened = main.length === 1 && main.length < names.length;
   /** @type {Record<string, string>} */
   const beside = Object.fromEntries(
-    widened ? names.map((n) => [n, n === main[0] ? "first choices" : "choices beside them"]) : [],
+    widened ? names.map((n) => [n, n === main[0] ? "first choices" : "others"]) : [],
   );
   const ranked = model.nodeTerms.some(({ key }) => key.endsWith("_rank"));
   return drafted.map(([name, nodes, accepted]) => {

@@ -30,6 +30,9 @@ export class TreeView extends Panel {
     super(owner, "tree", "Draft tree");
     /** Folds that were opened. @type {Set<string>} */
     this.opened = new Set();
+    /** How many rows had room before any was opened, and the nodes that no fold of a row has, least likely first. */
+    this.rows = Infinity;
+    this.kept = new Set(/** @type {number[]} */ ([]));
     /** @type {StepView} */
     this.view = later();
     /** Another draft of the step, drawn over the recorded one. @type {StepView | null} */
@@ -191,15 +194,18 @@ export class TreeView extends Panel {
   lay(view, hangs) {
     const { picker, zoom } = this.owner;
     const [room, high] = [this.window.room / zoom, this.window.high / zoom];
-    const rows = (picker.on && !picker.folds && !this.alone) || hangs || !high ? Infinity : rowsIn(high);
+    if (!this.opened.size) { // else what was shown stays shown, though the map takes some height
+      this.rows = (picker.on && !picker.folds && !this.alone) || hangs || !high ? Infinity : rowsIn(high);
+      this.kept = new Set(this.rows < Infinity ? dips(view) : []);
+    }
+    const { rows, kept } = this;
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
-    const kept = new Set(rows < Infinity ? dips(view) : []); // least likely first
     /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
     const laid = (rows, most, opened = new Set(), closed = undefined) => {
       const drawn = () => arrange(items(view, opened, rows, most, kept));
       let { placed, columns } = drawn();
-      while (kept.size && !closed && placed.some(({ depth }) => depth >= rows)) {
+      while (kept.size && !this.opened.size && placed.some(({ depth }) => depth >= rows)) {
         kept.delete([...kept].at(-1) ?? 0);
         ({ placed, columns } = drawn());
       }

@@ -233,7 +233,7 @@ export class JudgesPanel {
   ending(view, rule) {
     const end = ending(view.nodes, rule, this.sampled());
     const more = [
-      !end.stands && end.node.token === rule.bonus && "; then the target wrote the same token itself",
+      !end.stands && end.node.token === rule.bonus && "; then the target wrote it itself",
       rule.open && "; the record leaves this open",
     ];
     return [because(this.owner.model, end), more];
