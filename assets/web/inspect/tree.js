@@ -191,7 +191,7 @@ export class TreeView extends Panel {
   lay(view, hangs) {
     const { picker, zoom } = this.owner;
     const [room, high] = [this.window.room / zoom, this.window.high / zoom];
-    const rows = (picker.on && !picker.folds && !this.alone) || hangs || !high ? Infinity : rowsIn(high);
+    const rows = (picker.on && !picker.folds && !(this.alone && !this.window.narrow)) || hangs || !high ? Infinity : rowsIn(high);
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
     /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
