@@ -195,7 +195,8 @@ export class TreeView extends Panel {
     const { picker, zoom } = this.owner;
     const [room, high] = [this.window.room / zoom, this.window.high / zoom];
     if (!this.opened.size) { // else what was shown stays shown, though the map takes some height
-      this.rows = (picker.on && !picker.folds && !this.alone) || hangs || !high ? Infinity : rowsIn(high);
+      const told = picker.on && !picker.folds && (!this.alone || this.window.narrow); // by a panel, node by node
+      this.rows = told || hangs || !high ? Infinity : rowsIn(high);
       this.kept = new Set(this.rows < Infinity ? dips(view) : []);
     }
     const { rows, kept } = this;

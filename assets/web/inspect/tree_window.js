@@ -120,11 +120,16 @@ export class TreeWindow {
     this.apply();
   }
 
+  /** Whether the panel is so narrow that a tree is drawn smaller rather than folded. */
+  get narrow() {
+    return this.room <= LEAST_MAPPED * this.tree.owner.zoom;
+  }
+
   /** The scale at which its letters are as large as all others; smaller in a narrow panel, where all of it, or the */
   /** accepted path, then has room. */
   get plain() {
     const { zoom } = this.tree.owner;
-    if (this.room > LEAST_MAPPED * zoom || !this.height) return zoom;
+    if (!this.narrow || !this.height) return zoom;
     const across = Math.min(zoom, this.room / this.width);
     const fits = (/** @type {number} */ high) => Math.min(across, this.high / high);
     return [this.height, this.bottom].map(fits).find((scale) => scale >= LEAST_FITTED * zoom) ?? zoom;
