@@ -1,4 +1,4 @@
-"""The suite's two tiers. ``pytest`` runs the first, in nine minutes; ``pytest -m ""`` runs both, as ``.ci/run`` does.
+"""The suite's two tiers. ``pytest`` runs the first, in six minutes; ``pytest -m ""`` runs both, as ``.ci/run`` does.
 
 The first is the core's: a test belongs to it unless a marker of ``SECOND`` says otherwise, and a marker says why in one
 sentence: ``@pytest.mark.slow("trains three parts")``. Every kind of failure has a test in the first tier; what stands
