@@ -157,7 +157,8 @@ function parameters(owner) {
     const resolved = method.resolved?.[name]; // what a setting left open came to
     const value = resolved === undefined ? setting(given) : `${resolved} (automatic)`;
     const help = () => told(label, control?.help || name);
-    const said = h("small", ` ${clause(control?.help ?? "")}`);
+    const about = clause(control?.help ?? "");
+    const said = about.toLowerCase() !== value.toLowerCase() && h("small", ` ${about}`); // some say the value alone
     chips.push(owner.tip.explained("span.sv-chip", help, `${label} `, h("b", value), said));
   }
   return chips;
