@@ -139,8 +139,8 @@ export class Board {
     return tile(title, [
       h("p.sv-a-signal", doc.run.signal ? `It linked ${linked} ` : NO_SIGNAL, verdict),
       doc.run.signal && less > 0 && h("p.ui-soft",
-        more > 0 && `${plural(more, "token")} word for word that it did not link; `,
-        `${plural(less, "token")} that it linked and that are no quotation of words.`),
+        `${plural(less, "linked token")} ${less === 1 ? "stands" : "stand"} in no quotation`,
+        more > 0 && `; ${plural(more, "quoted token")} ${more === 1 ? "is" : "are"} not linked`, "."),
     ]);
   }
 
