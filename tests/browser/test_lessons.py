@@ -143,7 +143,7 @@ def test_presented_views_end_on_a_whole_line(visit: Visit, page: Any) -> None:
         becomes(page, lambda: page.evaluate(CUT), [])
         if lesson == "1-drafting":
             expect(page.locator(".sv-lesson-view .sv-rest")).to_have_text(
-                "height):⏎␣×7␣self.width␣=␣width⏎␣×7 9 not reached"
+                "height):⏎␣×7␣self.width␣=␣width⏎␣×7 · 9 not reached"
             )
         if lesson == "7-cape":
             expect(page.locator(".sv-lesson-view .sv-drafter .sv-verdict")).to_have_text("=: not checked yet.")

@@ -173,7 +173,8 @@ export class DraftInText {
     let text = "";
     for (let count = tokens.length; count; count--) {
       text = pieces.phrase(tokens.slice(0, count)).replace(/^␣(?=[^␣])/, "") + (count < tokens.length ? "…" : "");
-      if (text.length + 1 + said.length <= most) return `${text} ${said}`;
+      const both = `${text} · ${said}`;
+      if (both.length <= most) return both;
     }
     return said;
   }
