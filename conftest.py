@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "annex" in config.option.markexpr:
         names = annex_names()
         for item in items:
-            cases = getattr(item, "callspec", SimpleNamespace(params={})).params.values()
+            cases = item.callspec.params.values() if hasattr(item, "callspec") else ()
             if ANNEXES in item.path.parents or any(isinstance(case, str) and case in names for case in cases):
                 item.add_marker(pytest.mark.annex("of an annex, without which the core works"))
     silent = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from decoders.errors import sentence as sentence
 
@@ -34,6 +34,14 @@ def visible(text: str) -> str:
     'a\\tb\\\\x1b[31m'
     """
     return "".join(c if c in "\n\t" or c == "\u200d" or c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def enumeration(texts: Sequence[str]) -> str:
+    """
+    >>> enumeration(["2", "3", "4"])
+    '2, 3 and 4'
+    """
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def plural(count: int, noun: str) -> str:

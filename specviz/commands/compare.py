@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from decoders.study.judge.divergences import divergence
     from specviz.pages.compare.claim import claim_of
-    from specviz.pages.compare.outcome import check_output, is_plain, lane_title, numbers_of, own_reference
+    from specviz.pages.compare.outcome import baseline_key, check_output, lane_title, numbers_of, own_reference
     from specviz.pages.compare.stretches import stretches
 
     has_prompt = args.prompt is not None or args.prompt_file is not None
@@ -58,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
             "--prompt TEXT or --prompt-file F with --methods A B, or recorded runs of one prompt"
         )  # fmt: skip
     traces, notes, target = (_load_runs(args), [], None) if args.traces else _decode(args)
-    base = next((key for key, trace in traces.items() if is_plain(trace)), None)
-    plain = traces.get(base or "")
+    plain = traces.get(baseline_key(traces))
     lanes: dict[str, dict[str, Any]] = {}
     numbers = numbers_of(traces)
     for key, trace in traces.items():

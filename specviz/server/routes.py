@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from decoders.trace import files as tracefile
 from specviz.places import SUFFIX, is_id
+from specviz.words import enumeration
 
 from .desk import Desk, Service
 from .http import answer, attachment, problem, user_of
@@ -106,9 +107,8 @@ def add_page(app: FastAPI, service: Service) -> None:
                 folder, _, action = address.rpartition("/")
                 actions.setdefault(folder, []).append(action)
     for folder, names in actions.items():
-        name_list = " and ".join(", ".join(names).rsplit(", ", 1))
         app.add_api_route(
-            f"{folder}/{{what}}", _no_other(f"{service.cannot} {{}}: it can {name_list}."), methods=["POST"]
+            f"{folder}/{{what}}", _no_other(f"{service.cannot} {{}}: it can {enumeration(names)}."), methods=["POST"]
         )
 
 

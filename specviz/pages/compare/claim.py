@@ -12,9 +12,9 @@ from typing import Any
 
 from decoders.names import BASELINE
 from decoders.trace.trace import Trace
-from specviz.words import plural
+from specviz.words import enumeration, plural
 
-from .outcome import LEVEL, is_plain, lane_title, numbers_of
+from .outcome import LEVEL, baseline_key, lane_title, numbers_of
 
 BETTER = {"tokens_per_step": 1, "speedup": 1, "tokens_per_s": 1, "draft_efficiency": 1, "steps": -1}  # -1: fewer is
 CLOCK_METRICS = ("speedup", "tokens_per_s")
@@ -82,7 +82,7 @@ def claim_of(traces: Mapping[str, Trace], numbers: Mapping[str, Mapping[str, Any
     letters = iter("ABCDE")
     marks = {key: "" if trace.run["method"]["name"] == BASELINE else next(letters) for key, trace in traces.items()}
     several = Counter(titles.values())
-    plain_key = next((key for key, trace in traces.items() if is_plain(trace)), "")
+    plain_key = baseline_key(traces)
     return claim([
         Lane(
             key,
@@ -253,15 +253,11 @@ def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
     words = _by_speed(methods, plain, brief=bool(left_out))
     if not left_out:
         return words
-    names = _enumerate([lane.name for lane in left_out])
-    speeds = _enumerate([_times(lane.metric("speedup")) for lane in left_out])
-    rates = _enumerate([f"{_per_step(lane):.2f}" for lane in left_out])
+    names = enumeration([lane.name for lane in left_out])
+    speeds = enumeration([_times(lane.metric("speedup")) for lane in left_out])
+    rates = enumeration([f"{_per_step(lane):.2f}" for lane in left_out])
     take = "takes" if len(left_out) == 1 else "take"
     return f"{words} {names} {take} no place (‡): {speeds} at {rates} tokens per step cannot be."
-
-
-def _enumerate(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _by_speed(order: Sequence[Lane], plain: Lane | None, *, brief: bool = False) -> str:
@@ -284,7 +280,7 @@ def _by_speed(order: Sequence[Lane], plain: Lane | None, *, brief: bool = False)
     if (level := _levels(order)[0])[1:]:
         reason = "their repeats overlap" if first.spread("speedup") else "one run of each cannot tell them apart"
         names, speeds = (
-            _enumerate(words)
+            enumeration(words)
             for words in zip(*((one.name, _times(one.metric("speedup"))) for one in level), strict=True)
         )
         return f"{names} are level at {speeds} plain decoding: {reason}."
@@ -329,7 +325,7 @@ def _fewest(lanes: Sequence[Lane]) -> str:
     fewest = min(lane.metric("steps") or 0.0 for lane in lanes)
     level = [lane for lane in lanes if lane.metric("steps") == fewest]
     rate = f" ({_per_step(level[0]):.2f} tokens per step)" if _per_step(level[0]) else ""
-    subject = f"{' and '.join(lane.name for lane in level)} need" if len(level) > 1 else f"{level[0].name} needs"
+    subject = f"{enumeration([lane.name for lane in level])} need" if len(level) > 1 else f"{level[0].name} needs"
     return f"{subject} the fewest forwards, {int(fewest):,}{rate}"
 
 
@@ -353,7 +349,7 @@ def _repeats(lanes: Sequence[Lane]) -> str:
         return "One run of each: nothing is known of the spread."
     words = f"Median of {plural(usual, 'run')} of each, in alternation; a whisker spans the middle half."
     if reruns:
-        names = " and ".join(lane.name for lane in reruns)
+        names = enumeration([lane.name for lane in reruns])
         words += (
             f" {names} {'was' if len(reruns) == 1 else 'were'} run again beside plain decoding, "
             f"{plural(max(lane.runs for lane in reruns), 'time')} in all: the first times did not agree."

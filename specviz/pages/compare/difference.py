@@ -15,7 +15,7 @@ from decoders.errors import UserError
 from decoders.trace.baseline import asked_prompt
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
-from specviz.words import plural
+from specviz.words import enumeration, plural
 
 from .outcome import lane_title
 
@@ -89,9 +89,8 @@ def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
         return f"{names[0]} and {names[1]} accepted the same drafted tokens."
     reasons = sum((Counter(gain.causes) for gain in gains[first]), Counter[str]()).most_common()
     causes = [f"{CAUSES[cause]}{f' at {count}' if len(reasons) > 1 else ''}" for cause, count in reasons]
-    causes_text = " and ".join([", ".join(causes[:-1]), causes[-1]] if len(causes) > 1 else causes)
     accepted = f"{plural(counts[first], 'token')} that {other_name} wrote itself"
-    sentence = f"{name} accepts {accepted}, as its draft {causes_text}."
+    sentence = f"{name} accepts {accepted}, as its draft {enumeration(causes)}."
     return sentence + (f" The other way round: {plural(counts[1 - first], 'token')}." if counts[1 - first] else "")
 
 

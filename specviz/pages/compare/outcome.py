@@ -43,6 +43,11 @@ def is_plain(trace: Trace) -> bool:
     return trace.run["method"]["name"] == BASELINE and whole(trace)
 
 
+def baseline_key(traces: Mapping[str, Trace]) -> str:
+    """Key of the run of plain decoding among these; "" where there is none."""
+    return next((key for key, trace in traces.items() if is_plain(trace)), "")
+
+
 def own_reference(trace: Trace) -> list[int] | None:
     """Plain decoding's output as a run itself has it: the run's own, or recorded beside it; None where there is none.
     Tokens that were drawn are not held against it.
@@ -66,13 +71,13 @@ def plain_key(trace: Trace) -> str:
 
 def numbers_of(traces: Mapping[str, Trace]) -> dict[str, dict[str, Any]]:
     """``lane_numbers`` of each run; speedups are formed with the run of plain decoding among them."""
-    base = next(filter(is_plain, traces.values()), None)
+    base = traces.get(baseline_key(traces))
     return doubt_plain(traces, {key: lane_numbers(trace, base) for key, trace in traces.items()})
 
 
 def doubt_plain(traces: Mapping[str, Trace], numbers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Numbers of lanes (``lane_numbers``), all speedups in doubt where plain decoding among them was disturbed."""
-    key = next((key for key, trace in traces.items() if is_plain(trace)), "")
+    key = baseline_key(traces)
     lane = _too_fast(numbers, key) if key else ""
     if not lane:
         return {key: {**lane_numbers} for key, lane_numbers in numbers.items()}

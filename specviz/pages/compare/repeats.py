@@ -26,7 +26,7 @@ from specviz.server.store import pack
 from specviz.views.prompts import check_tokens
 from specviz.words import sentence
 
-from .outcome import is_plain, lane_title, numbers_of, whole
+from .outcome import baseline_key, lane_title, numbers_of, whole
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Repeats:
             return going
         if self.desk.rules.public:
             return Rounds(keys, 0, text="On a public server runs are not repeated.", is_over=True)
-        plain = next((key for key, trace in traces.items() if is_plain(trace)), "")
+        plain = baseline_key(traces)
         try:
             contenders = [
                 Contender(PLAIN if key == plain else key, "method", True, self._runner(key, trace))
@@ -188,7 +188,7 @@ class Repeats:
         first = ROUNDS * (1 + MAX_RETRIES)
         for number in range(first, first + ROUNDS * MAX_RETRIES):
             numbers = numbers_of({key: self.with_repeats(key, trace) for key, trace in traces.items()})
-            key = next((key for key, trace in traces.items() if is_plain(trace)), "")
+            key = baseline_key(traces)
             if plain is None or not numbers[key]["doubts"]:
                 return
             yield Turn(number, 0, plain, True), rounds

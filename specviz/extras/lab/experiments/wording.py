@@ -14,7 +14,7 @@ from pathlib import Path
 
 from decoders.errors import capital
 from specviz.views.prompts import NAMES
-from specviz.words import numeric
+from specviz.words import enumeration, numeric
 
 from .comparison import COLUMN, PLACE, SEPARATOR, order
 from .experiment import CATEGORY
@@ -209,14 +209,14 @@ def sentence(
         at = [at[0], *(entry.repeat for entry in phrases[1:])]
     if len({*values}) == 1:
         if all(entry.is_name for entry in phrases):
-            return f"{_all_of([entry.text for entry in phrases])} have the same {_bare(noun)}: {values[0]}"
-        return f"{noun} {verb} {values[0]} {'both ' * (len(at) == 2)}{_all_of(at)}"
+            return f"{enumeration([entry.text for entry in phrases])} have the same {_bare(noun)}: {values[0]}"
+        return f"{noun} {verb} {values[0]} {'both ' * (len(at) == 2)}{enumeration(at)}"
     is_level = {*signs} == {"="}
     if is_level and sign == "=" and (is_axis or all(entry.is_name for entry in phrases)):
         if all(entry.is_name for entry in phrases):
-            names = _all_of([entry.text for entry in phrases])
-            return f"{names} have about the same {_bare(noun)}: {_all_of(values)}"
-        places = _all_of([f"{value} {place}" for value, place in zip(values, at, strict=True)])
+            names = enumeration([entry.text for entry in phrases])
+            return f"{names} have about the same {_bare(noun)}: {enumeration(values)}"
+        places = enumeration([f"{value} {place}" for value, place in zip(values, at, strict=True)])
         return f"{noun} {'stay' if is_many else 'stays'} about level: {places}"
     if is_axis and sign != "=" and {*signs} - {"="} == {sign}:
         verb = TRENDS[sign].removesuffix("s" if is_many else "")
@@ -225,12 +225,12 @@ def sentence(
     if not is_axis:
         pairs.sort(key=lambda pair: -pair[3])
     if is_level or not all(entry.is_name for entry in phrases):
-        return f"{noun} {verb} {_all_of([f'{value} {place}' for value, _, place, _ in pairs])}"
+        return f"{noun} {verb} {enumeration([f'{value} {place}' for value, _, place, _ in pairs])}"
     (value, first, *_), (rival_value, rival, *_) = pairs[:2]
     if len(pairs) == 2:
         relation = "more" if is_many or noun in UNCOUNTABLE else "a higher"
         return f"{first.text} has {relation} {_bare(noun)} ({value}) than {rival.text} ({rival_value})"
-    others = _all_of([f"{value} {place}" for value, _, place, _ in pairs[1:]])
+    others = enumeration([f"{value} {place}" for value, _, place, _ in pairs[1:]])
     most = f"the {'most' if is_many else 'highest'} {_bare(noun)} of {COUNTS.get(len(pairs), 'those compared')}"
     return f"{first.text} has {most}: {value}, against {others}"
 
@@ -281,14 +281,6 @@ def lower(label: str) -> str:
 
 def _bare(noun: str) -> str:
     return noun.removeprefix("the ")
-
-
-def _all_of(texts: Sequence[str]) -> str:
-    """
-    >>> _all_of(["2", "3", "4"])
-    '2, 3 and 4'
-    """
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 
 def is_plural(noun: str) -> bool:
