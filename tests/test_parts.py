@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from decoders import Prompt, UserError, find_method, generate, methods, parts, record
-from decoders.draft_models.stored_weights import GROUP, SCALE, full_matrix, in_bits, in_int8
+from decoders.draft_models.stored_weights import GROUP, SCALE, full_matrix, in_bits, in_int8, read_weights, stored_form
 from decoders.method import part as method_part
 from decoders.method.part import kinds
 from decoders.parts import (
@@ -170,6 +170,16 @@ def test_what_is_shipped_travels_light():
         pytest.skip("not a checkout")
     files = [ROOT / name for name in listed.stdout.split("\0") if name]
     assert sum(file.lstat().st_size for file in files if file.is_file()) <= 50e6
+
+
+def test_ids_of_tokens_take_16_bits_where_they_fit(home):
+    ids = {"narrow": torch.tensor([0, 5, 2**16 - 1]), "wide": torch.tensor([0, 2**16]), "signed": torch.tensor([-1, 5])}
+    weights = {name: tensor.int() for name, tensor in ids.items()}
+    stored = stored_form(weights, torch.float16)
+    assert {name for name in stored if stored[name].dtype == torch.uint16} == {"narrow"}
+    save_file(stored, home / WEIGHTS)
+    for name, tensor in read_weights(home / WEIGHTS).items():
+        assert tensor.dtype == torch.int32 and torch.equal(tensor, weights[name]), name
 
 
 @pytest.mark.parametrize(("bits", "most"), [(6, 0.03), (4, 0.12)])

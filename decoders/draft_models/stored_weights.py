@@ -1,4 +1,6 @@
-"""The numbers of a trained part as its file holds them: as they are, in int8, or in six or four bits."""
+"""The numbers of a trained part as its file holds them: as they are, in int8, or in six or four bits; ids of tokens in
+16 bits where these do.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,8 @@ def stored_form(weights: Mapping[str, Tensor], dtype: torch.dtype, bits: int = 8
             stored_tensors[name], stored_tensors[name + SCALE] = (
                 in_int8(tensor.float()) if whole else in_bits(tensor.float(), bits)
             )
+        elif tensor.dtype == torch.int32 and torch.equal(tensor, tensor.to(torch.uint16).int()):
+            stored_tensors[name] = tensor.to(torch.uint16)
         else:
             stored_dtype = torch.float16 if dtype == torch.int8 else dtype
             stored_tensors[name] = tensor.to(stored_dtype if tensor.is_floating_point() else None).contiguous()
@@ -68,7 +72,9 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a part's file, rounded ones in fp32. Raises SafetensorError for a damaged one."""
     from safetensors.torch import load_file
 
-    stored_tensors = load_file(file)
+    stored_tensors = {
+        name: tensor.int() if tensor.dtype == torch.uint16 else tensor for name, tensor in load_file(file).items()
+    }
     scales = {name.removesuffix(SCALE): stored_tensors.pop(name) for name in [*stored_tensors] if name.endswith(SCALE)}
     for name, scale in scales.items():
         stored_tensors[name] = full_matrix(stored_tensors[name], scale)
