@@ -17,6 +17,7 @@ from rich.console import Console
 
 from decoders import load, methods, save
 from decoders.model.files import catalog
+from decoders.prompt.files import PromptRecord
 from specviz import cli
 from specviz.commands import COMMANDS, FIRST, GROUPS, common, options
 from specviz.commands.calibrate import heat_map
@@ -177,6 +178,19 @@ def test_run_takes_prompt_files_and_samples_by_seed(capsys, model, prompts, tmp_
         outputs[name] = json.loads(capsys.readouterr().out)["output_ids"]
     assert outputs["file"] == outputs["text"] != outputs["chat"]
     assert outputs["seed 1"] == outputs["again 1"] != outputs["seed 2"]
+
+
+@pytest.mark.parametrize(
+    ("output", "template", "chat", "is_hint"),
+    [([7], "t", False, True), ([], "t", False, True), ([7], "t", True, False), ([7], None, False, False),
+     ([5], "t", False, False), ([5, 7], "t", False, False)],
+)  # fmt: skip
+def test_a_chat_model_that_ends_at_once_is_given_its_template(output, template, chat, is_hint):
+    target = types.SimpleNamespace(stop_ids=(7,), tokenizer=types.SimpleNamespace(chat_template=template))
+    args = types.SimpleNamespace(chat=chat)
+    hint = common.template_hint(args, PromptRecord(id="prompt", text="Repeat: lamp"), target, output)
+    assert ("--chat" in hint) is is_hint
+    assert not common.template_hint(args, PromptRecord(id="prompt", instruction="Repeat"), target, output)
 
 
 def test_methods_lists_papers_and_explains_one(capsys, monkeypatch, model):

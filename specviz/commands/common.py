@@ -74,6 +74,13 @@ def prompt_record(args: argparse.Namespace) -> PromptRecord:
     return records[args.index]
 
 
+def template_hint(args: argparse.Namespace, record: PromptRecord, target: Target, output: Sequence[int]) -> str:
+    """A sentence on ``--chat`` where a chat model ended at once, as plain text came to it without its template."""
+    if args.chat or not record.text or not target.tokenizer.chat_template or {*output} - {*target.stop_ids}:
+        return ""
+    return "the model ended at once: it answers chats, and read plain text; --chat sends it as a user's message"
+
+
 def model_source(args: argparse.Namespace) -> str:
     """The place of the model asked for, or of the default one (``catalog.default_model``)."""
     return model_place(args.model or default_model())

@@ -143,7 +143,8 @@ def _decode(args: argparse.Namespace) -> tuple[dict[str, Trace], list[str], Targ
                     save(run.trace, args.out / f"{name}.spectrace")
     if len(traces) < 2:
         raise UserError("; ".join(notes))
-    return traces, [*notes, *missing.values()], target
+    hint = common.template_hint(args, source, target, traces[BASELINE].output_ids) if BASELINE in traces else ""
+    return traces, [*filter(None, [hint]), *notes, *missing.values()], target
 
 
 def _run(target: Target, name: str, values: dict[str, Any], prompt: Prompt, **settings: Any) -> Measurement:

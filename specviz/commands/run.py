@@ -268,6 +268,7 @@ def _decode(args: argparse.Namespace, record: Any) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
     while True:
         result = _turn(args, record, target, method, params, prompt, settings)
+        common.say(common.template_hint(args, record, target, result["output_ids"]), error=True)
         yield {**result, "turn": prompt.turn}
         if prompt.turns == 1:
             return
