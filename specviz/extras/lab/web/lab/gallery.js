@@ -55,7 +55,7 @@ const DRAW = {
 /** A picture of results: what a reader would know a figure by. @param {LabPicture | undefined} picture */
 function drawn(picture) {
   if (!picture) return h("span.svl-picture", { "aria-hidden": "true" });
-  const { kind, marks } = picture;
+  const { kind, marks = [] } = picture;
   const lines = isPlain(picture) ? [picture.lines.flat()] : picture.lines;
   const frame = { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "svl-picture", "aria-hidden": "true" };
   const axis = s("path", { class: "svl-axis", d: `M${EDGE} ${EDGE}V${HIGH - EDGE}H${WIDE - EDGE}` });
@@ -121,13 +121,13 @@ function recipeCard({ name, title, figure, question }, choose) {
 }
 
 /** A bar for each number, with its name and the number on it. @param {LabPicture} picture */
-const bars = ({ lines, names }) => h("span.svl-bars", names.map((one, n) => {
+const bars = ({ lines, names = [] }) => h("span.svl-bars", names.map((one, n) => {
   const [name, number] = unbroken(one).split(/: (?=[^:]+$)/);
   return h("small", { style: `--share: ${lines[n][0]}` }, h("span", name), h("span", number));
 }));
 
 /** What a picture draws: what it spans, and a name for each of its colours. @param {LabPicture} picture */
-const legend = ({ lines, range, names, note }) => h("span.svl-scale",
+const legend = ({ lines, range, names = [], note }) => h("span.svl-scale",
   h("small", unbroken(range)),
   names.map((one, n) => h("small", lines.length > 1 && h("i", { style: tone(n) }), unbroken(one))),
   note && h("small.ui-soft", note));
