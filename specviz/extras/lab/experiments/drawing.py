@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor, inf, log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -14,7 +16,7 @@ from specviz.views.charts import GREY, LAYOUT, plain
 
 from .experiment import text_of
 from .quantities import POOLED, Breakdown, Profile, Quantity
-from .wording import legend_text
+from .wording import legend_text, plain_number
 
 # Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY)
@@ -25,8 +27,9 @@ PARTS = {
     "lexical": "#0072B2", "semantic": "#E69F00",
     "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
 }  # fmt: skip
-HEIGHT, NARROW, MARGINS = 340, 420, 76  # MARGINS: at the left and the right of a chart
+HEIGHT, NARROW, MARGINS = 300, 420, 76  # MARGINS: at the left and the right of a chart
 NEAR = 0.01  # of the tallest: numbers no further apart lie on one another
+CLOSE = 0.02  # of an axis: nearer numbers have one label
 LETTER = 7.0  # pixels of a character below an axis
 
 
@@ -113,11 +116,13 @@ def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *
         return
     if axis["log"]:
         figure.update_xaxes(type="log")
-    figure.update_xaxes(tickvals=values if len(values) <= 12 else None, ticktext=ticks(values))
+    figure.update_xaxes(tickvals=values if len(values) <= 12 else None, ticktext=ticks(values, axis["log"]))
     if axis["paper"] is not None:
-        figure.add_vline(
-            axis["paper"], line={"dash": "dot", "width": 1, "color": GREY}, annotation_text="paper's choice",
-            annotation_font_size=11, annotation_position="bottom right",
+        place = axis["paper"]
+        figure.add_vline(place, line={"dash": "dot", "width": 1, "color": GREY})
+        figure.add_annotation(  # above the plot; on a log axis at its exponent
+            x=log10(place) if axis["log"] else place, y=1, yref="paper", yanchor="bottom", text="paper's choice",
+            xanchor="right" if place == max(values) else "center", showarrow=False, font_size=11, borderpad=0,
         )  # fmt: skip
 
 
@@ -125,14 +130,26 @@ def name_places(figure: go.Figure) -> None:
     """Names below the places of an axis of names: in lines where that makes room for them, not aslant."""
     places = [getattr(trace, "x", ()) for trace in figure.data]
     names = list(dict.fromkeys(str(place) for trace_places in places for place in trace_places))
-    lines = ["<br>".join(name.split()) for name in names]
+    letters = int((NARROW - MARGINS) / max(1, len(names)) / LETTER) - 1  # a number stays with its name
+    phrases = [re.sub(r" (?=[\d=])", "\u00a0", name) for name in names]
+    lines = ["<br>".join(textwrap.wrap(phrase, max(1, letters), break_long_words=False)) for phrase in phrases]
     longest = max((len(word) for name in names for word in name.split()), default=0)
     if figure.layout.xaxis.type == "category" and longest * LETTER <= NARROW / max(1, len(names)):
         figure.update_xaxes(tickvals=names, ticktext=lines, tickangle=0)
 
 
-def ticks(values: Sequence[float]) -> list[str] | None:
-    return [text_of(v) if v < 10_000 else f"{v:,}" for v in values] if len(values) <= 12 else None
+def ticks(values: Sequence[float], log: bool = False) -> list[str] | None:
+    """Labels of a few numbers along an axis: none for one that the next would lie on.
+
+    >>> ticks([1, 256, 270], log=True), ticks([1, 1000, 20000])
+    (['1', '', '270'], ['1', '1,000', '20,000'])
+    """
+    if len(values) > 12:
+        return None
+    places = [log10(value) if log else value for value in values]
+    gaps = [abs(right - left) for left, right in itertools.pairwise(places)]
+    texts = [plain_number(text_of(value)) for value in values]
+    return [text if gap > CLOSE * sum(gaps) else "" for text, gap in zip(texts, [*gaps, inf], strict=True)]
 
 
 def places_along(about: Mapping[str, Any]) -> list[Any]:
@@ -208,7 +225,7 @@ def amount(value: float | None, unit: str) -> str:
         return "–"
     if unit == "share":
         return f"{value:.0%}" if value >= 0.1 or not value else f"{value:.1%}" if value >= 0.01 else f"{value:.2%}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else plain_number(f"{value:.3g}")
 
 
 def amounts(values: Sequence[float | None], unit: str) -> list[str]:
@@ -216,8 +233,8 @@ def amounts(values: Sequence[float | None], unit: str) -> list[str]:
 
     >>> amounts([1.0, 1.75], ""), amounts([0.079, 0.23], "share"), amounts([0.001, 0.23], "share")
     (['1.00', '1.75'], ['8%', '23%'], ['0.10%', '23%'])
-    >>> amounts([2.17, 12.33], "tokens"), amounts([0.00134, 5.48], "%")
-    (['2.2', '12.3'], ['0.0013', '5.48'])
+    >>> amounts([2.17, 12.33], "tokens"), amounts([7.87e-05, 5.48], "%")
+    (['2.2', '12.3'], ['0.000079', '5.48'])
     """
     texts, sizes = [amount(value, unit) for value in values], [abs(value) for value in values if value]
     if unit == "share":
@@ -227,7 +244,7 @@ def amounts(values: Sequence[float | None], unit: str) -> list[str]:
     decimals = min(decimals, max(0, 2 - floor(log10(max(sizes, default=1)))))
     return [
         text if value is None or "e" in text else f"{value:,.{decimals}f}"
-        if not value or abs(value) >= 0.5 * 10**-decimals else f"{value:.2g}"
+        if not value or abs(value) >= 0.5 * 10**-decimals else plain_number(f"{value:.2g}")
         for value, text in zip(values, texts, strict=True)
     ]  # fmt: skip
 

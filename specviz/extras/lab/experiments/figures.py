@@ -199,9 +199,12 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
             else:
                 _paper_bars(figure, series, looks[series["label"]], quantity.unit if is_labelled else None)
         draw_axes(figure, about, quantity, paper=not lines)
-        if lines and all_numbers(places_along(about)):
+        if not lines:
+            name_places(figure)
+        elif all_numbers(places_along(about)):
             places = sorted({x for series in model_series for x, _ in series["points"]})
-            figure.update_xaxes(tickvals=places if len(places) <= 12 else None, ticktext=ticks(places))
+            texts = ticks(places, figure.layout.xaxis.type == "log")
+            figure.update_xaxes(tickvals=places if len(places) <= 12 else None, ticktext=texts)
         make_room(figure)
         yield Chart(f"{quantity.label} (paper, {model})", figure, True)
 
@@ -310,7 +313,7 @@ def _bars(
         single = len(names) == 1 and about["x"] == LINE
         color = GREY if is_shared else color_of(looks[name])
         colors = [color_of(n) for n in range(len(line_points))] if single else color
-        strokes = {"color": colors, "width": [0 if value else 3 for value in values]}  # 0 is seen too
+        strokes = {"color": colors, "width": 2}  # 0 is seen too
         figure.add_trace(
             go.Bar(
                 x=places, y=values, name=visible_text(name), offsetgroup=name or "all", legendgroup=name or "all",

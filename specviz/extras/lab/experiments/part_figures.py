@@ -8,6 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from specviz.views.charts import GREY
+from specviz.words import plural
 
 from .drawing import (
     GRID,
@@ -16,6 +17,7 @@ from .drawing import (
     PARTS,
     Chart,
     amount,
+    amounts,
     color_of,
     covers,
     hover,
@@ -49,10 +51,14 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
         for _, p in rows
     ]
     figure = new_figure(breakdown, about["model"].get("name") or "")
+    sizes = [p["values"].get(f"{breakdown.key}:{part}", {}).get("value") for part in parts for _, p in rows]
+    texts = amounts(sizes, breakdown.unit)
     for number, part in enumerate(parts):
         key = f"{breakdown.key}:{part}"
         values = [p["values"].get(key, {}).get("value") for _, p in rows]
-        text = [amount(v, breakdown.unit) if v and (v >= 0.04 or not breakdown.whole) else "" for v in values]
+        text = [amount(v, breakdown.unit) if v and v >= 0.04 else "" for v in values]
+        if not breakdown.whole:
+            text = texts[number * len(rows) : (number + 1) * len(rows)]
         hovers = [hover(breakdown, p, key, part_name(part)) for _, p in rows]
         figure.add_trace(_segment(breakdown, part, number, labels, values, text, hovers, [n for n, _ in rows]))
     _segments_axes(figure, breakdown, len(rows))
@@ -93,14 +99,14 @@ def _segment(
 
 def _segments_axes(figure: go.Figure, breakdown: Breakdown | Profile, rows: int) -> None:
     if breakdown.whole:
-        figure.update_layout(barmode="stack", height=max(240, 170 + 34 * rows), legend_traceorder="normal", bargap=0.3)
+        height = max(240, 170 + 34 * rows)
+        figure.update_layout(barmode="stack", margin_r=32, height=height, legend_traceorder="normal", bargap=0.3)
         figure.update_xaxes(range=[0, 1], dtick=0.25, tickformat=".0%", gridcolor=GRID)
-        figure.update_yaxes(autorange="reversed", automargin=True, type="category")
+        figure.update_yaxes(autorange="reversed", automargin=True, type="category", ticklabelstandoff=6)
     else:
         figure.update_layout(barmode="group")
         form = ".2%" if breakdown.unit == "share" else None
-        title = "share of the forward" if form else breakdown.unit
-        figure.update_yaxes(title=title, rangemode="tozero", tickformat=form, gridcolor=GRID)
+        figure.update_yaxes(rangemode="tozero", tickformat=form, gridcolor=GRID)
 
 
 # --- along something inside the runs ---
@@ -125,7 +131,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         rows = [(n, p, *place) for n, p, at in shown_points for place in at]
         labels = [
             " · ".join(text for text in (label(p) if len(shown_points) > 1 else "", f"{profile.along} {place}") if text)
-            + f"<br><span style='font-size:10px'>{count:,.0f} positions</span>"
+            + f"<br><span style='font-size:10px'>{plural(round(count), 'position')}</span>"
             for _, p, place, _, count in rows
         ]
         for number, part in enumerate(parts):
@@ -133,7 +139,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
             text = [amount(v, "share") if v >= 0.04 else "" for v in values]
             hovers = [
                 f"<b>{amount(v, 'share')}</b> {plain(part)} · {label(p)}<br>{profile.along} {place}, "
-                f"{count:,.0f} positions"
+                f"{plural(round(count), 'position')}"
                 for v, (_, p, place, _, count) in zip(values, rows, strict=True)
             ]
             figure.add_trace(_segment(profile, part, number, labels, values, text, hovers, [n for n, *_ in rows]))

@@ -113,16 +113,16 @@ def axis_phrase(label: str, value: str) -> Phrase:
 
 
 def _fill(template: str, value: str) -> Phrase:
-    number = _plain_number(value)
+    number = plain_number(value)
     plural = "" if number == "1" else r"\1"
     text = re.sub(r"\((e?s)\)", plural, template.replace("{}", number))
     preposition = text.partition(" ")[0]
     return Phrase(text, text if preposition == "in" else f"{preposition} {number}")
 
 
-def _plain_number(text: str) -> str:
+def plain_number(text: str) -> str:
     """
-    >>> _plain_number("1000000"), _plain_number("1e-05"), _plain_number("off")
+    >>> plain_number("1000000"), plain_number("1e-05"), plain_number("off")
     ('1,000,000', '0.00001', 'off')
     """
     if text.isdigit():

@@ -50,7 +50,8 @@ def picture(path: Path) -> dict[str, Any] | None:
         results = example(path)
         comparison = comparisons(path.parent).get(path.stem)
         drawing = picture_of(results, first_claim(results, comparison))
-        return drawing and {**drawing, "finding": summary(results, comparison)}
+        entries = {key: value for key, value in (drawing or {}).items() if value}
+        return drawing and {**entries, "finding": summary(results, comparison)}
     return None
 
 

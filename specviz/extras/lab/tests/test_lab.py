@@ -693,7 +693,7 @@ def test_what_is_too_short_has_its_number_above(target: Any) -> None:
     assert shares[0] < 0.07 * shares[1] and numbers.textposition == "outside" and len(numbers.text) == 2
     assert list(numbers.y) == list(bars.y) == shares and numbers.hoverinfo == "skip"
     assert paper.paper and [list(b.text) for b in paper.figure.data] == [
-        ["0.00045"], ["0.000182", "8.07"], ["7.87e-05", "5.52"],
+        ["0.00045"], ["0.000182", "8.07"], ["0.0000787", "5.52"],
     ]  # fmt: skip
     assert plan(target, find_recipe("ppd-fig7a"), []).text(0.01) == "2 runs, about 5 seconds"
 

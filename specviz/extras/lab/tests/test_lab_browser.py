@@ -58,14 +58,16 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     """A picture per experiment; it opens what was recorded, with its settings behind one button."""
     page = visit("?tab=lab")
     recipes = page.evaluate("specviz.app.pages.lab.gallery.recipes.map((one) => one.name)")
-    assert page.locator(".svl-card:has(svg)").count() == len(recipes) > 80
-    shapes = ".svl-card svg:has(polyline, rect, .svl-level)"
+    assert page.locator(".svl-recipe").count() == len(recipes) > 80
+    shapes = ".svl-recipe :is(svg:has(polyline, rect, .svl-level), .svl-bars)"
     expect(page.locator(shapes)).to_have_count(len(recipes))
     expect(page.locator(".svl-strip:visible")).to_have_count(page.locator(".svl-paper").count())  # all are folded
+    for text in page.locator(".svl-strip > *").all_inner_texts()[::9]:  # each has its figure, title and quantity
+        assert re.search(r".\n\w.+\n\w.+: .*\d", text), text
     said = page.locator(".svl-gallery .svl-outcome").inner_text()
     assert sum(map(int, re.findall(r"(?<=[✓◐≈✗–] )\d+", said))) == len(recipes)
     figures = page.evaluate("specviz.app.pages.lab.gallery.recipes.map((one) => one.figure)")
-    assert sorted(page.locator(".svl-strip small > :first-child").all_text_contents()) == sorted(figures)
+    assert sorted(page.locator(".svl-strip svg + small > span").all_text_contents()) == sorted(figures)
     page.locator(".svl-paper summary").first.click()
     page.locator(".svl-card[data-name=pldplus-fig4]").press("Enter")
     expect(page.locator(".svl-results[data-state=complete] .svp-chart").first).to_be_visible()
@@ -94,6 +96,7 @@ CARDS = """() => [...document.querySelectorAll('.svl-recipe')].map((card) => {
   const named = [...card.querySelectorAll('.svl-scale i')].map((one) => getComputedStyle(one).backgroundColor);
   return { name: card.dataset.name, wide: wide.map((one) => one.textContent), text: card.textContent,
     lines: verdict ? verdict.getBoundingClientRect().height / parseFloat(getComputedStyle(verdict).fontSize) : 0,
+    bars: [...card.querySelectorAll('.svl-bars > *')].map((one) => one.innerText),
     unnamed: [...new Set(fills)].length > 1 ? fills.filter((one) => !named.includes(one)) : [] };
 })"""
 
@@ -107,6 +110,7 @@ def test_every_card_fits_and_names_its_colours(visit: Visit, page: Any, width: i
     assert len(cards) > 80
     for card in cards:
         assert card["wide"] == [] and card["unnamed"] == [], card
+        assert all(re.search(r".\n.*\d", bar) for bar in card["bars"]), card
         assert card["lines"] < 2.2, card  # its padding and one line
         assert not re.search(r"\d (%|ms|nats|hours|tokens/)", card["text"]), card  # a number breaks from no unit
 
@@ -163,6 +167,8 @@ def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:
 
 @pytest.mark.slow("a result more")
 def test_many_charts_of_the_paper_stand_behind_a_button(visit: Visit) -> None:
+    page = visit("?tab=lab&lab=ppd-table1")
+    expect(page.locator(".xtick text").first).to_be_in_viewport()
     page = visit("?tab=lab&lab=glide-table1")
     expect(page.locator(".svl-results[data-state=complete] .svp-chart:visible")).to_have_count(4)
     page.click("summary:has-text('(7 charts)')")

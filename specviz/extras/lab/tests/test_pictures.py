@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from specviz.extras.lab.experiments.figures import charts
 from specviz.extras.lab.experiments.recipe_files import recipes
@@ -22,7 +25,7 @@ def test_every_recorded_experiment_has_a_picture() -> None:
         assert entry["kind"] in ("bar", "line", "heat") and all(len(line) <= 24 for line in entry["lines"])
         several = len(entry["lines"]) > 1 and entry["kind"] != "heat"
         assert not several or len(entry["names"]) == len(entry["lines"]), name  # each colour has its name
-        assert entry["metric"] and (entry["names"] or entry["note"]), name
+        assert entry["metric"] and entry.keys() & {"names", "note"}, name
     # what a sentence compares is marked; what stays level is drawn from zero, so that little does not look like much
     assert drawn["pldplus-table7"]["marks"] == [[0, 0], [0, 3]] and len(drawn["pldplus-table7"]["lines"][0]) == 4
     assert min(drawn["pldplus-table7"]["lines"][0]) > 0.9
@@ -45,10 +48,21 @@ def test_a_figure_has_a_series_once_and_whiskers_where_there_is_an_error() -> No
     assert [trace.text[0] for trace in numbers] == ["0.0", "2.2", "12.3"]
     assert numbers[1].y[0] == copies[1].y[0] + copies[1].error_y.array[0]
     assert numbers[1].offsetgroup == copies[1].offsetgroup and copies[1].name == "PLD+'s copy"
-    assert copies[0].y[0] == 0 and copies[0].marker.line.width[0] > 0 and not copies[1].marker.line.width[0]
+    assert copies[0].y[0] == 0 and {copy.marker.line.width for copy in copies} == {2}
     assert (accepted.layout.height, accepted.layout.margin.b) == (places.layout.height, places.layout.margin.b)
     tree = next(chart.figure for chart in charts(Results.load(SHIPPED / "ppd-table1.zip")) if "Tree" in chart.title)
     assert [trace.line.width for trace in tree.data[:2]] == [7, 2]  # one line on another
+
+
+def test_labels_lie_on_nothing() -> None:
+    def chart(name: str) -> Any:
+        return charts(Results.load(SHIPPED / f"{name}.zip"))[0].figure
+
+    layout = chart("adapld-fig1").layout
+    assert layout.xaxis.type == "log" and 10 ** layout.annotations[0].x == pytest.approx(layout.shapes[0].x0) == 8
+    assert chart("casd-table2").layout.xaxis.ticktext[1] == "CASD,<br>δ\u00a0=\u00a01e-3"
+    assert not chart("adapld-table9").layout.yaxis.title.text and chart("adapld-fig4").layout.margin.r > 24
+    assert any(">1 position<" in label for label in chart("glide-ranks").data[0].y)
 
 
 def test_what_cannot_be_read_has_none(tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ const tone = (n) => `color: light-dark(${COLORS[n % COLORS.length]}, ${onDark(CO
 /** The place of a line's ``k``-th value. @type {(values: unknown[], k: number) => number} */
 const along = (values, k) => EDGE + k * ((WIDE - 2 * EDGE) / Math.max(1, values.length - 1));
 
+/** Bars of one colour, as each has a name of its own. @param {LabPicture} picture */
+const isPlain = ({ kind, lines }) => kind === "bar" && lines.every((values) => values.length === 1);
+
 /** @type {Record<LabPicture["kind"], (lines: LabPicture["lines"]) => SVGElement[]>} */
 const DRAW = {
   line: (lines) => lines.map((values, n) => {
@@ -52,7 +55,8 @@ const DRAW = {
 /** A picture of results: what a reader would know a figure by. @param {LabPicture | undefined} picture */
 function drawn(picture) {
   if (!picture) return h("span.svl-picture", { "aria-hidden": "true" });
-  const { kind, lines, marks } = picture;
+  const { kind, marks = [] } = picture;
+  const lines = isPlain(picture) ? [picture.lines.flat()] : picture.lines;
   const frame = { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "svl-picture", "aria-hidden": "true" };
   const axis = s("path", { class: "svl-axis", d: `M${EDGE} ${EDGE}V${HIGH - EDGE}H${WIDE - EDGE}` });
   const circles = kind !== "line" ? [] : marks.map(([n, k]) => s("circle", { // the values that its sentence compares
@@ -105,34 +109,34 @@ function recipeCard({ name, title, figure, question }, choose) {
   return h(
     "button.svp-bare.svl-card.svl-recipe",
     { "data-name": name, title: question, onclick: () => choose(name) },
-    h("span.svl-framed", drawn(picture)),
     h("small.ui-soft", figure),
     h("b", title),
     picture && [
-      legend(picture),
+      h("small", picture.metric),
+      isPlain(picture) ? bars(picture) : h("span.svl-framed", drawn(picture), legend(picture)),
       h("span.svl-say", unbroken(picture.finding.text)),
       agreed(picture.finding),
     ],
   );
 }
 
-/** What a picture draws: the metric, what it spans, and a name for each of its colours. @param {LabPicture} picture */
-function legend({ kind, lines, metric, range, names, note }) {
-  const single = kind === "bar" && lines.every((values) => values.length === 1); // its names have the numbers
-  const keyed = kind === "bar" || lines.length > 1;
-  return h("span.svl-scale",
-    h("small", metric, !single && [" ", h("span", unbroken(range))]),
-    names.map((one, n) => // a number stays with the end of its name
-      h("small", keyed && h("i", { style: tone(n) }), unbroken(one).replace(/: (?=\d)/, ":\u00a0"))),
-    note && h("small", note));
-}
+/** A bar for each number, with its name and the number on it. @param {LabPicture} picture */
+const bars = ({ lines, names = [] }) => h("span.svl-bars", names.map((one, n) => {
+  const [name, number] = unbroken(one).split(/: (?=[^:]+$)/);
+  return h("small", { style: `--share: ${lines[n][0]}` }, h("span", name), h("span", number));
+}));
 
-/** A recipe's picture with its name and its mark below it; the hover says of what it is. @param {LabShort} recipe */
+/** What a picture draws: what it spans, and a name for each of its colours. @param {LabPicture} picture */
+const legend = ({ lines, range, names = [], note }) => h("span.svl-scale",
+  h("small", unbroken(range)),
+  names.map((one, n) => h("small", lines.length > 1 && h("i", { style: tone(n) }), unbroken(one))),
+  note && h("small.ui-soft", note));
+
+/** A recipe's picture with what it shows, and its mark. @param {LabShort} recipe */
 function named({ name, title, figure }) {
   const picture = gallery().pictures[name];
-  const mark = h("span", markOf(picture?.finding));
-  const spans = picture ? `. ${picture.metric}: ${picture.range}` : "";
-  return h("span", { title: `${figure}: ${title}${spans}` }, drawn(picture), h("small", h("span", figure), mark));
+  return h("span", drawn(picture), h("small", h("span", figure), "\u00a0", markOf(picture?.finding)), h("span", title),
+    picture && h("small", `${picture.metric}: `, h("span", unbroken(picture.range))));
 }
 
 /** A paper: its experiments as cards; folded, their pictures in a row. */

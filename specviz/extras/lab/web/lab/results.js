@@ -246,7 +246,8 @@ const roughly = ({ load, machine }) =>
 function drawBar({ about, state, measured, tables, rows }) {
   const turns = (about.turns ?? 0) > about.cases ? ` in ${plural(about.turns ?? 0, "turn")}` : "";
   const prompts = about.cases > 0 && plural(about.cases, "prompt") + turns;
-  const words = [when(about.created), about.model.name, prompts, ENDED[state] ?? state].filter(Boolean).join(" · ");
+  const origin = about.shipped ? "example result" : when(about.created);
+  const words = [origin, about.model.name, prompts, ENDED[state] ?? state].filter(Boolean).join(" · ");
   const metrics = catalog().metrics.filter((m) => measured.includes(m.key) && !(tables && m.parts));
   const select = h(
     "select.svp-select",
@@ -263,8 +264,7 @@ function drawBar({ about, state, measured, tables, rows }) {
     h(
       "div.svl-about.ui-row",
       h("b", recipe() ? "Results" : about.title),
-      h("span.ui-soft", words),
-      about.shipped && h("span.svl-shipped", "example result: run your own above"),
+      h("span.ui-soft", { class: about.shipped && "svl-shipped" }, words),
     ),
     metrics.length > 0 && h("label.svl-draw.ui-check.ui-soft", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),

@@ -38,10 +38,10 @@ type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "
 
 /** What was recorded of an experiment, small: per line its values as shares of the largest. */
 interface LabPicture {
-  kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks: [number, number][]; metric: string; range: string;
+  kind: "line" | "bar" | "heat"; lines: (number | null)[][]; marks?: [number, number][]; metric: string; range: string;
   /** Of each line or bar (with its number), or of the only line the places that it spans. */
-  names: string[];
-  note: string;
+  names?: string[];
+  note?: string;
   finding: LabSummary;
 }
 /** The sentence of its first claim, how many of its ``claims`` come out in its order, how many are undecided. */

@@ -32,8 +32,8 @@ export function verdictOf({ verdict, findings, about }, open) {
   const said = h("p", h("b", "Here: "), verdict ? h("b", `${verdict}. `) : unbroken(about.compared));
   const points = findings.map((one) =>
     h("li", h("span", { "aria-hidden": "true" }, mark(one)),
-      h("span", unbroken(one.text), one.spread && h("small.ui-soft", ` ${unbroken(one.spread)}`),
-        mark(one) === OTHER[0] && h("small.ui-soft", unbroken(` The paper: ${one.paper_text}; ${one.source}.`)))),
+      h("span", unbroken(one.text), h("small.ui-soft", ` ${unbroken(one.spread)}`,
+        mark(one) === OTHER[0] && unbroken(` The paper: ${one.paper_text}; ${one.source}.`)))),
   );
   const answer = h("div.svl-found.svl-compared", said, points.length > 0 && h("ul.svl-points", points));
   if (!findings.length) return [answer];
