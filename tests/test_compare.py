@@ -379,7 +379,8 @@ def test_lanes_whose_repeats_overlap_share_a_place() -> None:
     said = claim([_lane("plain", 1.0, 1.0), lane_of("A", 1.8, 2.0, 2.2), lane_of("B", 1.6, 1.85, 1.9, 5)])
     assert [row["place"] for row in said["time"]["lanes"]] == [1, 1, 3]
     assert "A and B are level at 2.00× and 1.85×" in said["time"]["sentence"]
-    assert said["stars"]["speedup"] == ["A", "B"]
+    assert "speedup" not in said["stars"]  # of methods that are all level none is the best
+    assert said["repeats"] == "Median of 1 run of plain decoding, 3 of A, 5 of B, in alternation."
     first = said["time"]["lanes"][0]
     assert first["low"] < first["bar"] < first["high"]
     three = claim([lane_of("A", 1.5, 2.0, 2.2), lane_of("B", 1.6, 1.85, 1.9), lane_of("C", 1.2, 1.4, 1.6)])["time"]
@@ -495,7 +496,7 @@ def test_recorded_runs_are_repeated_in_alternation_and_doubted_ones_again(target
     assert len(order) > 4  # what was in doubt was run again by itself
     said, numbers = compare.claim(keys), compare.numbers(keys)
     assert numbers["pld"]["runs"] == 1 + order.count("pld") and numbers["pld"]["metrics"]["speedup"] < 10
-    assert said["repeats"].startswith("Median of ") and len(said["time"]["lanes"]) == 2
+    assert re.search(r"^Median of \d+ runs? of .*, in alternation\.$", said["repeats"])
     assert desk.store.get("pld").run["timings"]["repeats_ms"]  # they stay with the run
     foreign = desk.store.get("pld")
     foreign.run["model"]["name"] = "another"

@@ -221,22 +221,21 @@ def _places_by_forwards(lanes: Sequence[Lane]) -> list[Place]:
 
 
 def _stars(lanes: Sequence[Lane], by_time: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Per metric the best of the methods; of two that cannot be told apart both are. A single method has no star."""
+    """Per metric the best of the methods; of two that cannot be told apart both are. Where all are, none has a star."""
     methods = [lane for lane in lanes if not lane.is_plain]
     stars = {}
     for key, sign in BETTER.items():
         is_timed = key in CLOCK_METRICS
         rivals = [lane for lane in methods if lane.metric(key) is not None and not (is_timed and lane.doubt)]
-        if len(rivals) < 2:
-            continue
         place_by_key = {place["id"]: place["place"] for place in by_time if place["place"] is not None}
         if is_timed and any(lane.key in place_by_key for lane in rivals):
             rivals = [lane for lane in rivals if lane.key in place_by_key]
-            best = min(place_by_key[lane.key] for lane in rivals)
-            stars[key] = [lane.key for lane in rivals if place_by_key[lane.key] == best]
+            values = {lane.key: -place_by_key[lane.key] for lane in rivals}
         else:
             values = {lane.key: sign * (lane.metric(key) or 0.0) for lane in rivals}
-            stars[key] = [name for name, value in values.items() if value == max(values.values())]
+        best = [name for name, value in values.items() if value == max(values.values())]
+        if len(best) < len(rivals):
+            stars[key] = best
     return stars
 
 
@@ -343,19 +342,16 @@ def _forwards_sentence(lanes: Sequence[Lane]) -> str:
 
 
 def _repeats(lanes: Sequence[Lane]) -> str:
-    """A sentence on the number of runs; it names lanes that were run again because their times were in doubt."""
+    """A sentence on the number of runs of every lane."""
     timed_lanes = [lane for lane in lanes if lane.runs]
     if not timed_lanes:
         return ""
-    usual = min(lane.runs for lane in timed_lanes)
-    reruns = [lane for lane in timed_lanes if lane.runs > usual and not lane.is_plain]
-    if usual == 1 and not reruns:
+    names: dict[int, list[str]] = {}
+    for lane in timed_lanes:
+        names.setdefault(lane.runs, []).append("plain decoding" if lane.is_plain else lane.name)
+    usual, *more = sorted(names)
+    if usual == 1 and not more:
         return "One run of each: nothing is known of the spread."
-    words = f"Median of {plural(usual, 'run')} of each, in alternation; a whisker spans the middle half."
-    if reruns:
-        names = " and ".join(lane.name for lane in reruns)
-        words += (
-            f" {names} {'was' if len(reruns) == 1 else 'were'} run again beside plain decoding, "
-            f"{plural(max(lane.runs for lane in reruns), 'time')} in all: the first times did not agree."
-        )
-    return words
+    words = f"{plural(usual, 'run')} of {_enumerate(names[usual]) if more else 'each'}"
+    words += "".join(f", {count} of {_enumerate(names[count])}" for count in more)
+    return f"Median of {words}, in alternation."
