@@ -677,7 +677,7 @@ def test_an_output_that_must_not_differ_fails_the_comparison(capsys, model, tmp_
 @pytest.mark.parametrize(
     ("lanes", "words"),
     [
-        ({}, "No run is over"),
+        ({}, "No method came to its end"),
         ({"a": (2.0, 2.5, 10, 1)}, "A is 2.00× as fast as plain decoding."),
         ({"a": (2.0, 2.5, 10, 1), "b": (1.99, 2.0, 12, 1)}, "A and B are level at 2.00× and 1.99×"),
         ({"a": (2.0, 2.5, 10, 1), "b": (1.0, 3.0, 9, 90)}, "steps take less time (11.0 against 99.0 ms each), though"),

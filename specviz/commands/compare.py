@@ -71,19 +71,18 @@ def run(args: argparse.Namespace) -> int:
             check = check_output(trace, reference, judge)
         lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **numbers[key],
                       "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
-    said, stretch_rows = claim_of(traces, numbers), stretches(traces, BASELINE)
-    by_time = said["time"]
+    outcome, stretch_rows = claim_of(traces, numbers), stretches(traces, BASELINE)
+    by_time = outcome["time"]
     if args.json:
         data = {
             "outcome": by_time["sentence"],
-            "repeats": said["repeats"],
             "lanes": list(lanes.values()),
             "stretches": _by_title(stretch_rows, lanes),
             "notes": notes,
         }
         common.print_json(data)
     else:
-        _show([lanes[place["id"]] for place in by_time["lanes"]], f"{by_time['sentence']} {said['repeats']}", notes)
+        _show([lanes[place["id"]] for place in by_time["lanes"]], f"{by_time['sentence']} {outcome['repeats']}", notes)
     return 1 if any(lane["output"].get("verdict") == "bug" for lane in lanes.values()) else 0
 
 

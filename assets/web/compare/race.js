@@ -321,13 +321,12 @@ function ahead([first], [tokens]) {
   return (cost(first) * first.lane.run.max_new_tokens) / tokens;
 }
 
-/** What bars are while lanes run or race, and what their full width is. */
-/** @type {(whole: number, open: boolean) => string} open: it is an estimate */
-function scaleOf(whole, open) {
+/** What moving bars are, and their full width. @type {(whole: number, estimated: boolean) => string} */
+function scaleOf(whole, estimated) {
   const count = Math.round(whole).toLocaleString("en");
   if (!page.live) return `Tokens written, of ${count}`;
   const [what, width] = page.by === "time" ? ["Time", seconds(whole)] : ["Forwards", count];
-  return `${what} so far${open ? ", of an estimated" : "; full width:"} ${width}`;
+  return `${what} so far${estimated ? ", of an estimated" : "; full width:"} ${width}`;
 }
 
 /** Tokens of the longest output, as far as it is known. @param {DrawnLane[]} lanes */

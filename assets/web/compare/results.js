@@ -128,9 +128,10 @@ function same() {
   const checks = lanes.map(({ id }) => page.lens[id]);
   const counts = new Set(lanes.map(({ lane }) => lane.length));
   if (checks.some((one) => !one || one.state === "checking")) return "";
-  const tokens = ` same ${counts.size === 1 ? plural([...counts][0], "token") : "text"}`;
-  if (checks.every((one) => one.state === "identical"))
-    return `✓ All ${lanes.length} wrote the${tokens}: plain decoding's.`;
+  const all = lanes.length > 2 ? `All ${lanes.length}` : "Both";
+  if (lanes.length > 1 && checks.every((one) => one.state === "identical"))
+    return counts.size > 1 ? `✓ ${all} wrote what plain decoding writes, as far as they came.`
+      : `✓ ${all} wrote the same ${plural([...counts][0], "token")}: plain decoding's.`;
   const others = lanes.filter((_, n) => checks[n].state !== "identical").map(name);
   return others.length < lanes.length ? `✓ All but ${others.join(" and ")} wrote the same as plain decoding.` : "";
 }
@@ -224,7 +225,7 @@ export function drawTable() {
       if (doubt) return doubted(cell, doubt);
       return notes[n] && typeof value !== "number" ? doubted(cell, notes[n], "ⓘ") : cell;
     });
-    const first = repeated() && (metric.unit === "ms" || metric.key === "draft_share"); // a repeat's are not kept
+    const first = repeated() && (metric.unit === "ms" || metric.key === "draft_share");
     return [h("tr", rowHead(metric, first && "first run"), cells)];
   });
   const depth = rowHead({

@@ -112,7 +112,6 @@ export const going = () => page.lanes.some((lane) => ["waiting", "running"].incl
 const hasWritten = (lane) => Boolean(lane.lane?.steps);
 /** The lanes that have written something. */
 export const drawn = () => page.lanes.filter(hasWritten);
-/** Whether a lane was run several times. */
 export const repeated = () => Object.values(page.numbers).some(({ runs }) => runs > 1);
 /** How often lanes were run. @param {Claim} claim */
 export const repeats = (claim) => `${claim.repeats}${repeated() ? " A whisker spans the middle half." : ""}`;

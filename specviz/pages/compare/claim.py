@@ -18,6 +18,7 @@ from .outcome import LEVEL, is_plain, lane_title, numbers_of
 
 BETTER = {"tokens_per_step": 1, "speedup": 1, "tokens_per_s": 1, "draft_efficiency": 1, "steps": -1}  # -1: fewer is
 CLOCK_METRICS = ("speedup", "tokens_per_s")
+NO_METHOD = "No method came to its end: there is nothing to compare."
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ steps of 51.0 ms.'
     by_forwards = {"sentence": _forwards_sentence(lanes), "number": "", "lanes": [
         asdict(place) for place in _places_by_forwards(lanes)
     ]}  # fmt: skip
-    best = max((lane for lane in lanes if lane.is_whole), key=_per_step, default=None)
+    best = max(_finished_methods(lanes), key=_per_step, default=None)
     if best is not None and _per_step(best):
         by_forwards["number"] = f"{_per_step(best):.2f} tokens per forward"
     return {
@@ -315,9 +316,9 @@ def _because(lane: Lane, rival: Lane | None, brief: bool) -> str:
 
 def _no_winner(methods: Sequence[Lane]) -> str:
     """The sentence where no speedup can be formed: forwards, and why there is nothing to say by time."""
-    finished_lanes = [lane for lane in methods if lane.metric("steps")]
+    finished_lanes = _finished_methods(methods)
     if not finished_lanes:
-        return "No run is over that could be compared."
+        return NO_METHOD
     first = min(finished_lanes, key=lambda lane: lane.metric("steps") or 0.0)
     reason = _no_place(first).rstrip(".")
     return f"{_fewest(finished_lanes)}; by time nobody can be said to win: {reason}{' (‡)' if first.doubt else ''}."
@@ -332,10 +333,14 @@ def _fewest(lanes: Sequence[Lane]) -> str:
     return f"{subject} the fewest forwards, {int(fewest):,}{rate}"
 
 
+def _finished_methods(lanes: Sequence[Lane]) -> list[Lane]:
+    return [lane for lane in lanes if not lane.is_plain and lane.is_whole and lane.metric("steps")]
+
+
 def _forwards_sentence(lanes: Sequence[Lane]) -> str:
-    finished_lanes = [lane for lane in lanes if not lane.is_plain and lane.is_whole and lane.metric("steps")]
+    finished_lanes = _finished_methods(lanes)
     if not finished_lanes:
-        return "No run is over that could be compared."
+        return NO_METHOD
     plain = next((lane for lane in lanes if lane.is_plain), None)
     rival = f"; plain decoding needs {int(plain.metric('steps') or 0):,}" if plain is not None else ""
     return f"{_fewest(finished_lanes)}{rival}."
@@ -349,9 +354,9 @@ def _repeats(lanes: Sequence[Lane]) -> str:
     names: dict[int, list[str]] = {}
     for lane in timed_lanes:
         names.setdefault(lane.runs, []).append("plain decoding" if lane.is_plain else lane.name)
-    usual, *more = sorted(names)
-    if usual == 1 and not more:
+    usual, *counts = sorted(names)
+    if usual == 1 and not counts:
         return "One run of each: nothing is known of the spread."
-    words = f"{plural(usual, 'run')} of {_enumerate(names[usual]) if more else 'each'}"
-    words += "".join(f", {count} of {_enumerate(names[count])}" for count in more)
+    words = f"{plural(usual, 'run')} of {_enumerate(names[usual]) if counts else 'each'}"
+    words += "".join(f", {count} of {_enumerate(names[count])}" for count in counts)
     return f"Median of {words}, in alternation."
