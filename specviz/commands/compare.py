@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
             check = check_output(trace, reference, judge)
         lanes[key] = {"method": trace.run["method"]["name"], "title": lane_title(trace), **numbers[key],
                       "output": check, "output_ids": list(trace.output_ids)}  # fmt: skip
-    by_time, stretch_rows = claim_of(traces, numbers)["time"], stretches(traces, BASELINE)
+    outcome, stretch_rows = claim_of(traces, numbers), stretches(traces, BASELINE)
+    by_time = outcome["time"]
     if args.json:
         data = {
             "outcome": by_time["sentence"],
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         }
         common.print_json(data)
     else:
-        _show([lanes[place["id"]] for place in by_time["lanes"]], by_time["sentence"], notes)
+        _show([lanes[place["id"]] for place in by_time["lanes"]], f"{by_time['sentence']} {outcome['repeats']}", notes)
     return 1 if any(lane["output"].get("verdict") == "bug" for lane in lanes.values()) else 0
 
 
@@ -180,6 +181,7 @@ def _show(order: Sequence[Mapping[str, Any]], words: str, notes: list[str]) -> N
         metric, values = by_key[key], [lane["metrics"].get(key) for lane in order]
         form, marks = column(metric.unit, values), [" ‡" if key in lane["doubts"] else "" for lane in order]
         unit = {"share": " (%)", "×": " (×)", "tokens/s": " (tokens/s)"}.get(metric.unit, "")
+        unit += ", first run" * (key == "draft_share" and any(lane["runs"] > 1 for lane in order))
         columns[f"{metric.label}{unit}"] = [form(value) + mark for value, mark in zip(values, marks, strict=True)]
     common.say(words)
     common.show_table([*columns], zip(*columns.values(), strict=True), right=2)
@@ -196,4 +198,4 @@ def _check_words(check: Mapping[str, Any]) -> str:
     """A check in the words of the page."""
     if check["state"] == "differs":
         return f"{check['verdict']} (token {check['position'] + 1})"
-    return "identical to plain" if check["state"] == "identical" else "not checked"
+    return "identical to plain decoding" if check["state"] == "identical" else "not checked"

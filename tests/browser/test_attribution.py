@@ -138,7 +138,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     expect(lanes.first).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".sv-a-signal")).to_have_count(0)
     lanes.nth(1).click()
-    expect(page.locator(".sv-a-signal")).to_contain_text("It linked")
+    expect(page.locator(".sv-a-signal")).to_contain_text("Its drafts linked")
     # both ends of a link
     asked = attribution_requests(page)
     before = page.locator('[data-side="answer"]').count()

@@ -58,6 +58,7 @@ class Lanes(StubDesk):
 def desk() -> Lanes:
     names = ("plain", "pld", "pld-h", "adapld")
     runs = [run(name, f"Method {letter}") for name, letter in zip(names, "ABCD", strict=True)]
+    runs[3].run["timings"]["repeats_ms"] = [runs[3].run["timings"]["decode_ms"]] * 2
     many = [recordings.repeat(run(name), 20) for name in names]  # 2,120 tokens
     return Lanes(gallery=(*runs, lossy_run(), recordings.nasty(), *many))
 
@@ -256,7 +257,9 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     becomes(page, lambda: count(page)[:4], [total] * 4)
     expect(page.locator(".svc-lane .svc-place")).to_have_text(["1", "2", "3", "3", "5"])  # a run and its copy
     expect(page.locator(".svc-lane").first.locator(".svc-value")).to_have_text(page.inner_text(".svc-number"))
-    expect(page.locator(".svc-same")).to_contain_text("All but Lossy method wrote the same")  # said once
+    once = re.compile("✓ All but Lossy method wrote the same.*3 of Method D, in alternation. A whisker")
+    expect(page.locator(".svc-once")).to_contain_text(once)
+    expect(page.locator(".svc-table th:has-text('Verifying') small")).to_have_text(" ms, first run")
     for name, share in bars(page).items():
         assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
     winner = runs[min(took, key=took.__getitem__)].run["method"]["title"]
@@ -268,6 +271,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     for entry in slides.all():
         svg = unquote(str(entry.get_attribute("href")))
         assert svg.startswith("data:image/svg+xml") and f">{page.inner_text('.svc-number')}<" in svg and winner in svg
+        assert re.search("✓ All but .*Median of 1", svg)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Repeat them").click()  # recorded elsewhere: that is said
     expect(page.locator(".svc-repeats")).to_contain_text("This run was made with")
@@ -380,6 +384,7 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     jobs = [desk.runner.job(key) for key in page.evaluate(f"{STATE}.lanes.map((one) => one.id)")]
     assert all(job is not None and job.session for job in jobs)  # closing the tab stops them
     expect(page.locator(".svc-turns")).to_contain_text("one after another")
+    expect(page.locator(".svc-measure")).to_contain_text("Time so far, of an estimated")
     expect(page.locator(".svc-controls")).to_be_hidden()  # no race of lanes that are not there
     cut = "[...document.querySelectorAll('.svc-lane')].filter((lane) => lane.scrollHeight > lane.clientHeight).length"
     assert page.evaluate(cut) == 0
@@ -395,8 +400,11 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     expect(page.locator(".svc-lens-row").nth(1)).to_contain_text("identical")
     expect(page.locator(".svc-lens-rows")).not_to_contain_text("near tie:")
     desk.gate.clear()
+    page.set_viewport_size({"width": 400, "height": 700})
     page.click(".svc-setup > summary")
     page.click(".svc-run")
+    top = "document.querySelector('.svc-setup').getBoundingClientRect().top >= 0"
+    becomes(page, lambda: page.evaluate(top), True)
     page.wait_for_function(f"() => {STATE}.lanes[0]?.lane?.steps === 4")
     page.click(".svc-stop")
     page.wait_for_function(f"() => {STATE}.lanes.every((one) => one.state === 'stopped')")
@@ -412,6 +420,7 @@ def test_runs_that_are_gone_are_named_and_leave_the_others(page: Any, port: int)
     over(page)
     expect(page.locator(".svc-lane .svc-error")).to_contain_text("no run called 'gone' here: it was deleted")
     expect(page.locator(".svc-lens-row")).to_have_count(2)
+    expect(page.locator(".svc-same")).to_contain_text("✓ Both wrote the same")
     page.goto(f"http://127.0.0.1:{port}/?tab=compare&lanes=gone")
     expect(page.locator(".svc-stretches")).to_have_text("No lane wrote anything.")
     expect(page.locator(".svc-setup").first).to_have_attribute("open", "")  # the way on

@@ -5,7 +5,7 @@ import { trained } from "specviz/shell/methods.js";
 import { aboutRule, cardOf, joined, parted, rulesOf } from "specviz/shell/verifiers.js";
 
 import { Model, POOL, groups, precision } from "specviz/base/model.js";
-import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
+import { format, mean, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { numbers } from "specviz/base/terms.js";
 import { BREAK, Pieces, characters, glyphParts, glyphs, inLine, safe } from "specviz/base/text.js";
 
@@ -18,6 +18,7 @@ test("numbers as people read them", () => {
   );
   assert.equal(format(1234.5), "1,235");
   assert.equal(format("text"), "text");
+  assert.deepEqual([2.125, 2.375].map(mean), ["2.12", "2.38"]);
   assert.deepEqual([1, 0.93, 0.004, 0.0005, 0, null].map(probability), ["1.0", ".93", ".004", "<.001", "<.001", "–"]);
   assert.deepEqual([1, 0.9534, null].map(thousandths), ["1.000", ".953", "–"]);
   assert.deepEqual(

@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { Lane } from "specviz/compare/lane.js";
 import { slideSvg } from "specviz/compare/slide.js";
-import { fewest, lead } from "specviz/compare/standing.js";
+import { fewest, lead, stage } from "specviz/compare/standing.js";
 
 import { frozen } from "./traces.mjs";
 
@@ -34,6 +34,8 @@ test("light and dark differ by their colours alone; a long sentence stays on the
   const long = slideSvg({ ...slide, sentence: "many words and more of them ".repeat(60) }, "dark");
   const places = [...long.matchAll(/ y="([\d.]+)"/g)].map(([, y]) => Number(y));
   assert.ok(Math.max(...places) < 720);
+  const notes = slideSvg({ ...slide, notes: ["many runs ".repeat(20)] }, "light");
+  assert.equal([...notes.matchAll(/font-size="15"/g)].length, 2);
 });
 
 test("a lane's times are as long as the median of its repeats", () => {
@@ -57,6 +59,10 @@ test("the end of a lane is cut before a token, never inside one", () => {
     if (from > 0 && stop - from < most) assert.ok(texts.slice(from - 1, stop).join("").length > most, String(most));
   }
   assert.equal(lane.tail(stop, 1e6, (text) => text.length), 0);
+});
+
+test("a lane without a step reads the prompt", () => {
+  assert.deepEqual([0, 1].map((steps) => stage("running", 0, steps)), ["reading the prompt", "running"]);
 });
 
 test("before its end a race says what is true so far, and no winner", () => {

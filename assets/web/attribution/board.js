@@ -109,9 +109,9 @@ export class Board {
     bar.setAttribute("aria-label", shares.join(", "));
     this.view.tip.add(bar, () => shares);
     const longest = Math.max(0, ...stands.links.map(size));
-    const text = `${stands.copied_tokens} of ${plural(all, "token")} in ${plural(stands.links.length, "quotation")}` +
-      `${longest ? `, the longest ${longest}` : ""}, ` +
-      (given ? `from ${usage(signal.verbatim, stands.used_sources)}.` : "held against the prompt: it has no passages.");
+    const where = given ? usage(signal.verbatim, stands.used_sources) : "the prompt, which has no passages";
+    const text = `${stands.copied_tokens} of the answer's ${plural(all, "token")} stand in ${where}` +
+      (longest ? `: ${plural(stands.links.length, "quotation")}, the longest of ${longest}.` : ".");
     const about = "Tokens of the answer whose words stand in the sources in the same order, two words or more, ÷ all " +
       "tokens. By the text alone: no method, no signal.";
     return tile("Word for word", [
@@ -124,7 +124,9 @@ export class Board {
   /** What the chosen signal links, and whether the sources really say it. */
   linked() {
     const { doc, found, text } = this.view;
-    if (text) return tile("Signal", [h("p", "None: shown is what stands in the sources by its text alone.")]);
+    const title = `Signal: ${short(doc.run.method_title)}`;
+    if (!doc.run.signal) return tile(title, [h("p", NO_SIGNAL)]);
+    if (text) return tile(title, [h("p", "What is marked stands in the sources by its text alone.")]);
     const wrong = found.not_verbatim;
     const spans = found.links.length;
     const from = usage(doc, found.used_sources);
@@ -135,10 +137,9 @@ export class Board {
     const check = wrong ? `≠ ${wrong} of ${plural(spans, "span")} not verbatim` : "✓ verbatim";
     const verdict = spans > 0 && h("b", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the span's.");
-    const title = `Signal: ${short(doc.run.method_title)}`;
     return tile(title, [
-      h("p.sv-a-signal", doc.run.signal ? `It linked ${linked} ` : NO_SIGNAL, verdict),
-      doc.run.signal && less > 0 && h("p.ui-soft",
+      h("p.sv-a-signal", `Its drafts linked ${linked} `, verdict),
+      less > 0 && h("p.ui-soft",
         `${plural(less, "linked token")} ${less === 1 ? "stands" : "stand"} in no quotation`,
         more > 0 && `; ${plural(more, "quoted token")} ${more === 1 ? "is" : "are"} not linked`, "."),
     ]);

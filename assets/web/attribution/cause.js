@@ -87,7 +87,7 @@ export class CauseCard {
     this.go.hidden = !can || (!todo && !left.length);
     this.go.textContent = left.length ? "Stop" : found.size ? "Read the rest" : "Read it without each source";
     const [first] = found.values();
-    this.note.textContent = first ? "−3: without it 10³ times less likely" : "";
+    this.note.textContent = first ? "Powers of ten: −3 is 10³ times less likely without that source" : "";
     if (first && first.model !== this.view.doc.run.model) this.note.append(`, by ${first.model}`);
     replace(this.summary, this.summarize(can));
     if (found.size) this.drawTable();

@@ -58,10 +58,7 @@ export class Sides {
       if (!link) body.append(...this.own(a, b, inside));
       else body.append(this.mark(link, inside(a, b)));
     }
-    const unsigned =
-      `${doc.run.method_title} records no source of its drafts: choose another signal to attribute this answer.`;
     if (!length) body.append(h("p.sv-empty", "This run wrote nothing, so there is nothing to attribute."));
-    else if (!doc.run.signal) body.prepend(h("p.sv-a-nothing", unsigned));
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(...(question ? [h("p.sv-a-asked", safe(question))] : []), body);
     this.answer.body.scrollTop = top;
@@ -197,10 +194,7 @@ export class Sides {
     }
     const used = percent(mine.used_tokens, source.tokens);
     const note = mine.links
-      ? `${plural(mine.copied_tokens, "token")} in ${plural(mine.links, "span")}, longest ${mine.longest}`
-      : this.view.text
-        ? "not quoted"
-        : "not linked";
+      ? `${plural(mine.copied_tokens, "token")} in ${plural(mine.links, "span")}, longest ${mine.longest}` : "";
     const thin = count / 100;
     const marks = links.map(({ source: [x, stop] }) => s("rect", { x, width: Math.max(thin, stop - x), height: 6 }));
     const flip = () => {

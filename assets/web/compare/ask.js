@@ -188,7 +188,6 @@ export async function run(begin) {
     /** @type {StartedLanes} */
     const { lanes } = await post("start", asked);
     begin(lanes.map((lane) => ({ ...lane, mine: true })));
-    part("setup", HTMLDetailsElement).open = false;
   } catch (problem) {
     note(sentence(problem), true);
   }

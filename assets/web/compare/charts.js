@@ -3,7 +3,7 @@
 import { must } from "specviz/base/dom.js";
 import { BASELINE } from "specviz/base/methods.js";
 import { charts, layout, lineLook, stems } from "specviz/base/plotly.js";
-import { drawn, name, page, part } from "specviz/compare/state.js";
+import { drawn, name, page, part, repeated } from "specviz/compare/state.js";
 
 /**
  * What is drawn: a title, what the axes say, the traces.
@@ -60,10 +60,11 @@ function drawings(colors) {
     time(["verify"], "verifying", colors.accepted),
     time(["prepare", "commit"], "preparing and keeping", colors.faint, "x"),
   ];
+  const spent = `Where the time went${repeated() ? ", first run" : ""}`;
   /** @type {Drawing[]} */
   const all = [
     { key: "cumulative", title: "Tokens written over time", x: "seconds of decoding", y: "tokens", data: cumulative },
-    { key: "times", title: "Where the time went", x: "seconds", y: "", data: times, stack: true },
+    { key: "times", title: spent, x: "seconds", y: "", data: times, stack: true },
   ];
   if (!methods.length) return all;
   const accepted = "accepted draft tokens";

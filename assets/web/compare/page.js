@@ -10,7 +10,7 @@ import { changed } from "specviz/compare/frame.js";
 import { begin, lens } from "specviz/compare/live.js";
 import { drawOutputs } from "specviz/compare/outputs.js";
 import { pause } from "specviz/compare/race.js";
-import { drawExample, drawRecorded, example, openForm, openRuns } from "specviz/compare/recorded.js";
+import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/recorded.js";
 import { server } from "specviz/compare/server.js";
 import { going, page, part } from "specviz/compare/state.js";
 import { look, results, show, views } from "specviz/compare/views.js";
@@ -79,7 +79,7 @@ function turnTo(asked, lanes, first = false) {
   const same = `${lanes}` === `${page.lanes.map((lane) => lane.id).filter(Boolean)}`;
   page.turning = true;
   if (!same && lanes.length) openRuns(lanes.slice(0, page.data.most + 1));
-  else if (!same || (first && !lanes.length && view === "race")) openForm();
+  else if (!same || (first && !lanes.length && view === "race")) begin([]);
   page.turning = false;
   if (view !== "race" && !lanes.length) {
     part("setup", HTMLDetailsElement).open = false;
@@ -125,6 +125,9 @@ async function load() {
 
 /** Another comparison begins: its race is shown, unless an address says otherwise. @param {string[]} ids */
 function begun(ids) {
+  const setup = part("setup", HTMLDetailsElement);
+  setup.open = !ids.length;
+  if (ids.length && setup.getBoundingClientRect().top < 0) setup.scrollIntoView();
   if (page.turning) return;
   setAddress({ lanes: ids.join(",") || null, view: null, runs: null, acceptance: null });
   page.runs = [];

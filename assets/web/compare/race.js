@@ -4,6 +4,7 @@ import { closest, h, must } from "specviz/base/dom.js";
 import { inNarrow } from "specviz/base/text.js";
 import { clamp, mean, plural } from "specviz/base/numbers.js";
 import { Ruler } from "specviz/base/ruler.js";
+import { stage } from "specviz/compare/standing.js";
 import {
   drawn, going, mark, name, page, part, placeOf, put, seconds, settings, speedup, tint,
 } from "specviz/compare/state.js";
@@ -13,8 +14,6 @@ import { trained } from "specviz/shell/methods.js";
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 /** What the lanes' bars are. */
 const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better" };
-/** @type {Record<string, string>} */
-const STATES = { waiting: "waiting", running: "running", failed: "failed", stopped: "stopped" };
 
 const ruler = new Ruler();
 let lanesFont = "";
@@ -88,10 +87,7 @@ export function drawRows() {
     p.name.textContent = name(lane);
     p.settings.textContent = [settings(lane), trained(lane.lane?.run.part?.training)].filter(Boolean).join(" · ");
     const ahead = lane.ahead - (lane.source ? 0 : over);
-    p.state.textContent =
-      lane.state === "waiting" && ahead > 0
-        ? `waiting: ${plural(ahead, "run")} before it`
-        : STATES[lane.state] || "";
+    p.state.textContent = stage(lane.state, ahead, lane.lane?.steps ?? 0);
     if (lane.mine && !["waiting", "running"].includes(lane.state)) over++;
     p.state.dataset.state = lane.state;
     p.settings.hidden = Boolean(p.state.textContent); // one line below a name
@@ -277,7 +273,7 @@ export function paint() {
   const whole = costs ? Math.max(most, page.live ? ahead(lanes, texts) : 0) : longest(lanes);
   sortRows();
   part("lanes").classList.toggle("svc-moving", !rest && lanes.length > 0);
-  put(part("measure"), !lanes.length ? "" : rest ? MEASURES[page.by] : scaleOf(whole));
+  put(part("measure"), !lanes.length ? "" : rest ? MEASURES[page.by] : scaleOf(whole, whole > most));
   redraw();
   const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
   lanes.forEach((one, n) => {
@@ -318,20 +314,19 @@ export function paint() {
   slider.setAttribute("aria-valuetext", at);
 }
 
-/** What the lane that runs first costs if it writes as much as it may: the scale while the others run, too. */
+/** What the lane that runs first costs if it writes as much as it may: the scale until it is over. */
 /** @type {(lanes: DrawnLane[], texts: number[]) => number} */
 function ahead([first], [tokens]) {
-  if (!first?.mine || !tokens) return 0;
+  if (first?.state !== "running" || !tokens) return 0;
   return (cost(first) * first.lane.run.max_new_tokens) / tokens;
 }
 
-/** What bars are while lanes run or race, and what their full width is. @param {number} whole */
-function scaleOf(whole) {
-  const tokens = `Tokens written, of ${Math.round(whole).toLocaleString("en")}`;
-  if (!page.live) return tokens;
-  return page.by === "time"
-    ? `Time so far; full width: ${seconds(whole)}`
-    : `Forwards so far; full width: ${Math.round(whole).toLocaleString("en")}`;
+/** What moving bars are, and their full width. @type {(whole: number, estimated: boolean) => string} */
+function scaleOf(whole, estimated) {
+  const count = Math.round(whole).toLocaleString("en");
+  if (!page.live) return `Tokens written, of ${count}`;
+  const [what, width] = page.by === "time" ? ["Time", seconds(whole)] : ["Forwards", count];
+  return `${what} so far${estimated ? ", of an estimated" : "; full width:"} ${width}`;
 }
 
 /** Tokens of the longest output, as far as it is known. @param {DrawnLane[]} lanes */

@@ -38,18 +38,7 @@ export function example() {
 }
 
 /** Compares runs. @param {string[]} ids */
-export function openRuns(ids) {
-  begin(ids.map((id) => ({ id })));
-  const setup = part("setup", HTMLDetailsElement);
-  setup.open = false;
-  if (setup.getBoundingClientRect().top < 0) setup.scrollIntoView(); // the claim is below it
-}
-
-/** Compares none: the form is open. */
-export function openForm() {
-  begin([]);
-  part("setup", HTMLDetailsElement).open = true;
-}
+export const openRuns = (ids) => begin(ids.map((id) => ({ id })));
 
 /** @param {RunRecord[]} runs of one prompt */
 const titleOf = (runs) => `${runs[0].title} · ${runs.length} runs${runs[0].kind === "gallery" ? " · gallery" : ""}`;

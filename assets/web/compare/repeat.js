@@ -8,7 +8,7 @@ import { changed } from "specviz/compare/frame.js";
 import { atRest, clockText, limit, onClock } from "specviz/compare/race.js";
 import { drawTable } from "specviz/compare/results.js";
 import { fewest, lead } from "specviz/compare/standing.js";
-import { drawn, name, page, part, put } from "specviz/compare/state.js";
+import { drawn, name, page, part, put, repeats } from "specviz/compare/state.js";
 
 const EVERY_MS = 500;
 const ids = () => drawn().map(({ id }) => id);
@@ -24,10 +24,10 @@ export function drawClaim() {
   put(part("outcome"), words);
   put(part("number"), number);
   part("number").hidden = !number;
-  if (!page.repeating) put(part("repeats"), page.claim.repeats);
+  if (!page.repeating) put(part("repeats"), repeats(page.claim));
   const again = part("again");
   again.hidden = !page.host.repeat || drawn().length < 2;
-  put(again, page.repeating ? "Stop" : "Repeat them");
+  put(again, page.repeating ? "Stop repeating" : "Repeat them");
 }
 
 /** How the lanes stand where the clock is. */
@@ -65,6 +65,7 @@ export async function repeat({ quiet = false } = {}) {
   const wanted = () => ticket === page.ticket;
   const tell = (/** @type {string} */ text) => (part("repeats").textContent = text);
   page.repeating = true;
+  tell("Repeating in alternation …");
   try {
     const begun = await host.repeat?.(ids());
     if (begun?.over) throw new Error(begun.text);
@@ -72,7 +73,7 @@ export async function repeat({ quiet = false } = {}) {
     await poll(() => host.ask("repeats", ids()), EVERY_MS, wanted, ({ over, count, of, run, text }) => {
       const lane = page.lanes.find(({ id }) => id === run);
       const now = lane ? `, now ${name(lane)}` : "";
-      tell(count < of ? `Repeating in alternation: ${plural(count, "run")} of ${of} done${now}.`
+      tell(count < of ? `Repeating in alternation: ${count} of ${plural(of, "run")} done${now}.`
         : `${plural(count, "run")} done; those whose times are in doubt once more${now}.`);
       if (over && text) tell(text);
       return !over;

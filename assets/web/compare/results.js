@@ -6,7 +6,7 @@ import { precision } from "specviz/base/model.js";
 import { format, mean, percent, percentage, plural, probability, times } from "specviz/base/numbers.js";
 import { CALLS } from "specviz/compare/calls.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
-import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
+import { drawn, mark, name, page, part, repeated, settings, tint } from "specviz/compare/state.js";
 import { DiffView } from "specviz/inspect/diff.js";
 
 /** @type {Record<string, [sign: string, words: string]>} */
@@ -128,9 +128,10 @@ function same() {
   const checks = lanes.map(({ id }) => page.lens[id]);
   const counts = new Set(lanes.map(({ lane }) => lane.length));
   if (checks.some((one) => !one || one.state === "checking")) return "";
-  const tokens = ` same ${counts.size === 1 ? plural([...counts][0], "token") : "text"}`;
-  if (checks.every((one) => one.state === "identical"))
-    return `✓ All ${lanes.length} wrote the${tokens}: plain decoding's.`;
+  const all = lanes.length > 2 ? `All ${lanes.length}` : "Both";
+  if (lanes.length > 1 && checks.every((one) => one.state === "identical"))
+    return counts.size > 1 ? `✓ ${all} wrote what plain decoding writes, as far as they came.`
+      : `✓ ${all} wrote the same ${plural([...counts][0], "token")}: plain decoding's.`;
   const others = lanes.filter((_, n) => checks[n].state !== "identical").map(name);
   return others.length < lanes.length ? `✓ All but ${others.join(" and ")} wrote the same as plain decoding.` : "";
 }
@@ -198,11 +199,11 @@ function doubted(cell, why, sign = "‡") {
   return page.tip?.add(cell, () => [h("div", `${sign} ${why}.`)]);
 }
 
-/** The head of a row that explains itself. @type {(metric: Omit<RunMetric, "key">) => HTMLElement} */
-function rowHead({ label = "", unit = "", formula = "", help = "" }) {
+/** The head of a row that explains itself. @type {(metric: Partial<RunMetric>, run?: string | false) => HTMLElement} */
+function rowHead({ label = "", unit = "", formula = "", help = "" }, run) {
   const named = label.toLowerCase().includes(unit.split("/")[0]); // "Verify steps" are steps
-  const said = !["", "share", "×"].includes(unit) && !named && h("small", ` ${unit}`);
-  const head = h("th", { scope: "row", tabindex: "0" }, label, said);
+  const said = [!["", "share", "×"].includes(unit) && !named && unit, run].filter(Boolean).join(", ");
+  const head = h("th", { scope: "row", tabindex: "0" }, label, said && h("small", ` ${said}`));
   page.tip?.add(head, () => [h("b", label), h("div", `= ${formula}`), h("div.svc-help.ui-soft", help)]);
   return head;
 }
@@ -224,7 +225,8 @@ export function drawTable() {
       if (doubt) return doubted(cell, doubt);
       return notes[n] && typeof value !== "number" ? doubted(cell, notes[n], "ⓘ") : cell;
     });
-    return [h("tr", rowHead(metric), cells)];
+    const first = repeated() && (metric.unit === "ms" || metric.key === "draft_share");
+    return [h("tr", rowHead(metric, first && "first run"), cells)];
   });
   const depth = rowHead({
     label: "Acceptance by depth",

@@ -59,9 +59,11 @@ export function slideSvg({ title, number, sentence, notes, lanes }, theme) {
   const roomy = lines(sentence, WIDE - 2 * EDGE, 24);
   const size = roomy.length > 3 ? 18 : 24;
   const words = size === 24 ? roomy : lines(sentence, WIDE - 2 * EDGE, size).slice(0, 5);
-  words.forEach((line, n) => text(EDGE, (number ? 178 : 110) + 1.35 * size * n, line, size, colors.ink));
-  const top = 300;
-  const step = Math.min(64, (HIGH - top - 100) / Math.max(1, lanes.length));
+  const under = number ? 178 : 110;
+  words.forEach((line, n) => text(EDGE, under + 1.35 * size * n, line, size, colors.ink));
+  const top = under + 1.35 * size * words.length + 30;
+  const small = notes.flatMap((note) => lines(note, WIDE - 2 * EDGE, 15));
+  const step = Math.min(64, (HIGH - top - 56 - 22 * small.length) / Math.max(1, lanes.length));
   const [from, wide] = [EDGE + NAMES, WIDE - 2 * EDGE - NAMES - VALUES];
   lanes.forEach((lane, n) => {
     const y = top + step * n;
@@ -77,8 +79,8 @@ export function slideSvg({ title, number, sentence, notes, lanes }, theme) {
     text(from + wide + 20, y + 24, lane.value, 24, colors.ink, bold);
     text(from + wide + 20 + lane.value.length * 24 * 0.66 + 12, y + 24, lane.more, 16, colors.soft);
   });
-  notes.forEach((note, n) => text(EDGE, HIGH - 30 - 22 * (notes.length - 1 - n), note, 15, colors.soft));
-  box(EDGE, HIGH - 62 - 22 * (notes.length - 1), WIDE - 2 * EDGE, 1, colors.line);
+  small.forEach((line, n) => text(EDGE, HIGH - 30 - 22 * (small.length - 1 - n), line, 15, colors.soft));
+  box(EDGE, HIGH - 62 - 22 * (small.length - 1), WIDE - 2 * EDGE, 1, colors.line);
   const font = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif";
   const frame = `viewBox="0 0 ${WIDE} ${HIGH}" width="${WIDE}" height="${HIGH}"`;
   return (

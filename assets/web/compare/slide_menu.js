@@ -1,7 +1,7 @@
 /* Page "Compare", the menu of slides: the claim that is shown, to paste or to keep. */
 
 import { slideSvg } from "specviz/compare/slide.js";
-import { about, drawn, name, page, seconds, speedup } from "specviz/compare/state.js";
+import { about, drawn, name, page, part, repeats, seconds, speedup } from "specviz/compare/state.js";
 
 /** @typedef {import("specviz/compare/slide.js").Slide} Slide */
 
@@ -22,8 +22,8 @@ function shown() {
       more: time ? seconds(lane.lane.ms) : "forwards",
     }];
   });
-  const repeats = page.by === "time" ? [page.claim.repeats] : [];
-  const notes = [...repeats, `${about(lanes[0].lane.run)} · specviz`];
+  const once = [part("same").textContent, page.by === "time" && repeats(page.claim)].filter(Boolean).join(" ");
+  const notes = [once, `${about(lanes[0].lane.run)} · specviz`].filter(Boolean);
   return { title: page.title, number: claim.number, sentence: claim.sentence, notes, lanes: rows };
 }
 

@@ -8,6 +8,12 @@ import { plural } from "specviz/base/numbers.js";
 /** @param {string[]} words */
 const listed = (words) => [words.slice(0, -1).join(", "), words[words.length - 1]].filter(Boolean).join(" and ");
 
+/** What a lane does. @type {(state: string, ahead: number, steps: number) => string} */
+export function stage(state, ahead, steps) {
+  if (state === "waiting" && ahead > 0) return `waiting: ${plural(ahead, "run")} before it`;
+  return state === "running" && !steps ? "reading the prompt" : state === "done" ? "" : state;
+}
+
 /** By time or forwards: who has written most, and who comes next. */
 /** @type {(lanes: Standing[], after: string) => string} */
 export function lead(lanes, after) {

@@ -112,6 +112,9 @@ export const going = () => page.lanes.some((lane) => ["waiting", "running"].incl
 const hasWritten = (lane) => Boolean(lane.lane?.steps);
 /** The lanes that have written something. */
 export const drawn = () => page.lanes.filter(hasWritten);
+export const repeated = () => Object.values(page.numbers).some(({ runs }) => runs > 1);
+/** How often lanes were run. @param {Claim} claim */
+export const repeats = (claim) => `${claim.repeats}${repeated() ? " A whisker spans the middle half." : ""}`;
 /** A lane's place by the measure that orders them. @type {(lane: CompareLane) => LanePlace | undefined} */
 export const placeOf = (lane) => page.claim?.[page.by].lanes.find(({ id }) => id === lane.id);
 /** @param {CompareLane} lane */

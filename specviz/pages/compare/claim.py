@@ -12,12 +12,14 @@ from typing import Any
 
 from decoders.names import BASELINE
 from decoders.trace.trace import Trace
+from specviz.groups import group
 from specviz.words import enumeration, plural
 
 from .outcome import LEVEL, baseline_key, lane_title, numbers_of
 
 BETTER = {"tokens_per_step": 1, "speedup": 1, "tokens_per_s": 1, "draft_efficiency": 1, "steps": -1}  # -1: fewer is
 CLOCK_METRICS = ("speedup", "tokens_per_s")
+NO_METHOD = "No method came to its end: there is nothing to compare."
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ steps of 51.0 ms.'
     by_forwards = {"sentence": _forwards_sentence(lanes), "number": "", "lanes": [
         asdict(place) for place in _places_by_forwards(lanes)
     ]}  # fmt: skip
-    best = max((lane for lane in lanes if lane.is_whole), key=_per_step, default=None)
+    best = max(_finished_methods(lanes), key=_per_step, default=None)
     if best is not None and _per_step(best):
         by_forwards["number"] = f"{_per_step(best):.2f} tokens per forward"
     return {
@@ -221,22 +223,21 @@ def _places_by_forwards(lanes: Sequence[Lane]) -> list[Place]:
 
 
 def _stars(lanes: Sequence[Lane], by_time: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Per metric the best of the methods; of two that cannot be told apart both are. A single method has no star."""
+    """Per metric the best of the methods; of two that cannot be told apart both are. Where all are, none has a star."""
     methods = [lane for lane in lanes if not lane.is_plain]
     stars = {}
     for key, sign in BETTER.items():
         is_timed = key in CLOCK_METRICS
         rivals = [lane for lane in methods if lane.metric(key) is not None and not (is_timed and lane.doubt)]
-        if len(rivals) < 2:
-            continue
         place_by_key = {place["id"]: place["place"] for place in by_time if place["place"] is not None}
         if is_timed and any(lane.key in place_by_key for lane in rivals):
             rivals = [lane for lane in rivals if lane.key in place_by_key]
-            best = min(place_by_key[lane.key] for lane in rivals)
-            stars[key] = [lane.key for lane in rivals if place_by_key[lane.key] == best]
+            values = {lane.key: -place_by_key[lane.key] for lane in rivals}
         else:
             values = {lane.key: sign * (lane.metric(key) or 0.0) for lane in rivals}
-            stars[key] = [name for name, value in values.items() if value == max(values.values())]
+        best = [name for name, value in values.items() if value == max(values.values())]
+        if len(best) < len(rivals):
+            stars[key] = best
     return stars
 
 
@@ -312,9 +313,9 @@ def _because(lane: Lane, rival: Lane | None, brief: bool) -> str:
 
 def _no_winner(methods: Sequence[Lane]) -> str:
     """The sentence where no speedup can be formed: forwards, and why there is nothing to say by time."""
-    finished_lanes = [lane for lane in methods if lane.metric("steps")]
+    finished_lanes = _finished_methods(methods)
     if not finished_lanes:
-        return "No run is over that could be compared."
+        return NO_METHOD
     first = min(finished_lanes, key=lambda lane: lane.metric("steps") or 0.0)
     reason = _no_place(first).rstrip(".")
     return f"{_fewest(finished_lanes)}; by time nobody can be said to win: {reason}{' (‡)' if first.doubt else ''}."
@@ -329,29 +330,28 @@ def _fewest(lanes: Sequence[Lane]) -> str:
     return f"{subject} the fewest forwards, {int(fewest):,}{rate}"
 
 
+def _finished_methods(lanes: Sequence[Lane]) -> list[Lane]:
+    return [lane for lane in lanes if not lane.is_plain and lane.is_whole and lane.metric("steps")]
+
+
 def _forwards_sentence(lanes: Sequence[Lane]) -> str:
-    finished_lanes = [lane for lane in lanes if not lane.is_plain and lane.is_whole and lane.metric("steps")]
+    finished_lanes = _finished_methods(lanes)
     if not finished_lanes:
-        return "No run is over that could be compared."
+        return NO_METHOD
     plain = next((lane for lane in lanes if lane.is_plain), None)
     rival = f"; plain decoding needs {int(plain.metric('steps') or 0):,}" if plain is not None else ""
     return f"{_fewest(finished_lanes)}{rival}."
 
 
 def _repeats(lanes: Sequence[Lane]) -> str:
-    """A sentence on the number of runs; it names lanes that were run again because their times were in doubt."""
+    """A sentence on the number of runs of every lane."""
     timed_lanes = [lane for lane in lanes if lane.runs]
     if not timed_lanes:
         return ""
-    usual = min(lane.runs for lane in timed_lanes)
-    reruns = [lane for lane in timed_lanes if lane.runs > usual and not lane.is_plain]
-    if usual == 1 and not reruns:
+    names = group((lane.runs, "plain decoding" if lane.is_plain else lane.name) for lane in timed_lanes)
+    usual, *counts = sorted(names)
+    if usual == 1 and not counts:
         return "One run of each: nothing is known of the spread."
-    words = f"Median of {plural(usual, 'run')} of each, in alternation; a whisker spans the middle half."
-    if reruns:
-        names = enumeration([lane.name for lane in reruns])
-        words += (
-            f" {names} {'was' if len(reruns) == 1 else 'were'} run again beside plain decoding, "
-            f"{plural(max(lane.runs for lane in reruns), 'time')} in all: the first times did not agree."
-        )
-    return words
+    words = f"{plural(usual, 'run')} of {enumeration(names[usual]) if counts else 'each'}"
+    words += "".join(f", {count} of {enumeration(names[count])}" for count in counts)
+    return f"Median of {words}, in alternation."
