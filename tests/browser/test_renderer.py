@@ -346,8 +346,16 @@ def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page
     assert f"Then it drew {word} from what was left, where the draft had" in page.inner_text(".sv-sentence")
     show(page, "Candidates")
     bonus = page.evaluate("v => specviz.inspector.model.pieces.label(v)", trace.tables["steps"]["bonus"][step])
-    said = f"draw {node['term:draw']:.2g} ≥ p/q {node['term:accept_ratio']:.2g}: rejected; the residual gave “{bonus}”"
-    assert said in page.inner_text(".sv-verdict")
+    shown = page.evaluate_handle("import('specviz/base/numbers.js')")
+
+    def verdict(node: dict[str, Any], end: str) -> str:
+        """The chance of a drawn token with both its parts, and the number that was held against it."""
+        names = ("term:accept_ratio", "prob", "draft_prob", "term:draw")
+        ratio, p, q, draw = shown.evaluate("({ format }, all) => all.map((one) => format(one))", [node[k] for k in names])
+        chance = f"min(1, p ÷ q) = {ratio}, of the target's p {p} and the draft model's q {q}"
+        return f"{node['status']}. Its chance was {chance}. The number drawn, {draw}, is {end}"
+
+    assert verdict(node, f"not below it; the residual gave {word}.") in page.inner_text(".sv-verdict")
     bars = page.eval_on_selector_all(".sv-pair-left", "all => all.map(e => parseFloat(e.style.width))")
     left = sorted((one["residual"] for one in guesses_of(trace, step, 1)), reverse=True)
     assert bars == pytest.approx([100 * share for share in left if share >= 0.001], abs=0.06)
@@ -357,8 +365,7 @@ def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page
     assert float(share) == pytest.approx(given["residual"], abs=0.006)
     page.locator(".sv-place-of").first.click()
     first = node_rows(trace, step)[1]
-    said = f"draw {first['term:draw']:.2g} < p/q {first['term:accept_ratio']:.2g}: accepted"
-    assert said in page.inner_text(".sv-verdict")
+    assert verdict(first, "below it.") in page.inner_text(".sv-verdict")
     assert page.locator(".sv-residual").count() == 0
 
 

@@ -165,7 +165,7 @@ export class DrafterView extends LookPanel {
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
     const { owner } = this;
     const sure = numberOf(owner, any, "confidence") !== null;
-    this.note.replaceChildren(sure ? "Bars: confidence · after " : "After ", h("code", label(owner, after, 14)));
+    this.note.replaceChildren(sure ? "Bars: confidence, the highest q · after " : "After ", h("code", label(owner, after, 14)));
     const { attention } = this.owner.model.run;
     this.look = attention ? looks(this.owner.model, view.number, shown.parent, this.layer, this.head) : [];
     const list = this.guesses.get(shown.parent) || [];
@@ -208,12 +208,13 @@ export class DrafterView extends LookPanel {
     const ratio = numberOf(owner, node, "accept_ratio");
     if (draw !== null && ratio !== null) {
       const stands = node.status === "accepted";
-      const rule = "The drawn token is accepted where the uniform number lies below it.";
-      const tip = () => [formula("accept ratio = min(1, p ÷ q)"), h("div", rule)];
-      const words = owner.tip.explained("span", tip);
-      append(words, [`draw ${format(draw, 2)} ${stands ? "<" : "≥"} p/q ${format(ratio, 2)}: `, status]);
-      if (!stands) append(words, ["; the residual gave “", view.bonus < 0 ? "stop" : label(owner, view.bonus), "”"]);
-      return say(quoted(owner, node.token), `, ${which}: `, words, ".");
+      const { draftProb: q, prob: p } = node;
+      const plain = p !== null && q && Math.abs(Math.min(1, p / q) - ratio) < 1e-3; // else a rule's own mixture
+      const sides = [`the target's p ${format(p)}`, `the ${drafterOf(owner.model)}'s q ${format(q)}`];
+      const chance = `${plain ? "min(1, p ÷ q) = " : ""}${format(ratio)}${plain ? `, of ${sides.join(" and ")}` : ""}`;
+      say(quoted(owner, node.token), `, ${which}: `, status, `. Its chance was ${chance}. `);
+      say(`The number drawn, ${format(draw)}, is ${stands ? "" : "not "}below it`);
+      return say(...stands ? [] : ["; the residual gave ", quoted(owner, view.bonus)], ".");
     }
     if (draw !== null && node.reason) // another rule's: as it recorded it
       return say(quoted(owner, node.token), `, ${which}: `, status, ` (${node.reason}).`);
