@@ -115,7 +115,7 @@ export class DrafterView extends LookPanel {
         h("code.sv-state-accepted", model.pieces.label(taken.token, 12)),
         h("b.sv-mark-rank", rank === null ? "other" : nth(rank + 1)),
       ];
-      const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
+      const more = siblings.length && !taken ? h("small", ` of ${siblings.length + 1}`) : null;
       const said = taken ? `; ${rank === null ? "another" : `the ${nth(rank + 1)}`} guess was accepted` : "";
       const sure = confidence === null ? [] : [
         h("span.sv-sure", level(confidence)), " ", h("span.sv-sure-number", probability(confidence)),
@@ -165,7 +165,7 @@ export class DrafterView extends LookPanel {
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
     const { owner } = this;
     const sure = numberOf(owner, any, "confidence") !== null;
-    this.note.replaceChildren(sure ? "Bars: confidence, the highest q · after " : "After ", h("code", label(owner, after, 14)));
+    this.note.replaceChildren(sure ? "Bars: confidence · after " : "After ", h("code", label(owner, after, 14)));
     const { attention } = this.owner.model.run;
     this.look = attention ? looks(this.owner.model, view.number, shown.parent, this.layer, this.head) : [];
     const list = this.guesses.get(shown.parent) || [];
@@ -209,9 +209,9 @@ export class DrafterView extends LookPanel {
     if (draw !== null && ratio !== null) {
       const stands = node.status === "accepted";
       const { draftProb: q, prob: p } = node;
-      const plain = p !== null && q && Math.abs(Math.min(1, p / q) - ratio) < 1e-3; // else a rule's own mixture
-      const sides = [`the target's p ${format(p)}`, `the ${drafterOf(owner.model)}'s q ${format(q)}`];
-      const chance = `${plain ? "min(1, p ÷ q) = " : ""}${format(ratio)}${plain ? `, of ${sides.join(" and ")}` : ""}`;
+      const plain = p !== null && q && Math.abs(Math.min(1, p / q) - ratio) < 1e-3;
+      const of = `, of the target's p ${format(p)} and the ${drafterOf(owner.model)}'s q ${format(q)}`;
+      const chance = plain ? `min(1, p ÷ q) = ${format(ratio)}${of}` : format(ratio);
       say(quoted(owner, node.token), `, ${which}: `, status, `. Its chance was ${chance}. `);
       say(`The number drawn, ${format(draw)}, is ${stands ? "" : "not "}below it`);
       return say(...stands ? [] : ["; the residual gave ", quoted(owner, view.bonus)], ".");
@@ -251,7 +251,7 @@ export class DrafterView extends LookPanel {
     const box = bin !== null && owner.tip.explained( // else the cards and the table say it
       "div.sv-sureness",
       () => told("Confidence", formula(`= max q = ${format(confidence)}`), help),
-      h("span", "Confidence ", h("b", probability(confidence))),
+      h("span", "Confidence (highest q) ", h("b", probability(confidence))),
       tenths,
       here.length < 2 && view.route !== "cape" ? null : h("span.sv-faint", granted + parts),
     );
