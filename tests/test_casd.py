@@ -98,7 +98,8 @@ def test_the_longest_path_wins_and_ties_go_to_the_likelier():
     assert longest.path == (0, 3, 5) and longest.bonus == REST
     assert longest.status == ("root", "rejected", "unreached", "accepted", "rejected", "accepted")
     assert longest.reasons == (
-        "root", "another path won", "p = 0.05 ≤ δ = 0.1", "p = 0.4 > δ = 0.1", "another path won", "p = 0.5 > δ = 0.1"
+        "root", "passes, but a longer or likelier path won", "p = 0.05 ≤ δ = 0.1", "p = 0.4 > δ = 0.1",
+        "passes, but a longer or likelier path won", "p = 0.5 > δ = 0.1",
     )  # fmt: skip
     strict = verify(tree, rows, delta=0.55)
     assert strict.path == (0, 1) and strict.reasons[3:] == ("p = 0.4 ≤ δ = 0.55", "parent rejected", "parent rejected")

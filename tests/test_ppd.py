@@ -472,7 +472,8 @@ def test_typical_acceptance_by_hand():
     assert verdict.terms["typical"][2] == pytest.approx(min(0.09, 0.3 * math.exp(-entropy)), abs=1e-6) == 0.09
     assert verdict.status == ("root", "accepted", "rejected", "rejected")
     assert verdict.reasons[1:] == (
-        "p = 0.25 > 0.075 (threshold α · exp(−entropy))", "p = 0.04 ≤ 0.09 (threshold ε)", "another path won"
+        "p = 0.25 > 0.075 (threshold α · exp(−entropy))", "p = 0.04 ≤ 0.09 (threshold ε)",
+        "passes, but a longer or likelier path won",
     )  # fmt: skip
     assert verdict.path == (0, 1) and verdict.bonus == 0, "the target's first choice after the accepted path"
 

@@ -236,7 +236,7 @@ def test_relaxed_and_thresholds_by_hand():
     said = judge("relaxed", greedy, relaxed_topk=2)(one(2), Scored(p)).reasons[1]
     assert said == "rank 3, not in the top 2"
     near = judge("relaxed", greedy, relaxed_topk=4, relaxed_delta=0.35)(one(2), Scored(p)).reasons[1]
-    assert near == "p = 0.15 ≥ highest p − δ = 0.5 − 0.35"
+    assert near == "p = 0.15 ≥ highest p − margin δ = 0.5 − 0.35"
     sure = judge("threshold", chooser(0), threshold_single=0.3)
     assert [round(float(sure.chances(one(token), Scored(p))[1]), 3) for token in range(4)] == [1, 1, 0.15, 0.05]
     fallen = judge("threshold", chooser(0), threshold_single=0.3)(
@@ -244,8 +244,8 @@ def test_relaxed_and_thresholds_by_hand():
     )
     draw = fallen.terms["draw"][1]
     assert fallen.reasons[1:] == (
-        f"p = 0.05 < single threshold 0.3; draw {draw:.3g} ≥ 0.05, p ÷ acceptance threshold 1",
-        f"p = 0.15 < single threshold 0.3; draw {draw:.3g} ≥ 0.2, Σ p of siblings so far ÷ acceptance threshold 1",
+        f"draw {draw:.3g} ≥ p ÷ acceptance threshold = 0.05",
+        f"draw {draw:.3g} ≥ Σ p so far ÷ acceptance threshold = 0.2",
     )
     eased = judge("threshold", chooser(0), threshold_single=1, threshold_acc=0.5)
     assert [round(float(eased.chances(one(token), Scored(p))[1]), 3) for token in range(4)] == [1, 0.6, 0.3, 0.1]

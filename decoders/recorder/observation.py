@@ -140,7 +140,7 @@ class Steps:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.minimum(1.0, 1 - weight + weight * fetch(p)[0].astype(np.float64) / q)
         ratio = np.append(np.nan, np.where(np.isfinite(ratio), ratio, np.nan))
-        name = "p/q" if weight == 1 else "1 - w + w p/q"
+        name = "p/q" if weight == 1 else "1 − weight w + w·p/q"
         words = {"accepted": "{} = {:.3g}: stands", "rejected": "{} = {:.3g}: redrawn from the residual"}
         reasons = [
             words[s].format(name, ratio[n]) if s in words else verdict.reasons[n] for n, s in enumerate(verdict.status)

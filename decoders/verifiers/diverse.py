@@ -27,7 +27,7 @@ class DiverseVerifier(PointVerifier):
     is that of p. The next token has the mixture's distribution, so its distance from p is (1 - w) · TV(p, q).
     """
 
-    ratio_words = "1 − w + w·p/q"
+    ratio_words = "1 − weight w + w·p/q"
 
     def __init__(self, chooser: Chooser, *, weight: float = 0.7) -> None:
         super().__init__(chooser)

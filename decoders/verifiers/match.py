@@ -139,7 +139,7 @@ def likely_path(
     for node in range(1, count):
         if passes[parents[node]]:
             is_lost = passes[node] and verdict.status[node] != "accepted"
-            reasons[node] = "another path won" if is_lost else clauses[node][1]
+            reasons[node] = "passes, but a longer or likelier path won" if is_lost else clauses[node][1]
     return replace(verdict, reasons=tuple(reasons))
 
 

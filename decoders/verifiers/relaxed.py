@@ -55,7 +55,7 @@ class RelaxedVerifier(LossyVerifier):
         clauses = [(True, "root")]
         for chance, place, top_prob in zip(token_probs, ranks, highest, strict=True):
             near = chance >= top_prob - self.delta
-            words = f"p = {chance:.3g} {'≥' if near else '<'} highest p − δ = {top_prob:.3g} − {self.delta:g}"
+            words = f"p = {chance:.3g} {'≥' if near else '<'} highest p − margin δ = {top_prob:.3g} − {self.delta:g}"
             within = place < self.top_k
             clauses.append((near and within, words if within else f"rank {place + 1}, not in the top {self.top_k}"))
         verdict = likely_path(draft, scored, self.chooser, [float("nan"), *token_probs], clauses, likeliest)

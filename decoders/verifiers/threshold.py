@@ -60,9 +60,9 @@ class ThresholdVerifier(Verifier):
             draw, mass, stands = float(random.random()), 0.0, None
             for token, child in children[path[-1]].items():
                 p = float(distribution[token])
-                name = "Σ p of siblings so far" if mass else "p"
+                name = "Σ p so far" if mass else "p"
                 mass += p
-                ratio = f"{mass / self.acc:.3g}, {name} ÷ acceptance threshold {self.acc:g}"
+                ratio = f"{name} ÷ acceptance threshold = {mass / self.acc:.3g}"
                 terms["accept_ratio"][child] = 1.0 if p >= self.single else min(1.0, mass / self.acc)
                 terms["draw"][child] = draw
                 if p >= self.single:
@@ -70,7 +70,7 @@ class ThresholdVerifier(Verifier):
                 elif draw < mass / self.acc:
                     reasons[child], stands = f"draw {draw:.3g} < {ratio}", child
                 else:
-                    reasons[child] = f"p = {p:.3g} < single threshold {self.single:g}; draw {draw:.3g} ≥ {ratio}"
+                    reasons[child] = f"draw {draw:.3g} ≥ {ratio}"
                     continue
                 break
             if stands is None:

@@ -113,6 +113,10 @@ def test_a_panel_comes_with_the_stop_that_is_about_it(visit: Visit, page: Any) -
     # a node that it is about is drawn by itself, with its probability and rank
     visit("?tab=lessons&lesson=2-one-forward&at=2", '.sv-lesson[data-ready="2-one-forward 1"]')
     expect(inside.locator(".sv-tree [data-spot]")).to_contain_text(".67")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    visit("?tab=lessons&lesson=7-cape&at=2", '.sv-lesson[data-ready="7-cape 1 asked"]')
+    page.keyboard.press("f")
+    expect(inside.locator(".sv-tree .sv-node", has_text="8th")).to_be_in_viewport()
     # what a stop names first is brought into sight where not all that it is about fits
     visit("?tab=lessons&lesson=8-casd&at=7", '.sv-lesson[data-ready="8-casd 6"]')
     expect(inside.locator(".sv-diff")).to_be_in_viewport()

@@ -25,7 +25,7 @@ import {
 } from "specviz/inspect/tree_layout.js";
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
 import {
-  chanceOf, ending, otherwise, parting, pathsOf, range as judgedRange, recordedPath, rowsOf,
+  chanceOf, departure, ending, otherwise, parting, pathsOf, range as judgedRange, recordedPath, rowsOf,
 } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
 import { earlier } from "specviz/whatif/lens_chart.js";
@@ -579,6 +579,8 @@ test("rules with one verdict share a row, and where rules part is found", () => 
   };
   assert.deepEqual(end("a", false), [2, false, "draw .5 ≥ .1"]);
   assert.deepEqual(end("c", false), [2, true, "passes, too"]);
+  const other = rule([[1, false, [0, 0], "passes, too"], [2, true, [1, 1], "passes"]]);
+  assert.equal(departure([{}, { status: "accepted" }, {}], other), other.nodes[0]);
   const first = rule(taken.slice(0, 1), { unreached: { 3: [0, 0.4] } });
   assert.deepEqual(ending(nodes, first, true).why, "the target drew it, too");
   assert.deepEqual([1, 2, 3].map((node) => chanceOf(first, node)), [[0.9, 0.9], [0, 0], [0, 0.4]]);

@@ -115,7 +115,7 @@ export class DrafterView extends LookPanel {
         h("code.sv-state-accepted", model.pieces.label(taken.token, 12)),
         h("b.sv-mark-rank", rank === null ? "other" : nth(rank + 1)),
       ];
-      const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
+      const more = siblings.length && !taken ? h("small", ` of ${siblings.length + 1}`) : null;
       const said = taken ? `; ${rank === null ? "another" : `the ${nth(rank + 1)}`} guess was accepted` : "";
       const sure = confidence === null ? [] : [
         h("span.sv-sure", level(confidence)), " ", h("span.sv-sure-number", probability(confidence)),
@@ -208,12 +208,13 @@ export class DrafterView extends LookPanel {
     const ratio = numberOf(owner, node, "accept_ratio");
     if (draw !== null && ratio !== null) {
       const stands = node.status === "accepted";
-      const rule = "The drawn token is accepted where the uniform number lies below it.";
-      const tip = () => [formula("accept ratio = min(1, p ÷ q)"), h("div", rule)];
-      const words = owner.tip.explained("span", tip);
-      append(words, [`draw ${format(draw, 2)} ${stands ? "<" : "≥"} p/q ${format(ratio, 2)}: `, status]);
-      if (!stands) append(words, ["; the residual gave “", view.bonus < 0 ? "stop" : label(owner, view.bonus), "”"]);
-      return say(quoted(owner, node.token), `, ${which}: `, words, ".");
+      const { draftProb: q, prob: p } = node;
+      const plain = p !== null && q && Math.abs(Math.min(1, p / q) - ratio) < 1e-3;
+      const of = `, of the target's p ${format(p)} and the ${drafterOf(owner.model)}'s q ${format(q)}`;
+      const chance = plain ? `min(1, p ÷ q) = ${format(ratio)}${of}` : format(ratio);
+      say(quoted(owner, node.token), `, ${which}: `, status, `. Its chance was ${chance}. `);
+      say(`The number drawn, ${format(draw)}, is ${stands ? "" : "not "}below it`);
+      return say(...stands ? [] : ["; the residual gave ", quoted(owner, view.bonus)], ".");
     }
     if (draw !== null && node.reason) // another rule's: as it recorded it
       return say(quoted(owner, node.token), `, ${which}: `, status, ` (${node.reason}).`);
@@ -250,7 +251,7 @@ export class DrafterView extends LookPanel {
     const box = bin !== null && owner.tip.explained( // else the cards and the table say it
       "div.sv-sureness",
       () => told("Confidence", formula(`= max q = ${format(confidence)}`), help),
-      h("span", "Confidence ", h("b", probability(confidence))),
+      h("span", "Confidence (highest q) ", h("b", probability(confidence))),
       tenths,
       here.length < 2 && view.route !== "cape" ? null : h("span.sv-faint", granted + parts),
     );

@@ -128,7 +128,8 @@ function whole(pane, position, by, edge = pane.body.getBoundingClientRect().top)
   const height = edge + most;
   for (let row = pane.rowIndex(position); row >= 0; row--) {
     const { top } = pane.rows[row].line.getBoundingClientRect();
-    if (top <= height) return Math.round(scrollTop + most - ((height - top) % lineOf(pane)));
+    const [over, line] = [height - top, lineOf(pane)]; // no second line stands alone
+    if (over >= 0) return Math.round(scrollTop + most - (over < 2 * line ? over : over % line));
   }
   return Math.round(scrollTop + most);
 }

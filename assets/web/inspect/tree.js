@@ -274,7 +274,7 @@ export class TreeView extends Panel {
       const chain = alone && parents.size === view.nodes.length;
       item.text = pieces.phrase(item.nodes.map((node) => node.token), chain ? LONG : PHRASE);
       const least = view.bonus === OPEN ? null : lowest(item.nodes);
-      item.line = `×${item.nodes.length}${least === null ? "" : `, lowest ${probability(least)}`}`;
+      item.line = `⋯${item.nodes.length}${least === null ? "" : `, lowest ${probability(least)}`}`;
     } else if (item.kind === "bonus") {
       const choices = view.targets.get(view.last) || [];
       item.rank = choices.findIndex((one) => one.token === view.bonus);

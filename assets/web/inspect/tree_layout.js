@@ -10,7 +10,7 @@ const SNUG = 22; // a node of a row that has no room for more
 export const GAP = 8; // between columns
 export const MARGIN = 8;
 export const STEM = 14; // from a node's left side to where its edges leave
-const LINE = 40; // a line more of a row, and the least row that has one
+const LINE = 28; // a line more of a row, and the least row that has one
 const INDENT = 22; // of what hangs on a token beside the path
 const HUNG = 24; // below a node with prompt tokens
 const DISTANCES = 72; // beside such a tree: how far ahead a row's tokens were guessed
@@ -254,7 +254,7 @@ export function position(placed, columns, hangs, high, room = Infinity, closed =
   const extra = added.reduce((sum, count) => sum + count, 0);
   const fitted = rowHeight(deepest, closed ? high : high - extra * line);
   const row = hangs ? line : Math.min(fitted, closed?.row ?? TALL);
-  const node = Math.min(NODE, row - clamp(row - SNUG, CLEAR[0], CLEAR[1]));
+  const node = Math.min(NODE, extra ? line - CLEAR[0] : NODE, row - clamp(row - SNUG, CLEAR[0], CLEAR[1]));
   for (const item of placed) {
     const above = added.slice(0, item.row).reduce((sum, count) => sum + count, item.level);
     item.y = MARGIN + item.row * row + above * line;

@@ -50,7 +50,7 @@ export function marks({ owner, placed, other, barred }, view) {
   const too = parent?.node.draft === "recorded" && !onlyRecorded(view) ? ", too" : "";
   if (parent) signs.push([`▾${parent.hidden}`, `below it${too}`]);
   if (chip?.kind === "chip") signs.push([chip.text, "beside it"]);
-  if (stretch?.kind === "stretch") signs.push([`×${stretch.nodes.length}`, "in a row"]);
+  if (stretch?.kind === "stretch") signs.push([`⋯${stretch.nodes.length}`, "in a row"]);
   if (owner.prompts.on && !other) {
     const count = owner.prompts.count(view.last);
     signs.push(["◇", "prompt token"], [`→${count}`, "next state"]);

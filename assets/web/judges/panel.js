@@ -6,7 +6,7 @@ import { guesses, label } from "specviz/inspect/drafting.js";
 import { mass } from "specviz/inspect/mass.js";
 import { visited } from "specviz/generated/terms.js";
 import {
-  agreement, chanceOf, ending, ends, otherwise, parting, pathsOf, range, reason, rowsOf,
+  agreement, chanceOf, departure, ending, ends, otherwise, parting, pathsOf, range, reason, rowsOf,
 } from "specviz/judges/rules.js";
 
 const HEADS = ["rule", "accepted → next"];
@@ -18,7 +18,8 @@ const CHANCE = "How likely the chosen token was to be accepted, over the rule's 
 const MEANT = "Length: tokens that this step writes on average, the target's own included. " +
   "Other: how many of these the target would have written otherwise. " +
   "All rules see the same probabilities and random numbers. " +
-  "In the reasons p is the target's probability of a token, q the drafter's, a draw a random number from 0 to 1.";
+  "In the reasons p is the target's probability of a token, q the drafter's, h a block's chance, " +
+  "a draw a random number from 0 to 1.";
 /** @type {[lossless: boolean, title: string, about: string][]} */
 const KINDS = [
   [true, "lossless", "the text has the target's own distribution"],
@@ -232,11 +233,14 @@ export class JudgesPanel {
   /** @type {(view: StepView, rule: JudgedStepRule) => Child[]} */
   ending(view, rule) {
     const end = ending(view.nodes, rule, this.sampled());
+    const [left = 0, stands = false, , why = ""] = departure(view.nodes, rule) ?? [];
     const more = [
       !end.stands && end.node.token === rule.bonus && "; then the target wrote it itself",
       rule.open && "; the record leaves this open",
     ];
-    return [because(this.owner.model, end), more];
+    const { model } = this.owner;
+    const other = left > 0 && [because(model, { node: view.nodes[left], stands, why }), "; "];
+    return [other, because(model, end), more];
   }
 
   /** Whose chance it is: a token of a branch stands in no line above. @param {StepView} view */

@@ -35,6 +35,11 @@ export function ending(nodes, rule, sampled) {
   return { node, stands: !fell, why: reason(why, sampled) };
 }
 
+/** A recorded token that a rule leaves for another path. */
+/** @type {(nodes: Pick<TreeNode, "status">[], rule: JudgedStepRule) => JudgedNode | undefined} */
+export const departure = (nodes, { nodes: judged }) =>
+  judged.find(([node, stands, , why]) => !stands && why.startsWith("passes") && nodes[node].status === "accepted");
+
 /** How likely a node was to be accepted. @type {(rule: JudgedStepRule, node: number) => [number, number]} */
 export const chanceOf = ({ nodes, unreached }, node) =>
   nodes.find(([index]) => index === node)?.[2] ?? unreached[node] ?? [0, 0];

@@ -227,6 +227,7 @@ export class Lesson {
     const { inspector, waiting } = this;
     const open = Boolean(waiting);
     const met = this.everything ? new Set(WAITING) : panelsMet(this.lesson.stops, this.at);
+    if (open) met.delete("prompts"); // they come of the verdict
     const trace = withoutOracle(run, met);
     const key = (open ? `${stop.run} before ${this.at}` : stop.run) + (trace === run ? "" : " without its oracle");
     this.unfold(met);
