@@ -170,13 +170,15 @@ export class DraftInText {
   unread(tokens, most) {
     const { pieces } = this.owner.model;
     const said = `${tokens.length} not reached`;
-    let text = "";
-    for (let count = tokens.length; count; count--) {
-      text = pieces.phrase(tokens.slice(0, count)).replace(/^␣(?=[^␣])/, "") + (count < tokens.length ? "…" : "");
-      const both = `${text} · ${said}`;
-      if (both.length <= most) return both;
+    const words = (/** @type {number} */ count) => pieces.phrase(tokens.slice(0, count)).replace(/^␣(?=[^␣])/, "") +
+      `${count < tokens.length ? "…" : ""} · ${said}`;
+    let [fit, over] = [0, tokens.length + 1]; // how many have room, and how many have none
+    while (over - fit > 1) {
+      const middle = (fit + over) >> 1;
+      if (words(middle).length <= most) fit = middle;
+      else over = middle;
     }
-    return said;
+    return fit ? words(fit) : said;
   }
 
   /** Gives all below the text a lane in which nothing overlaps, and the lines room for it. @param {Hung[]} hung */

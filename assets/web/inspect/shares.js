@@ -8,8 +8,10 @@ import { unknown } from "specviz/inspect/imported.js";
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
 /** @type {(term: RunTerm) => boolean} */
 const isTime = (term) => /_ms$|^ms\d$/.test(term.key);
+/** Labels of today for terms of runs that were recorded with other ones. @type {Record<string, string>} */
+const LABELS = { expand_ms: "building the tree" };
 /** @type {(term: RunTerm) => string} */
-const named = (term) => (term.label || term.key).replace(/ ms$/, "");
+const named = (term) => (LABELS[term.key] ?? (term.label || term.key)).replace(/ ms$/, "");
 
 /** A bar of named parts; what they leave of ``least``, the value of a full bar at the least, stays empty. */
 /** @type {(owner: Inspector, title: string, help: Child[], parts: SharePart[], least?: number) => HTMLElement} */

@@ -92,7 +92,12 @@ function foot(body) {
   /** @type {DOMRect[]} */
   const boxes = [];
   const range = document.createRange();
-  const texts = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  const texts = document.createTreeWalker(body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT, (node) => {
+    if (!(node instanceof Element)) return NodeFilter.FILTER_ACCEPT;
+    const box = node.getBoundingClientRect();
+    const far = box.height && (box.bottom < top || box.top > bottom); // with all that is in it
+    return far ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_SKIP;
+  });
   while (texts.nextNode()) {
     range.selectNode(texts.currentNode);
     const framed = texts.currentNode.parentElement?.closest("button, tr, .sv-node, .sv-crow");

@@ -14,7 +14,8 @@ import { Panel } from "specviz/inspect/panel.js";
 import { drafters, legend } from "specviz/inspect/proposers.js";
 import { Box, boxOf, fill, folds, lead, pick, statusOf, tagOf } from "specviz/inspect/tree_boxes.js";
 import {
-  CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, chainBars, dips, items, lowest, position, rowsIn, under, unplaced,
+  CLEAR, GAP, MARGIN, SIBLINGS, STEM, along, arrange, chainBars, dips, items, lowest, position, rowsIn, shutters,
+  under, unplaced,
 } from "specviz/inspect/tree_layout.js";
 import { TreeWindow } from "specviz/inspect/tree_window.js";
 import { LABEL, explain, marks } from "specviz/inspect/tree_words.js";
@@ -33,6 +34,7 @@ export class TreeView extends Panel {
     /** How many rows had room before any was opened, and the nodes that no fold of a row has, least likely first. */
     this.rows = Infinity;
     this.kept = new Set(/** @type {number[]} */ ([]));
+    this.shut = new Set(/** @type {number[]} */ ([])); // nodes of an unchecked draft that are folded below
     /** @type {StepView} */
     this.view = later();
     /** Another draft of the step, drawn over the recorded one. @type {StepView | null} */
@@ -204,7 +206,7 @@ export class TreeView extends Panel {
     const most = new Map();
     /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
     const laid = (rows, most, opened = new Set(), closed = undefined) => {
-      const drawn = () => arrange(items(view, opened, rows, most, kept));
+      const drawn = () => arrange(items(view, opened, rows, most, kept, this.shut));
       let { placed, columns } = drawn();
       while (kept.size && !this.opened.size && placed.some(({ depth }) => depth >= rows)) {
         kept.delete([...kept].at(-1) ?? 0);
@@ -219,24 +221,41 @@ export class TreeView extends Panel {
       if (whole.width <= room && whole.height <= high) return whole;
     }
     const fits = (/** @type {number} */ node) => most.get(node) ?? SIBLINGS;
-    for (;;) {
-      const folded = laid(rows, fits);
-      const over = room && folded.width > room ? folded.placed.filter(({ x, width }) => x + width + MARGIN > room) : [];
-      const parents = folded.placed.filter((item) => item.children.some((child) => over.includes(child)));
-      let fewer = 0;
-      for (const { children } of parents) {
-        const beside = children.filter(({ kind, column }) => kind === "node" && column);
-        const [first] = beside;
-        if (first?.kind !== "node") continue;
-        const now = Math.min(beside.length, fits(first.node.parent));
-        const fit = beside.filter((item) => !over.includes(item)).length;
-        const next = Math.max(1, Math.min(fit, now - 1));
-        fewer += now - next;
-        most.set(first.node.parent, next);
+    const folded = () => {
+      for (;;) {
+        const drawn = laid(rows, fits);
+        const over = room && drawn.width > room ? drawn.placed.filter(({ x, width }) => x + width + MARGIN > room) : [];
+        const parents = drawn.placed.filter((item) => item.children.some((child) => over.includes(child)));
+        let fewer = 0;
+        for (const { children } of parents) {
+          const beside = children.filter(({ kind, column }) => kind === "node" && column);
+          const [first] = beside;
+          if (first?.kind !== "node") continue;
+          const now = Math.min(beside.length, fits(first.node.parent));
+          const fit = beside.filter((item) => !over.includes(item)).length;
+          const next = Math.max(1, Math.min(fit, now - 1));
+          fewer += now - next;
+          most.set(first.node.parent, next);
+        }
+        if (!fewer) return drawn;
       }
-      if (fewer) continue;
-      return this.opened.size ? laid(rows, fits, this.opened, folded) : folded; // what was shown stays shown
+    };
+    if (this.opened.size) return laid(rows, fits, this.opened, folded()); // what was shown stays shown
+    const beside = view.bonus === OPEN && high && !hangs ? shutters(view.nodes) : [];
+    const shut = (/** @type {number} */ count) => {
+      most.clear();
+      this.shut = new Set(beside.slice(beside.length - count));
+      return folded();
+    };
+    const open = shut(0);
+    if (!beside.length || open.height <= high) return open;
+    let [least, enough] = [0, beside.length]; // how many are folded: too few, and enough
+    while (enough - least > 1) {
+      const middle = (least + enough) >> 1;
+      if (shut(middle).height > high) least = middle;
+      else enough = middle;
     }
+    return shut(enough);
   }
 
   /** Scrolls so that the end of the accepted path is seen. Apart from draw(), as scrolling costs a layout. */
@@ -295,7 +314,7 @@ export class TreeView extends Panel {
     }
     if (first?.draft === "other") item.text = `+ ${item.text}`;
     else if (first?.draft === "recorded" && !onlyRecorded(view)) item.text = `− ${item.text}`;
-    const hidden = item.kind === "node" && item.hidden ? ` ▾${item.hidden}` : "";
+    const hidden = "hidden" in item && item.hidden ? ` ▾${item.hidden}` : "";
     item.line = `${item.line}${hidden}`.trim();
     const side = item.line ? this.measure(item.line, true) + 10 : 0;
     item.tag = first ? tagOf(this, first, view) : "";

@@ -82,19 +82,29 @@ function straight(node, children, kept) {
   }
 }
 
+/** The nodes beside a path with others below them, the deepest last: an unchecked draft without room folds these first.
+ * @type {(nodes: TreeNode[]) => number[]} */
+export function shutters(nodes) {
+  const firsts = new Map(nodes.toReversed().map(({ index, parent }) => [parent, index]));
+  return nodes.filter(({ index, parent }) => firsts.has(index) && parent >= 0 && firsts.get(parent) !== index)
+    .sort((a, b) => a.depth - b.depth).map(({ index }) => index);
+}
+
 /** The rows that a panel has room for. @param {number} high */
 export const rowsIn = (high) => Math.floor((high - 2 * MARGIN + CLEAR[0]) / LOW);
 
 /**
  * The items to draw from the root on: nodes, the target's own token, and what stands for folded nodes: chips, and where
  * there are more than ``rows``, one item for tokens in a row, as few of them as that takes. ``most``:
- * siblings beside a node of a path that are not folded; null: nothing is folded. ``kept``: nodes in no row's fold.
+ * siblings beside a node of a path that are not folded; null: nothing is folded. ``kept``: nodes in no row's fold;
+ * ``shut``: nodes of an unchecked draft with a fold below them.
  *
  * @typedef {Pick<StepView, "nodes" | "drafted" | "last" | "bonus">} Drawn
  * @typedef {((node: number) => number) | null} Most
- * @type {(view: Drawn, opened: Set<string>, rows?: number, most?: Most, kept?: Set<number>) => TreeItem}
+ * @type {(view: Drawn, opened: Set<string>, rows?: number, most?: Most, kept?: Set<number>, shut?: Set<number>) =>
+ *   TreeItem}
  */
-export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept = new Set()) {
+export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept = new Set(), shut = new Set()) {
   /** @type {TreeNode[][]} */
   const children = view.nodes.map(() => []);
   for (const node of view.nodes) if (node.parent >= 0) children[node.parent].push(node);
@@ -104,8 +114,9 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
   const size = (node) => 1 + children[node.index].reduce((sum, child) => sum + size(child), 0);
   /** @type {(nodes: TreeNode[], depth: number, key: string, what: string) => ChipItem} */
   const chip = (nodes, depth, key, what) => {
-    const count = nodes.reduce((sum, node) => sum + size(node), 0);
-    return { ...unplaced(depth), kind: "chip", count, key, what };
+    const all = nodes.reduce((sum, node) => sum + size(node), 0);
+    const hidden = nodes.reduce((sum, node) => sum + (deep(node) ? size(node) - 1 : 0), 0); // folded once it is opened
+    return { ...unplaced(depth), kind: "chip", count: all - hidden, hidden, key, what };
   };
   /** Below a node is what tells another draft from the recorded one. */
   const told = view.nodes.map(() => false);
@@ -115,8 +126,8 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
   }
   /** Whether what was drafted below a lost token is folded. @type {(node: TreeNode) => boolean} */
   const deep = (node) =>
-    (node.status === "rejected" || node.status === "unreached") && most !== null && view.bonus !== OPEN &&
-    !told[node.index] && !opened.has(under(node));
+    (view.bonus === OPEN ? shut.has(node.index) : node.status === "rejected" || node.status === "unreached") &&
+    most !== null && !told[node.index] && !opened.has(under(node));
   /** @type {(node: TreeNode) => number} */
   const rowsBelow = (node) => (deep(node) ? 0 : below[node.index]);
   for (const node of view.nodes.toReversed()) {

@@ -96,8 +96,8 @@ interface Placed {
 interface NodeItem extends Placed { kind: "node"; node: TreeNode; hidden?: number }
 /** The target's own token; ``rank`` among its first choices. */
 interface BonusItem extends Placed { kind: "bonus"; rank: number }
-/** Folded nodes; ``key`` names the fold. */
-interface ChipItem extends Placed { kind: "chip"; count: number; key: string; what: string }
+/** Folded nodes, of which ``hidden`` stay folded below the others once it is opened; ``key`` names the fold. */
+interface ChipItem extends Placed { kind: "chip"; count: number; hidden: number; key: string; what: string }
 /** Tokens in a row that share their fate, drawn as one where the tree would be too high. */
 interface StretchItem extends Placed { kind: "stretch"; nodes: TreeNode[] }
 type TreeItem = NodeItem | BonusItem | ChipItem | StretchItem;
