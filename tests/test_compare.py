@@ -371,6 +371,8 @@ def test_sentence_order_places_and_stars_are_of_one_claim() -> None:
     by_forwards = said["step"]["lanes"]
     assert [(row["id"], row["place"]) for row in by_forwards] == [("PLD", 1), ("AdaPLD", 1), ("PLD+", 3), ("plain", 4)]
     assert said["step"]["sentence"].startswith("PLD and AdaPLD need the fewest forwards, 9 (2.00 tokens per step)")
+    level = claim([_lane("plain", 1.0, 1.0, 9), _lane("PLD", 1.0, 1.0, 9)])
+    assert level["step"]["sentence"] == "No method needs fewer forwards than plain decoding, 9."
 
 
 def test_lanes_whose_repeats_overlap_share_a_place() -> None:

@@ -248,7 +248,7 @@ def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
     """The winner, the factor and the reason; lanes whose speedup cannot be right take no part, and are named."""
     methods = [lane for lane in order if not lane.is_plain]
     if not methods:
-        return _no_winner([lane for lane in lanes if not lane.is_plain])
+        return _no_winner(lanes)
     plain = next((lane for lane in lanes if lane.is_plain), None)
     left_out = [lane for lane in lanes if lane.doubt]
     words = _by_speed(methods, plain, brief=bool(left_out))
@@ -311,19 +311,26 @@ def _because(lane: Lane, rival: Lane | None, brief: bool) -> str:
     return f"; {' and '.join(good)}{f', though {bad[0]}' if bad else ''}" if good else ""
 
 
-def _no_winner(methods: Sequence[Lane]) -> str:
+def _no_winner(lanes: Sequence[Lane]) -> str:
     """The sentence where no speedup can be formed: forwards, and why there is nothing to say by time."""
-    finished_lanes = _finished_methods(methods)
+    finished_lanes = _finished_methods(lanes)
     if not finished_lanes:
         return NO_METHOD
     first = min(finished_lanes, key=lambda lane: lane.metric("steps") or 0.0)
     reason = _no_place(first).rstrip(".")
-    return f"{_fewest(finished_lanes)}; by time nobody can be said to win: {reason}{' (‡)' if first.doubt else ''}."
+    fewest, mark = _fewest(finished_lanes, _plain_steps(lanes)), " (‡)" if first.doubt else ""
+    return f"{fewest}; by time nobody can be said to win: {reason}{mark}."
 
 
-def _fewest(lanes: Sequence[Lane]) -> str:
-    """The lanes with the fewest forwards, as a clause."""
+def _plain_steps(lanes: Sequence[Lane]) -> float | None:
+    return next((lane.metric("steps") for lane in lanes if lane.is_plain), None)
+
+
+def _fewest(lanes: Sequence[Lane], plain_steps: float | None) -> str:
+    """The lanes with the fewest forwards, as a clause; none of them where plain decoding needs as few."""
     fewest = min(lane.metric("steps") or 0.0 for lane in lanes)
+    if plain_steps and plain_steps <= fewest:
+        return f"No method needs fewer forwards than plain decoding, {int(plain_steps):,}"
     level = [lane for lane in lanes if lane.metric("steps") == fewest]
     rate = f" ({_per_step(level[0]):.2f} tokens per step)" if _per_step(level[0]) else ""
     subject = f"{enumeration([lane.name for lane in level])} need" if len(level) > 1 else f"{level[0].name} needs"
@@ -338,9 +345,10 @@ def _forwards_sentence(lanes: Sequence[Lane]) -> str:
     finished_lanes = _finished_methods(lanes)
     if not finished_lanes:
         return NO_METHOD
-    plain = next((lane for lane in lanes if lane.is_plain), None)
-    rival = f"; plain decoding needs {int(plain.metric('steps') or 0):,}" if plain is not None else ""
-    return f"{_fewest(finished_lanes)}{rival}."
+    plain_steps = _plain_steps(lanes)
+    is_fewer = plain_steps and any((lane.metric("steps") or 0.0) < plain_steps for lane in finished_lanes)
+    rival = f"; plain decoding needs {int(plain_steps or 0):,}" if is_fewer else ""
+    return f"{_fewest(finished_lanes, plain_steps)}{rival}."
 
 
 def _repeats(lanes: Sequence[Lane]) -> str:
