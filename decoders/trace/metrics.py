@@ -362,7 +362,9 @@ def regrets(trace: Trace) -> list[Regret]:
 
 
 def ranking_regret(trace: Trace) -> float | None:
-    """Mean tokens per step that the best candidate would have added to the chosen one; None before the run is over."""
+    """Mean tokens that the best candidate would have added to the chosen one, over steps with one; None before the run
+    is over.
+    """
     return measure(trace)["ranking_regret"].value
 
 

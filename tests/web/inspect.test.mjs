@@ -18,6 +18,7 @@ import { branchWords, mapOf } from "specviz/inspect/by_place.js";
 import { drafters, isOwn, namesIn, sector } from "specviz/inspect/proposers.js";
 import { depthsBefore, prunedNodes } from "specviz/inspect/pruned.js";
 import { ofNode, ofPosition, why } from "specviz/inspect/selection.js";
+import { ofCopy } from "specviz/inspect/sentence.js";
 import { routes } from "specviz/inspect/shares.js";
 import { FILTERS } from "specviz/inspect/timeline.js";
 import {
@@ -587,6 +588,15 @@ test("rules with one verdict share a row, and where rules part is found", () => 
   assert.deepEqual([parting(step), parting({ rules: { a: step.rules.a } }), otherwise(step)], [2, 0, 1]);
   assert.deepEqual([judgedRange([1, 1.5], 2, 1), judgedRange([0.5, 0.5]), judgedRange([0, 0.004]), judgedRange([0, 0], 0)],
     ["2.00–2.50", "0.50", "<0.01", "0"]);
+});
+
+test("what was kept of a copy is told apart from what was kept beside it", () => {
+  const [first, second, other] = [{ index: 1 }, { index: 2 }, { index: 3 }];
+  const kept = (...path) => ofCopy({ path, accepted: path.length }, [first, second]);
+  assert.equal(kept(first), "only the first");
+  assert.equal(kept(first, second), "all 2 copied");
+  assert.equal(kept(first, other), "the first and one of the others");
+  assert.equal(kept(other, other), "2 of the others");
 });
 
 test("the paths of rules: the recorded one to its end, and what others accept beside it", () => {

@@ -78,7 +78,7 @@ const GROUPS = [
 ];
 
 /** The first clause of a help text. @param {string} help */
-const clause = (help) => help.split(/\.(?: |$)|[:;] /)[0];
+const clause = (help) => help.split(/\.(?: |$)|[:;] (?![^(]*\))/)[0];
 
 /** All metrics of a run, in groups. @param {Inspector} owner */
 function metricGroups(owner) {
@@ -155,7 +155,8 @@ function parameters(owner) {
     const control = controls.get(name);
     const label = control?.label || name;
     const resolved = method.resolved?.[name]; // what a setting left open came to
-    const value = resolved === undefined ? setting(given) : `${resolved} (automatic)`;
+    const [, off = ""] = given === null ? /Off: (.*?)\.(?= |$)/.exec(control?.help ?? "") ?? [] : []; // what that means
+    const value = resolved === undefined ? off || setting(given) : `${resolved} (automatic)`;
     const help = () => told(label, control?.help || name);
     const about = clause(control?.help ?? "");
     const said = about.toLowerCase() !== value.toLowerCase() && h("small", ` ${about}`); // some say the value alone

@@ -106,12 +106,23 @@ function judge({ model }) {
   return ["The model", "kept"];
 }
 
+/** @param {number} count */
+const leading = (count) => (count === 1 ? "only the first" : `the first ${count}`);
+
+/** What was kept of a copy, and of the tokens beside it. @type {(view: StepView, copy: TreeNode[]) => string} */
+export function ofCopy({ path, accepted }, copy) {
+  const copied = path.filter((node) => copy.includes(node)).length;
+  const beside = accepted - copied;
+  const own = copied === copy.length ? `all ${copied} copied` : leading(copied).replace("only ", beside ? "" : "only ");
+  return beside ? `${copied ? `${own} and ` : ""}${beside === 1 ? "one" : beside} of the others` : own;
+}
+
 /** What the model made of it, and what came of it. @type {(owner: Inspector, view: StepView) => Child[]} */
 function verdict(owner, view) {
   const { accepted: n, drafted, depth, refused } = view;
   const [who, kept] = judge(owner);
   const chain = depth === drafted;
-  const copy = copyOf(view).length;
+  const copy = copyOf(view);
   const told = owner.model.run.forced || owner.model.run.imported;
   const read = told ? "" : `read ${drafted === 1 ? "it" : chain ? "them" : "all of it"} in one go and `;
   /** @type {(words: string) => HTMLElement} */
@@ -133,9 +144,8 @@ function verdict(owner, view) {
     return [...none, ": after ", token(owner, view.root), ` it ${wrote} `, own(owner, view), rest, ...instead,
       `. ${open}This pass wrote one token, as plain decoding does. `];
   }
-  const all = n === drafted || (copy > 0 && n === copy);
-  const most = chain || copy ? (n === 1 ? "only the first" : `the first ${n}`) : n === 1 ? "one" : `a path of ${n}`;
-  const what = n === drafted ? (n === 1 ? "it" : `all ${n}`) : all ? `all ${n} copied` : most;
+  const what = n === drafted ? (n === 1 ? "it" : `all ${n}`) : copy.length ? ofCopy(view, copy)
+    : chain ? leading(n) : n === 1 ? "one" : `a path of ${n}`;
   const turn = fork(owner, view);
   const alone = n === 1 && n < drafted && !turn.length ? [", ", token(owner, view.path[0].token)] : [];
   const stood = [`${who} ${read}`, yes(`${kept} ${what}`), ...alone, ...turn];

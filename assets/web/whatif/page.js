@@ -394,6 +394,6 @@ export class WhatIf {
   /** What it took. @param {Redraft} result */
   time({ ms, read_ms: read }) {
     const before = read ? `, after ${format(read / 1000, 2)} s in which the model read the run` : "";
-    return `drafted in ${format(ms, 2)} ms${before}`;
+    return `prepared, drafted and checked in ${format(ms, 2)} ms${before}`;
   }
 }
