@@ -95,7 +95,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     signs = """() => [...document.querySelectorAll(".svw-legend code")].every(({ textContent: sign }) =>
         [...document.querySelectorAll(".sv-tree svg text")].some((text) => text.textContent.includes(sign)))"""
     assert page.locator(".svw-legend code").count() and page.evaluate(signs), "the legend's numbers are the picture's"
-    assert f"this way {expected.accepted}:" in answer(page)
+    assert f" {expected.accepted}:" in answer(page)
     assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
 
     # the same draft under every verifier, and by one of them
@@ -106,7 +106,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.focus("#svw-svf-verifier")  # as a hand has it; select_option does not
     page.select_option("#svw-svf-verifier", "relaxed")
     expect(page.locator("#svw-svf-verifier")).to_be_focused()
-    assert f"this way {relaxed}:" in answer(page)
+    assert f" {relaxed}:" in answer(page)
     assert page.evaluate("specviz.app.whatif.result.trace.run.method.name") == "adapld@relaxed"
     expect(page.locator("#svw-svf-verifier option[value=block]")).to_be_disabled()  # the run is greedy: matched
     page.click(".svw-judged summary")
@@ -116,7 +116,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.get_by_role("tab", name="Candidates").click()
     expect(page.locator(".sv-tree [class*=sv-draft-]")).to_have_count(0)  # the recorded tree alone
     page.click(".sv-crow:has(.sv-best) .sv-try >> nth=0")
-    assert f"this way {worst.best}:" in answer(page) and "fewer" not in answer(page)
+    assert f" {worst.best}:" in answer(page) and "fewer" not in answer(page)
     accepted = f"{WOULD_NODES}.filter(({{ status }}) => status === 'accepted').length"
     becomes(page, lambda: page.evaluate(accepted), worst.best)
     differs = "specviz.app.inspector.tree.view.nodes.filter(({ draft }) => draft === 'other').length"

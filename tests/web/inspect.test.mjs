@@ -26,7 +26,8 @@ import {
 } from "specviz/inspect/tree_layout.js";
 import { ended, forbidder, statusWords } from "specviz/inspect/tree_words.js";
 import {
-  chanceOf, departure, ending, otherwise, parting, pathsOf, range as judgedRange, recordedPath, rowsOf,
+  agreement as decided, chanceOf, departure, ending, otherwise, parting, pathsOf, range as judgedRange, recordedPath,
+  rowsOf,
 } from "specviz/judges/rules.js";
 import { before } from "specviz/lesson/asked.js";
 import { earlier } from "specviz/whatif/lens_chart.js";
@@ -597,6 +598,13 @@ test("what was kept of a copy is told apart from what was kept beside it", () =>
   assert.equal(kept(first, second), "all 2 copied");
   assert.equal(kept(first, other), "the first and one of the others");
   assert.equal(kept(other, other), "2 of the others");
+});
+
+test("a rule that the record leaves open does not decide alike", () => {
+  const step = (...rules) => ({ rules: rules.map(([open, ...differs]) => ({ open, differs })) });
+  assert.equal(decided(step([false], [false])), "all decide alike");
+  assert.equal(decided(step([false], [true])), "1 decides alike, 1 left open");
+  assert.equal(decided(step([false], [false, 4], [true])), "1 decides otherwise, 1 left open");
 });
 
 test("the paths of rules: the recorded one to its end, and what others accept beside it", () => {

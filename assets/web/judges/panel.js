@@ -136,7 +136,7 @@ export class JudgesPanel {
     return h(
       "p.svj-words",
       `${plural(view.drafted, "token")} under ${plural(of, "rule")}: `,
-      h("b", agreement(count)),
+      h("b", agreement(step)),
       count ? "." : [`, ${view.accepted} accepted, then `, this.next(view.bonus), "."],
     );
   }

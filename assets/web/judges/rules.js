@@ -88,9 +88,15 @@ export function recordedPath(nodes) {
 /** How many rules accept other drafted tokens than the run did. @param {JudgedStep} step */
 export const otherwise = ({ rules }) => Object.values(rules).filter(({ differs }) => differs.length > 0).length;
 
-/** How far rules agree, of ``otherwise``. @param {number} count */
-export const agreement = (count) =>
-  count ? `${count} ${count === 1 ? "decides" : "decide"} otherwise` : "all decide alike";
+/** How far rules agree, and how many the record leaves open. @param {JudgedStep} step */
+export function agreement(step) {
+  const all = Object.values(step.rules);
+  const [count, open] = [otherwise(step), all.filter((rule) => rule.open && !rule.differs.length).length];
+  const alike = all.length - open;
+  const parted = count ? `${count} ${count === 1 ? "decides" : "decide"} otherwise`
+    : `${open ? alike : "all"} ${open && alike === 1 ? "decides" : "decide"} alike`;
+  return open ? `${parted}, ${open} left open` : parted;
+}
 
 /** A number, or two where the record leaves a range, each with so much more; what rounds to nothing is said to be. */
 /** @type {(both: [number, number], digits?: number, more?: number) => string} */

@@ -5,7 +5,7 @@ import { card, h, must, replace, table } from "specviz/base/dom.js";
 import { fields, valuesOf } from "specviz/base/field.js";
 import { getJson, postJson, sentence } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
-import { format, plural } from "specviz/base/numbers.js";
+import { format, plural, short } from "specviz/base/numbers.js";
 import { visited } from "specviz/generated/terms.js";
 import { draftDifference, onlyRecorded } from "specviz/inspect/ghosts.js";
 import { marks } from "specviz/inspect/tree_words.js";
@@ -341,7 +341,7 @@ export class WhatIf {
     this.words.replaceChildren(
       "As recorded ",
       h("b", tokens(recorded)),
-      " accepted, this way ",
+      ` accepted, with ${short(model.run.method.title || model.run.method.name)} `,
       h("b", String(accepted)),
       `: ${same ? "the same draft." : `${verdict} ${draftDifference(inspector.model.step(step), other)}`}`,
     );
@@ -384,7 +384,7 @@ export class WhatIf {
     ), h("tr.svj-because", h("td", { colspan: heads.length }, because(model, ending(nodes, rule, sampled))))]);
     const label = "This draft under every rule";
     replace(this.judged, [
-      h("summary", `${label}: ${count ? `of ${of} ` : ""}${agreement(count)}`),
+      h("summary", `${label}: ${count ? `of ${of} ` : ""}${agreement(judged.step)}`),
       h("div.ui-scroll", { tabindex: "0", role: "region", "aria-label": label },
         table({ class: "svj-table svj-alike ui-dense" },
           [heads.map((name, k) => h(`th${k ? ".svp-num" : ""}`, { scope: "col" }, name))], body)),
@@ -393,7 +393,7 @@ export class WhatIf {
 
   /** What it took. @param {Redraft} result */
   time({ ms, read_ms: read }) {
-    const before = read ? `, after ${format(read / 1000, 2)} s in which the model read the run` : "";
-    return `prepared, drafted and checked in ${format(ms, 2)} ms${before}`;
+    const before = read ? `, after ${format(read / 1000, 2)} s of reading the run` : "";
+    return `drafted and checked again in ${format(ms, 2)} ms${before}`;
   }
 }
