@@ -362,9 +362,7 @@ def regrets(trace: Trace) -> list[Regret]:
 
 
 def ranking_regret(trace: Trace) -> float | None:
-    """Mean tokens that the best candidate would have added to the chosen one, over steps with one; None before the run
-    is over.
-    """
+    """Mean tokens, over steps with a chosen candidate, that the best would have added; None before the run is over."""
     return measure(trace)["ranking_regret"].value
 
 

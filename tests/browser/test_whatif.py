@@ -87,11 +87,15 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     cut = "document.querySelector('.svw-rule p').scrollHeight - document.querySelector('.svw-rule p').clientHeight"
     assert page.evaluate(cut) <= 1, "the words about the verifier are whole"
     asked_again(page)
+    pieces = "specviz.app.inspector.model.pieces.known"
+    page.evaluate(f"specviz.app.inspector.model.trace.nodes.token.forEach((id) => {pieces}.delete(id))")
     page.fill("#svw-svf-k", "2")
     page.wait_for_function("specviz.app.whatif.result?.trace.run.method.params.k === 2")
     expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
     drafted = expected.trace.tables["steps"]["drafted"][0]
     becomes(page, lambda: page.evaluate(WOULD), drafted)
+    known = f"specviz.app.whatif.result.trace.nodes.token.every((id) => {pieces}.has(id))"
+    assert page.evaluate(known), "tokens that the run did not have are written out"
     signs = """() => [...document.querySelectorAll(".svw-legend code")].every(({ textContent: sign }) =>
         [...document.querySelectorAll(".sv-tree svg text")].some((text) => text.textContent.includes(sign)))"""
     assert page.locator(".svw-legend code").count() and page.evaluate(signs), "the legend's numbers are the picture's"

@@ -338,6 +338,7 @@ export class WhatIf {
     const verdict = more > 0 ? `${more} more.` : more < 0 ? `${-more} fewer.` : "as many.";
     const model = new Model(trace);
     const other = model.step(0);
+    inspector.model.pieces.add(trace.pieces); // it drafts tokens that the run did not have
     this.words.replaceChildren(
       "As recorded ",
       h("b", tokens(recorded)),
