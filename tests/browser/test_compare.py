@@ -185,7 +185,7 @@ def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit, desk:
         expect(last.locator(".svc-place")).to_have_text("‡")
         expect(last.locator(".svc-name")).to_have_text("Method C")
         first = page.locator(".svc-lane").first.locator(".svc-name").inner_text()
-        said = re.compile(rf"^{first} wins: .*Method C takes no place \(‡\)")
+        said = re.compile(rf"^{first} comes first: .*Method C takes no place \(‡\)")
         expect(page.locator(".svc-outcome")).to_have_text(said)
         star = page.locator(".svc-table tr:has(th:text-is('Speedup')) td:has(.svc-star)")
         assert star.evaluate("(cell) => cell.closest('table').rows[0].cells[cell.cellIndex].innerText").endswith(first)
@@ -263,7 +263,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     for name, share in bars(page).items():
         assert share == pytest.approx(took[name] / max(took.values()), abs=1e-4)
     winner = runs[min(took, key=took.__getitem__)].run["method"]["title"]
-    expect(page.locator(".svc-outcome")).to_contain_text(re.compile(rf"{winner} wins: \d\.\d+× plain decoding"))
+    expect(page.locator(".svc-outcome")).to_contain_text(re.compile(rf"{winner} comes first: \d\.\d+× plain decoding"))
 
     page.get_by_role("button", name="Copy as slide").press("Enter")  # the same claim, as a picture
     slides = page.get_by_role("menuitem", name="Save")
