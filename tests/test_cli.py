@@ -693,7 +693,8 @@ def test_an_output_that_must_not_differ_fails_the_comparison(capsys, model, tmp_
     [
         ({}, "No method came to its end"),
         ({"a": (2.0, 2.5, 10, 1)}, "A is 2.00× as fast as plain decoding."),
-        ({"a": (2.0, 2.5, 10, 1), "b": (1.99, 2.0, 12, 1)}, "A and B are level at 2.00× and 1.99×"),
+        ({"a": (2.0, 2.5, 10, 1), "b": (1.99, 2.0, 12, 1)}, "as fast as plain decoding, and share place 1: one run of"),
+        ({"a": (1.04, 2.5, 10, 1), "b": (1.02, 2.0, 12, 1)}, "A is 1.04× as fast as plain decoding, and shares place"),
         ({"a": (2.0, 2.5, 10, 1), "b": (1.0, 3.0, 9, 90)}, "steps take less time (11.0 against 99.0 ms each), though"),
         ({"a": (3.0, 5.0, 10, 1), "b": (2.0, 3.3, 9.9, 1)}, "× B; it writes more tokens per step (5.00 against 3.30)."),
         ({"a": (2.0, 2.5, 10, 1), "b": (9.0, 3.0, 9, 1)}, "A is 2.00× as fast"),  # b cannot be right: it takes no part

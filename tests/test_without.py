@@ -192,7 +192,8 @@ def test_turns_of_a_chat_are_sources_and_so_is_the_templates_system_prompt() -> 
         (10.0, False, 1, " read again without it). It has fewer than half of these words word for word."),
         (-3.0, False, 1, "P speaks against: without it these words are 20 times likelier (log₁₀ p rises by 1.3"),
         (0.5, True, 1, "P corroborates: it has these words, and without it these are about as likely"),
-        (0.5, False, 1, "P took no part"),
+        (2.1, True, 1, "P corroborates: it has these words, and without it these are 8.2 times less likely (log"),
+        (-1.4, False, 1, "P took no decisive part: it has fewer than half of these words, and without it these are 4"),
         (5.0, True, 2, "without all 2 of them these words are 148 times less likely"),
     ],
 )

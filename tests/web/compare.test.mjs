@@ -13,13 +13,14 @@ const lane = (name, place, bar, more = {}) =>
   ({ name, place, bar, low: null, high: null, value: "2.00×", more: "0.4 s", ...more });
 const slide = {
   title: "A <prompt> & more", number: "2.00×", sentence: "PLD wins: 2.00× plain decoding.", notes: ["Median of 3 runs."],
+  measure: "Time: shorter is better", unit: "× plain decoding",
   lanes: [lane("PLD", 1, 0.5, { low: 0.45, high: 0.55 }), lane("Plain decoding", 2, 1), lane("AdaPLD", null, 0.1)],
 };
 
 test("a slide has the claim, text stays text, and a bar is as long as its lane took", () => {
   const svg = slideSvg(slide, "light");
   assert.match(svg, /^<svg xmlns="http:\/\/www.w3.org\/2000\/svg" viewBox="0 0 1280 720"/);
-  for (const text of ["A &lt;prompt&gt; &amp; more", "PLD wins: 2.00× plain decoding.", "Median of 3 runs.", "‡"])
+  for (const text of ["A &lt;prompt&gt; &amp; more", "PLD wins: 2.00× plain decoding.", "Median of 3 runs.", "‡", slide.measure, slide.unit])
     assert.ok(svg.includes(text), text);
   assert.ok(!svg.includes("<prompt>"));
   const bars = [...svg.matchAll(/width="([\d.]+)" height="24"/g)].map(([, wide]) => Number(wide));
@@ -36,6 +37,8 @@ test("light and dark differ by their colours alone; a long sentence stays on the
   assert.ok(Math.max(...places) < 720);
   const notes = slideSvg({ ...slide, notes: ["many runs ".repeat(20)] }, "light");
   assert.equal([...notes.matchAll(/font-size="15"/g)].length, 2);
+  const rows = slideSvg({ ...slide, sentence: "word ".repeat(18) }, "light").match(/size="24"[^>]*>word[^<]*</g) ?? [];
+  assert.ok(rows.length === 2 && rows[1].length > 0.8 * rows[0].length, "no word alone on the last line");
 });
 
 test("a lane's times are as long as the median of its repeats", () => {

@@ -65,8 +65,9 @@ export class Board {
         ),
         RARITY,
       ),
-      h("div.ui-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
-      this.restButton,
+      h("div.ui-row", // in one row with each other
+        h("div.ui-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
+        this.restButton),
     );
     this.lanes = h("div.sv-a-lanes");
     this.fold = h("details.sv-card.sv-a-board.ui-fold", h("summary", "Thresholds, and signals side by side"));
@@ -129,32 +130,45 @@ export class Board {
     if (text) return tile(title, [h("p", "What is marked stands in the sources by its text alone.")]);
     const wrong = found.not_verbatim;
     const spans = found.links.length;
-    const from = usage(doc, found.used_sources);
     const all = plural(doc.output_tokens, "token");
-    const { quoted, more, less } = this.apart();
-    const of = `${found.copied_tokens} of ${quoted && !less ? `these ${plural(quoted, "token")}` : all}`;
-    const linked = `${of}, in ${plural(spans, "span")}${from && `, to ${from}`}.`;
+    const { quoted, more, less, beside } = this.apart();
+    const of = `${found.copied_tokens} of ${quoted && !less && !beside ? `these ${plural(quoted, "token")}` : all}`;
+    const linked = `${of}, in ${plural(spans, "span")}${this.to()}.`;
     const check = wrong ? `≠ ${wrong} of ${plural(spans, "span")} not verbatim` : "✓ verbatim";
     const verdict = spans > 0 && h("b", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the span's.");
     return tile(title, [
       h("p.sv-a-signal", `Its drafts linked ${linked} `, verdict),
       less > 0 && h("p.ui-soft",
-        `${plural(less, "linked token")} ${less === 1 ? "stands" : "stand"} in no quotation`,
+        `${plural(less, "token")} linked to passages ${less === 1 ? "stands" : "stand"} in no quotation of two words`,
         more > 0 && `; ${plural(more, "quoted token")} ${more === 1 ? "is" : "are"} not linked`, "."),
     ]);
   }
 
-  /** How many tokens the text has as quotations, ``more`` than the signal, and ``less``. */
+  /** Where the links go: passages, and what of the prompt or the answer itself is none, with its tokens. */
+  to() {
+    const { doc, found } = this.view;
+    const passages = usage(doc, found.used_sources);
+    const rest = ranked(found.links).filter(({ source }) => !SOURCES.includes(source.kind));
+    if (!passages || !rest.length) return passages && `, to ${passages}`;
+    const count = found.copied_tokens - rest.reduce((sum, { tokens }) => sum + tokens, 0);
+    const others = rest.map(({ source, tokens }) =>
+      `${tokens} to ${source.kind === "prompt" ? "the prompt outside them" : "the answer itself"}`);
+    return `: ${[count ? `${count} to ${passages}` : "", ...others].filter(Boolean).join(", ")}`;
+  }
+
+  /** How many tokens the text has as quotations, ``more`` than the signal links, and how many of those that it links
+      to passages are in none, ``less``; ``beside``: those that it links to what is no passage. */
   apart() {
     const { found, minRun, signal } = this.view;
     /** @param {Attributed} view */
     const placesOf = ({ links }) =>
       new Set(links.flatMap(({ output_tokens: [a, b] }) => Array.from({ length: b - a }, (_, k) => a + k)));
-    const [quoted, linked] = [at(signal.verbatim, minRun), found].map(placesOf);
+    const passages = found.links.filter(({ kind }) => SOURCES.includes(kind));
+    const [quoted, linked, given] = [at(signal.verbatim, minRun), found, { ...found, links: passages }].map(placesOf);
     const more = [...quoted].filter((place) => !linked.has(place)).length;
-    const less = [...linked].filter((place) => !quoted.has(place)).length;
-    return { quoted: quoted.size, more, less };
+    const less = [...given].filter((place) => !quoted.has(place)).length;
+    return { quoted: quoted.size, more, less, beside: linked.size - given.size };
   }
 
   /** The numbers, dates and names that stand in no source. */
@@ -274,7 +288,7 @@ export class Board {
       return [...link.output_tokens, name, chosen ? link.number : null];
     });
     const agreed = chosen ? null : agreement(ours, links, length);
-    const agrees = agreed ? percent(agreed.same, agreed.shared) : chosen ? "" : "–";
+    const agrees = agreed ? percent(agreed.same, agreed.shared) : chosen ? "shown" : "–";
     const last = this.view.gold ? thousandths(score?.f1) : agrees;
     const what = none ? "no source recorded" : `${percent(copied, length)} linked in ${plural(links.length, "span")}`;
     const beside = chosen

@@ -13,16 +13,18 @@ const LN10 = Math.LN10;
 /** A sample of each, and what it says. @type {Record<Standing, [sample: string, text: string]>} */
 const STANDINGS = {
   contributed: ["−3", "contributed: without it at least ten times less likely"],
-  corroborates: ["= 0", "corroborates: the same words, and without it about as likely"],
+  corroborates: ["= 0", "corroborates: the same words, and below ten times"],
   against: ["+2", "against: without it at least ten times likelier"],
-  none: ["0", "no part"],
+  none: ["0", "no decisive part: below ten times"],
 };
 
 const QUESTION = "Would it have been written without this?";
 const NOT_READ =
   "Not recorded. Open the run in specviz with its model loaded: it can read the answer without each source.";
 /** What the tile calls each. @type {Record<Standing, string>} */
-const NAMES = { contributed: "contributed", corroborates: "corroborates only", against: "against", none: "no part" };
+const NAMES = {
+  contributed: "contributed", corroborates: "corroborates only", against: "against", none: "no decisive part",
+};
 
 /** A fall of log p in powers of ten: "−8.6", "+1.2", "0". @param {number} fall */
 export function power(fall) {
@@ -175,10 +177,11 @@ export class CauseCard {
       h("th", { scope: "col" }, "part of the answer"),
       sources.map((source) => h("th", { scope: "col" }, this.key(source))),
     );
+    const current = this.chosen?.cause.kind ? this.chosen.row : -1; // of a link's words no row is current
     const body = rows.map(({ name, row }) =>
       h(
         "tr",
-        { "aria-current": this.chosen?.row === row ? "true" : null },
+        { "aria-current": row === current ? "true" : null },
         h("th", { scope: "row", title: name }, h("span.sv-a-part", inLine(name))),
         sources.map((source, k) => h("td", this.cell(source, k, row))),
       ),
@@ -220,6 +223,7 @@ export class CauseCard {
     this.draw();
     cells()[focused]?.focus({ preventScroll: true }); // the table was drawn anew
     this.view.sides.drawAnswer();
+    this.view.light(); // the heat breaks lines elsewhere
   }
 
   /** Shows the source that matters most to a sentence. @param {number} sentence */
@@ -251,9 +255,10 @@ export class CauseCard {
   /** Reads the answer without the words of a link, once sources were read. @param {SourceLink} link */
   async readLink(link) {
     if (!this.view.ask || !this.found.size || !["context", "turn", "prompt"].includes(link.kind)) return;
-    const turn = this.turn;
+    const { turn, chosen, view } = this;
     const cause = await this.read({ link: link.source_tokens, span: link.output_tokens }, turn);
-    if (cause && turn === this.turn) this.choose({ cause, row: 0 });
+    const wanted = turn === this.turn && chosen === this.chosen && view.pinned === link.number; // still held
+    if (cause && wanted) this.choose({ cause, row: 0 });
   }
 
   /** @type {(part: object, turn: number) => Promise<Cause | null>} */

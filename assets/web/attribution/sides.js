@@ -60,8 +60,11 @@ export class Sides {
     }
     if (!length) body.append(h("p.sv-empty", "This run wrote nothing, so there is nothing to attribute."));
     const top = this.answer.body.scrollTop;
+    const active = document.activeElement;
+    const focused = this.answer.body.contains(active) ? Number(active?.getAttribute("data-run")) : 0;
     this.answer.body.replaceChildren(...(question ? [h("p.sv-a-asked", safe(question))] : []), body);
     this.answer.body.scrollTop = top;
+    if (focused) this.elements(focused, "answer")[0]?.focus({ preventScroll: true }); // the span was drawn anew
     const linked = `${doc.output_tokens - found.own_tokens} of ${plural(doc.output_tokens, "token")}`;
     this.answer.note.textContent = `${linked} ${this.view.text ? "word for word in the sources" : "linked"}`;
   }

@@ -35,6 +35,8 @@ export class Attribution {
   /** Numbers of spans, 0 for none. */
   hovered = 0;
   pinned = 0;
+  /** Whether the pointer has not moved since all was let go of: what comes to lie under it is not pointed at. */
+  still = false;
   /** @type {string | undefined} */
   lastSide;
   /** @type {KnownQuotes | null} */
@@ -71,11 +73,17 @@ export class Attribution {
 
   watch() {
     const { root } = this;
-    root.addEventListener("pointerover", (event) => {
+    /** @param {PointerEvent} event */
+    const over = (event) => {
       const number = runOf(closest(event, "[data-run]"));
       this.hover(number, number ? "" : (closest(event, "[data-source]")?.getAttribute("data-source") ?? ""));
       const element = closest(event, "[data-side]");
       if (element) this.tip.later(element, () => this.sides.facts(this.found.links[number - 1]));
+    };
+    root.addEventListener("pointerover", (event) => this.still || over(event));
+    root.addEventListener("pointermove", (event) => {
+      if (this.still) over(event);
+      this.still = false;
     });
     root.addEventListener("pointerleave", () => this.hover(0));
     root.addEventListener("click", (event) => {
@@ -181,10 +189,19 @@ export class Attribution {
     this.light();
   }
 
+  /** Lets go of the span, and of the number whose heat is shown. */
+  release() {
+    this.still = true;
+    if (this.cause.chosen) this.cause.choose(null);
+    this.hovered = 0;
+    this.source = "";
+    this.pin(0);
+  }
+
   /** A click: pins the span and brings its other end into sight; a second click lets go. */
   /** @type {(number: number, element: HTMLElement) => void} */
   pick(number, element) {
-    if (this.pinned === number && this.lastSide === element.dataset.side) return this.pin(0);
+    if (this.pinned === number && this.lastSide === element.dataset.side) return this.release();
     this.lastSide = element.dataset.side;
     this.reveal(
       number,
@@ -209,7 +226,7 @@ export class Attribution {
   /** Left and right walk the spans, Enter goes to the other end, Escape lets go. @param {KeyboardEvent} event */
   key(event) {
     const element = closest(event, "[data-side]");
-    if (event.key === "Escape" && this.pinned) return this.pin(0);
+    if (event.key === "Escape") return this.release();
     if (!element || event.ctrlKey || event.metaKey || event.altKey) return;
     const number = runOf(element);
     const { side = "" } = element.dataset;

@@ -19,15 +19,16 @@ function drawings(colors) {
   /** @param {string} shape */
   const pattern = (shape) => ({ shape, fillmode: "overlay", fgcolor: colors.card, size: 5, solidity: 0.3 });
   const methods = lanes.filter((lane) => lane.method !== BASELINE);
-  /** The same as in Acceptance. @param {DrawnLane} lane */
+  /** The same as in Acceptance; a staircase is solid: dashes would lose its risers. @param {DrawnLane} lane */
   const look = (lane) => lineLook(lane.n - 1, lane.color);
   const cumulative = lanes.map((lane) => ({
+    ...look(lane),
+    marker: { ...look(lane).marker, maxdisplayed: 6 },
     x: [0, ...lane.lane.times.map((t) => t / 1000)],
     y: [0, ...lane.lane.ends],
     type: "scatter",
-    mode: "lines",
     name: label(lane),
-    line: { ...look(lane).line, shape: "hv" },
+    line: { ...look(lane).line, dash: "solid", shape: "hv" },
     hovertemplate: "%{y} tokens after %{x:.3f} s",
   }));
   const lengths = methods.map((lane, n) =>
@@ -41,13 +42,14 @@ function drawings(colors) {
     mode: "lines+markers",
     name: label(lane),
     marker: { ...look(lane).marker, size: 4 },
-    line: { ...look(lane).line, width: 1, shape: "hvh" },
+    line: { ...look(lane).line, dash: "solid", width: 1, shape: "hvh" },
     hovertemplate: "forward %{x}: %{y} accepted",
   }));
   /** @type {(keys: (keyof LaneNumbers["times"])[], text: string, color: string, shape?: string) => object} */
   const time = (keys, text, color, shape = "") => ({
     y: lanes.map((lane) => `${label(lane)} `),
-    x: lanes.map((lane) => keys.reduce((sum, key) => sum + page.numbers[lane.id].times[key] / 1000, 0)),
+    x: lanes.map(({ id, lane }) => keys.reduce((sum, key) =>
+      sum + page.numbers[id].times[key] * (key === "prefill" ? 1 : lane.pace) / 1000, 0)),
     type: "bar",
     orientation: "h",
     name: text,
@@ -56,22 +58,27 @@ function drawings(colors) {
   });
   const times = [
     time(["prefill"], "reading the prompt", colors.line),
-    time(["draft"], "drafting", colors.heat, "/"),
-    time(["verify"], "verifying", colors.accepted),
-    time(["prepare", "commit"], "preparing and keeping", colors.faint, "x"),
-  ];
-  const spent = `Where the time went${repeated() ? ", first run" : ""}`;
+    time(["draft"], "drafting", colors.ink, "/"),
+    time(["verify"], "verifying", colors.faint),
+    time(["prepare", "commit"], "preparing and keeping", colors.ink, "x"),
+  ]; // no hue: the hues are the lanes'
+  const pace = repeated() ? ", at the median's pace" : "";
+  const spent = `seconds${repeated() ? "; reading the prompt: in the first run" : ""}`;
   /** @type {Drawing[]} */
   const all = [
-    { key: "cumulative", title: "Tokens written over time", x: "seconds of decoding", y: "tokens", data: cumulative },
-    { key: "times", title: spent, x: "seconds", y: "", data: times, stack: true },
+    {
+      key: "cumulative", title: `Tokens written over time${pace}`, x: "seconds of decoding", y: "tokens",
+      data: cumulative,
+    },
+    { key: "times", title: `Where the time went${pace}`, x: spent, y: "", data: times, stack: true },
   ];
   if (!methods.length) return all;
   const accepted = "accepted draft tokens";
+  const beside = `${accepted}; methods side by side`;
   const shares = { y: "share of the steps", percent: true };
   return [
     ...all,
-    { ...shares, key: "lengths", title: "Accepted per step with a draft", x: accepted, data: lengths },
+    { ...shares, key: "lengths", title: "Accepted per step with a draft", x: beside, data: lengths },
     { key: "steps", title: "Accepted, step by step", x: "forward", y: accepted, data: steps },
   ];
 }

@@ -50,8 +50,17 @@ export function frame() {
     if (page.clock !== "position") setClock("position", position);
     seek(position);
   }));
-  const slides = h("div");
-  render(html`<${Menu} label="Copy as slide" items=${slideItems} failed=${() => {}} />`, slides);
+  const slides = h("div", { role: "status" });
+  const drawSlides = (label = "Copy as slide") => {
+    /** @param {string} outcome */
+    const tell = (outcome) => {
+      drawSlides(outcome);
+      setTimeout(drawSlides, 1500);
+    };
+    const items = () => slideItems(() => tell("Slide copied"));
+    render(html`<${Menu} label=${label} items=${items} failed=${() => tell("Not copied")} />`, slides);
+  };
+  drawSlides();
   const again = h("button.svp-link.svc-again", { hidden: true });
   const playing = { onclick: toggle, "aria-label": "Play the race", title: "Space" };
   const root = h(
@@ -59,8 +68,7 @@ export function frame() {
     { role: "group", tabindex: "-1", "aria-label": "Comparison", onkeydown: key },
     h(
       "header.svc-head.ui-row",
-      h("h2.svc-title"),
-      h("span.svc-about"),
+      h("div.svc-titles", h("h2.svc-title"), h("p.svc-about.ui-soft")),
       h("button.svp-button.svc-stop", { hidden: true, onclick: () => page.host.stop() }, "■ Stop all lanes"),
       h("button.svp-button.svc-link", { onclick: () => copyLink(location.href, part("link")) }, "Copy link"),
       slides,

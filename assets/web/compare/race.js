@@ -13,7 +13,7 @@ import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 /** What the lanes' bars are. */
-const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better" };
+export const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better" };
 
 const ruler = new Ruler();
 let lanesFont = "";
@@ -85,7 +85,8 @@ export function drawRows() {
   for (const lane of page.lanes) {
     const p = must(lane.parts);
     p.name.textContent = name(lane);
-    p.settings.textContent = [settings(lane), trained(lane.lane?.run.part?.training)].filter(Boolean).join(" · ");
+    p.settings.title = [settings(lane), trained(lane.lane?.run.part?.training)].filter(Boolean).join(" · ");
+    p.settings.textContent = p.settings.title; // a line; the rest of a long one is in its title
     const ahead = lane.ahead - (lane.source ? 0 : over);
     p.state.textContent = stage(lane.state, ahead, lane.lane?.steps ?? 0);
     if (lane.mine && !["waiting", "running"].includes(lane.state)) over++;
@@ -337,7 +338,7 @@ const longest = (lanes) => {
 };
 
 /** A lane's number by the measure that orders them. @param {DrawnLane} one */
-function value(one) {
+export function value(one) {
   if (page.by === "step") return one.lane.steps.toLocaleString("en");
   return speedup(one) || seconds(one.lane.ms);
 }
@@ -347,7 +348,7 @@ function cells({ id, lane }, equal) {
   const tokens = equal ? "" : ` · ${plural(lane.length, "token")}`;
   const perStep = page.numbers[id]?.metrics.tokens_per_step;
   if (page.by === "step") {
-    const each = typeof perStep === "number" ? ` · ${mean(perStep)} tokens each` : "";
+    const each = typeof perStep === "number" ? ` · ${mean(perStep)} tokens per step` : "";
     return `${lane.steps === 1 ? "forward" : "forwards"}${each}${tokens}`;
   }
   return `${seconds(lane.ms)} · ${plural(lane.steps, "forward")}${tokens}`;

@@ -8,7 +8,7 @@ import { changed } from "specviz/compare/frame.js";
 import { atRest, clockText, limit, onClock } from "specviz/compare/race.js";
 import { drawTable } from "specviz/compare/results.js";
 import { fewest, lead } from "specviz/compare/standing.js";
-import { drawn, name, page, part, put, repeats } from "specviz/compare/state.js";
+import { drawn, name, page, part, put, repeated, repeats } from "specviz/compare/state.js";
 
 const EVERY_MS = 500;
 const ids = () => drawn().map(({ id }) => id);
@@ -64,8 +64,9 @@ export async function repeat({ quiet = false } = {}) {
   if (page.repeating) return host.stop();
   const wanted = () => ticket === page.ticket;
   const tell = (/** @type {string} */ text) => (part("repeats").textContent = text);
+  const basis = `Shown so far: ${repeated() ? "the runs before these repeats" : "the first run of each"}.`;
   page.repeating = true;
-  tell("Repeating in alternation …");
+  tell(`${basis} Repeating in alternation …`);
   try {
     const begun = await host.repeat?.(ids());
     if (begun?.over) throw new Error(begun.text);
@@ -73,8 +74,8 @@ export async function repeat({ quiet = false } = {}) {
     await poll(() => host.ask("repeats", ids()), EVERY_MS, wanted, ({ over, count, of, run, text }) => {
       const lane = page.lanes.find(({ id }) => id === run);
       const now = lane ? `, now ${name(lane)}` : "";
-      tell(count < of ? `Repeating in alternation: ${count} of ${plural(of, "run")} done${now}.`
-        : `${plural(count, "run")} done; those whose times are in doubt once more${now}.`);
+      tell(`${basis} ${count < of ? `Repeating in alternation: ${count} of ${plural(of, "run")} done${now}.`
+        : `${plural(count, "run")} done; those whose times are in doubt once more${now}.`}`);
       if (over && text) tell(text);
       return !over;
     });

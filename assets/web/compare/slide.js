@@ -26,6 +26,14 @@ function lines(text, wide, size) {
   return made;
 }
 
+/** As many lines, none of them much shorter than the others. @type {typeof lines} */
+function balanced(text, wide, size) {
+  const count = lines(text, wide, size).length;
+  let width = wide;
+  while (width > size && lines(text, width - size, size).length === count) width -= size;
+  return lines(text, width, size);
+}
+
 /** @type {(text: string, most: number) => string} */
 const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -35,12 +43,14 @@ const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)
  * @property {string} number
  * @property {string} sentence
  * @property {string[]} notes
+ * @property {string} measure what the bars are
+ * @property {string} unit what the values are
  * @property {{ name: string, place: number | null, bar: number, low: number | null, high: number | null, value: string,
  *   more: string }[]} lanes
  */
 
 /** A slide of 16 by 9. @type {(slide: Slide, theme: "light" | "dark") => string} */
-export function slideSvg({ title, number, sentence, notes, lanes }, theme) {
+export function slideSvg({ title, number, sentence, notes, measure, unit, lanes }, theme) {
   const colors = THEMES[theme];
   /** @type {string[]} */
   const made = [];
@@ -58,13 +68,15 @@ export function slideSvg({ title, number, sentence, notes, lanes }, theme) {
   if (number) text(EDGE, 132, number, 64, colors.first, bold);
   const roomy = lines(sentence, WIDE - 2 * EDGE, 24);
   const size = roomy.length > 3 ? 18 : 24;
-  const words = size === 24 ? roomy : lines(sentence, WIDE - 2 * EDGE, size).slice(0, 5);
+  const words = balanced(sentence, WIDE - 2 * EDGE, size).slice(0, 5);
   const under = number ? 178 : 110;
   words.forEach((line, n) => text(EDGE, under + 1.35 * size * n, line, size, colors.ink));
-  const top = under + 1.35 * size * words.length + 30;
+  const top = under + 1.35 * size * words.length + 52;
   const small = notes.flatMap((note) => lines(note, WIDE - 2 * EDGE, 15));
   const step = Math.min(64, (HIGH - top - 56 - 22 * small.length) / Math.max(1, lanes.length));
   const [from, wide] = [EDGE + NAMES, WIDE - 2 * EDGE - NAMES - VALUES];
+  text(from, top - 12, measure, 16, colors.soft);
+  text(from + wide + 20, top - 12, unit, 16, colors.soft);
   lanes.forEach((lane, n) => {
     const y = top + step * n;
     const color = lane.place === 1 ? colors.first : colors.bar;
@@ -77,7 +89,7 @@ export function slideSvg({ title, number, sentence, notes, lanes }, theme) {
       for (const end of [lane.low, lane.high]) box(from + wide * end - 1, y + 9, 2, 14, colors.ink);
     }
     text(from + wide + 20, y + 24, lane.value, 24, colors.ink, bold);
-    text(from + wide + 20 + lane.value.length * 24 * 0.66 + 12, y + 24, lane.more, 16, colors.soft);
+    text(WIDE - EDGE, y + 24, lane.more, 16, colors.soft, ' text-anchor="end"');
   });
   small.forEach((line, n) => text(EDGE, HIGH - 30 - 22 * (small.length - 1 - n), line, 15, colors.soft));
   box(EDGE, HIGH - 62 - 22 * (small.length - 1), WIDE - 2 * EDGE, 1, colors.line);

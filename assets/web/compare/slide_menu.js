@@ -1,5 +1,7 @@
 /* Page "Compare", the menu of slides: the claim that is shown, to paste or to keep. */
 
+import { mean } from "specviz/base/numbers.js";
+import { MEASURES, value } from "specviz/compare/race.js";
 import { slideSvg } from "specviz/compare/slide.js";
 import { about, drawn, name, page, part, repeats, seconds, speedup } from "specviz/compare/state.js";
 
@@ -11,20 +13,25 @@ function shown() {
   if (!page.claim || !lanes.length) return null;
   const claim = page.claim[page.by];
   const longest = Math.max(...claim.lanes.map(({ high, bar }) => high ?? bar ?? 0)) || 1;
+  const time = page.by === "time";
   const rows = claim.lanes.flatMap((place) => {
     const lane = lanes.find(({ id }) => id === place.id);
     if (!lane) return [];
-    const time = page.by === "time";
+    const perStep = page.numbers[lane.id]?.metrics.tokens_per_step;
+    const steps = typeof perStep === "number" ? `${mean(perStep)} tokens per step` : "";
     return [{
       name: name(lane), place: place.place, bar: (place.bar ?? 0) / longest,
       low: place.low && place.low / longest, high: place.high && place.high / longest,
-      value: (time && speedup(lane)) || String(lane.lane.steps),
-      more: time ? seconds(lane.lane.ms) : "forwards",
+      value: value(lane), more: !time ? steps : speedup(lane) ? seconds(lane.lane.ms) : "",
     }];
   });
-  const once = [part("same").textContent, page.by === "time" && repeats(page.claim)].filter(Boolean).join(" ");
+  const once = [part("same").textContent, time && repeats(page.claim)].filter(Boolean).join(" ");
   const notes = [once, `${about(lanes[0].lane.run)} · specviz`].filter(Boolean);
-  return { title: page.title, number: claim.number, sentence: claim.sentence, notes, lanes: rows };
+  const unit = !time ? "forwards" : lanes.some(speedup) ? "× plain decoding" : "";
+  return {
+    title: page.title, number: claim.number, sentence: claim.sentence, notes, lanes: rows,
+    measure: MEASURES[page.by], unit,
+  };
 }
 
 /** @type {(svg: string) => Promise<void>} */
@@ -36,16 +43,19 @@ async function copy(svg) {
   await navigator.clipboard.write([new ClipboardItem({ [type]: blob(type), "text/plain": blob("text/plain") })]);
 }
 
-/** The entries of the menu: copied or saved, light or dark. @returns {import("specviz/ui/menu.js").Item[]} */
-export function slideItems() {
+/** The entries of the menu: copied (``copied`` is told) or saved, light or dark. */
+/** @type {(copied: () => void) => import("specviz/ui/menu.js").Item[]} */
+export function slideItems(copied) {
   const slide = shown();
   if (!slide) return [{ label: "There is a slide once all lanes are over" }];
   return (/** @type {const} */ (["light", "dark"])).flatMap((theme) => {
     const svg = slideSvg(slide, theme);
     const href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+    const file = `${slide.title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "")}-${theme}.svg`;
+    const size = theme === "light" ? "an SVG of 1280 × 720" : undefined;
     return [
-      { label: `Copy, ${theme}`, about: theme === "light" ? "an SVG of 1280 × 720" : undefined, act: () => copy(svg) },
-      { label: `Save, ${theme}`, href },
+      { label: `Copy, ${theme}`, about: size, act: () => copy(svg).then(copied) },
+      { label: `Save, ${theme}`, href, file },
     ];
   });
 }

@@ -113,8 +113,10 @@ const hasWritten = (lane) => Boolean(lane.lane?.steps);
 /** The lanes that have written something. */
 export const drawn = () => page.lanes.filter(hasWritten);
 export const repeated = () => Object.values(page.numbers).some(({ runs }) => runs > 1);
+const WHISKER =
+  " A whisker spans the middle half; a place is 1 + the lanes whose whiskers end before this lane's begins.";
 /** How often lanes were run. @param {Claim} claim */
-export const repeats = (claim) => `${claim.repeats}${repeated() ? " A whisker spans the middle half." : ""}`;
+export const repeats = (claim) => `${claim.repeats}${repeated() ? WHISKER : ""}`;
 /** A lane's place by the measure that orders them. @type {(lane: CompareLane) => LanePlace | undefined} */
 export const placeOf = (lane) => page.claim?.[page.by].lanes.find(({ id }) => id === lane.id);
 /** @param {CompareLane} lane */

@@ -10,6 +10,7 @@ const EDGE = 8; // pixels between a menu and the window's side
  * @typedef {object} Item An entry: a link where it has an ``href``, else a button; without either a heading.
  * @property {string} label
  * @property {string} [href]
+ * @property {string} [file] the name under which a link is saved, where its server names none
  * @property {() => unknown} [act]
  * @property {Item[]} [items] entries that take the place of all
  * @property {string} [about] said below the label
@@ -65,10 +66,11 @@ export function Menu({
   };
   /** @param {Item} item */
   const entry = (item) => {
-    const { label: said, href, act, about } = item;
+    const { label: said, href, file = "", act, about } = item;
     const inside = html`${said}${about && html`<small>${about}</small>`}`;
     const common = { class: "ui-item", role: "menuitem", tabindex: -1 };
-    if (href) return html`<a ...${common} href=${href} download onClick=${() => setOpen(false)}>${inside}</a>`;
+    if (href) return html`<a ...${common} href=${href} download=${file}
+      onClick=${() => setOpen(false)}>${inside}</a>`;
     if (act) return html`<button type="button" ...${common} onClick=${run(act)}>${inside}</button>`;
     if (item.items) return html`<button type="button" ...${common} aria-haspopup="menu"
       onClick=${() => {

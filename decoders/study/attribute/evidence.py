@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Standing = Literal["contributed", "corroborates", "against", "none"]
 DECISIVE = math.log(10)  # nats: a factor of ten in probability
+ALIKE = math.log(2)  # nats: what differs by less is about as likely
 PASSAGE_NUMBER = re.compile(r"^\[\d+\] ")  # before a passage of several
 _SHORT = "Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|cf|approx|e\\.g|i\\.e|Art|Sec|Fig|Inc|Ltd|Co|[A-Z]"
 _END = re.compile(r"(?<!\b(?:[A-Z]))[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
@@ -149,11 +150,13 @@ def describe(weight: Weight, name: str, places: int = 1) -> str:
         reread = log_change(weight.reread * places)
         also = ", also" if reread == log_change(whole) else f"; it {reread}"
         fall += f"{also} where the prompt is read again {without}"
+    change = f"{factor(whole)} times {'less likely' if whole > 0 else 'likelier'}"
+    change = f"{'about as likely' if abs(whole) < ALIKE else change} ({fall})."
     text = {
-        "contributed": f"{name} contributed: {without} these words are {factor(whole)} times less likely ({fall}).",
-        "against": f"{name} speaks against: {without} these words are {factor(whole)} times likelier ({fall}).",
-        "corroborates": f"{name} corroborates: it {has}, and {without} these are about as likely ({fall}).",
-        "none": f"{name} took no part: it {has}, and {without} these are about as likely ({fall}).",
+        "contributed": f"{name} contributed: {without} these words are {change}",
+        "against": f"{name} speaks against: {without} these words are {change}",
+        "corroborates": f"{name} corroborates: it {has}, and {without} these are {change}",
+        "none": f"{name} took no decisive part: it {has}, and {without} these are {change}",
     }[weight.standing]
     if weight.standing == "contributed" and not weight.has_words:
         text += f" It {has} word for word."

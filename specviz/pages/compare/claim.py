@@ -63,7 +63,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A lane in an order. ``place`` is its place, shared by lanes that cannot be told apart, None where it takes none
+    """A lane in an order. ``place`` is 1 + the number of lanes that are clearly faster, None where it takes none
     (``reason``); ``bar`` is what it cost (ms or forwards; per token where the lanes wrote different numbers of them),
     ``low`` and ``high`` the quartiles of its repeats.
     """
@@ -105,99 +105,87 @@ def claim(lanes: Sequence[Lane]) -> dict[str, Any]:
     ...     values = {"speedup": speedup, "tokens_per_step": per_step, "steps": 40, "draft_ms": 1.0, "verify_ms": 50.0}
     ...     return Lane(name, name, {"metrics": values, "doubts": {}, "notes": {"speedup": why} if why else {}})
     >>> claim([lane("PLD", 2.0, 2.5), lane("PLD+ (h)", 3.0, 3.5)])["time"]["sentence"]
-    'PLD+ (h) wins: 3.00× plain decoding, 1.50× PLD; it writes more tokens per step (3.50 against 2.50).'
+    'PLD+ (h) comes first in one run of each: 3.00× plain decoding, 1.50× PLD; it writes more tokens per step (3.50 \
+against 2.50).'
     >>> claim([lane("PLD", 0.8, 1.1)])["time"]["sentence"]
     'No method is faster than plain decoding: PLD comes nearest at 0.80×; its 1.10 tokens per step do not pay for its \
 steps of 51.0 ms.'
     """
-    order = sort_by_speedup(lanes)
+    places = places_of(lanes)
     by_time = {
-        "sentence": _time_sentence(lanes, order),
-        "number": _times(_winning_speedup(lanes, order)),
-        "lanes": [asdict(place) for place in _places_by_time(lanes, order)],
+        "sentence": _time_sentence(lanes, places),
+        "number": _times(_winning_speedup(lanes, places)),
+        "lanes": [asdict(place) for place in _places_by_time(lanes, places)],
     }
     by_forwards = {"sentence": _forwards_sentence(lanes), "number": "", "lanes": [
         asdict(place) for place in _places_by_forwards(lanes)
     ]}  # fmt: skip
     best = max(_finished_methods(lanes), key=_per_step, default=None)
     if best is not None and _per_step(best):
-        by_forwards["number"] = f"{_per_step(best):.2f} tokens per forward"
+        by_forwards["number"] = f"{_per_step(best):.2f} tokens per step"
     return {
         "time": by_time, "step": by_forwards, "stars": _stars(lanes, by_time["lanes"]), "repeats": _repeats(lanes)
     }  # fmt: skip
 
 
-def sort_by_speedup(lanes: Iterable[Lane]) -> list[Lane]:
-    """Lanes by speedup, the highest first; without those that have none, one that cannot be right, or no end."""
+def places_of(lanes: Iterable[Lane]) -> list[tuple[int, Lane]]:
+    """Lanes with their places, the first in front: a place is 1 + the number of lanes that are clearly faster, those of
+    one stand by their speed. Without lanes that have no speedup, one that cannot be right, or no end.
+    """
     fit = [lane for lane in lanes if lane.metric("speedup") and not lane.doubt and lane.is_whole]
-    return sorted(fit, key=lambda lane: -(lane.metric("speedup") or 0.0))
+    places = [(1 + sum(_is_faster(rival, lane) for rival in fit), lane) for lane in fit]
+    return sorted(places, key=lambda row: (row[0], -(row[1].metric("speedup") or 0.0)))
 
 
 def _per_step(lane: Lane) -> float:
     return lane.metric("tokens_per_step") or 0.0
 
 
-def _winning_speedup(lanes: Sequence[Lane], order: Sequence[Lane]) -> float | None:
-    """The speedup of the first method; None where it is not clearly faster than plain decoding."""
-    first = next((lane for lane in order if not lane.is_plain), None)
+def _is_faster(lane: Lane, rival: Lane | None) -> bool:
+    """True where a lane is clearly faster than another (None: plain decoding): by more than ``LEVEL``, and the repeats
+    of the two do not overlap.
+    """
+    speed, rival_speed = lane.metric("speedup") or 0.0, 1.0 if rival is None else rival.metric("speedup") or 0.0
+    low = (lane.spread("speedup") or [speed])[0]
+    high = rival_speed if rival is None else (rival.spread("speedup") or [rival_speed])[-1]
+    return speed - rival_speed > LEVEL * rival_speed and low > high
+
+
+def _leaders(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> tuple[list[Lane], list[Lane]]:
+    """The methods that have place 1: those clearly faster than plain decoding, and the others."""
     plain = next((lane for lane in lanes if lane.is_plain), None)
-    speedup = None if first is None else first.metric("speedup")
-    if first is None or speedup is None or speedup <= 1 + LEVEL or _overlap(first, plain):
-        return None
-    return speedup
+    first = [lane for place, lane in places if place == 1 and not lane.is_plain]
+    return tuple([lane for lane in first if _is_faster(lane, plain) == is_clear] for is_clear in (True, False))
 
 
-def _overlap(lane: Lane, rival: Lane | None) -> bool:
-    """True where the repeats of two lanes, the faster in front, overlap."""
-    bounds, rival_bounds = (one.spread("speedup") if one is not None else None for one in (lane, rival))
-    return bounds is not None and rival_bounds is not None and bounds[0] <= rival_bounds[1]
+def _winning_speedup(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> float | None:
+    """The speedup of the only method with place 1 that is clearly faster than plain decoding."""
+    clear, _ = _leaders(lanes, places)
+    return clear[0].metric("speedup") if len(clear) == 1 else None
 
 
 def _times(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}×"
 
 
-def _is_level(first: Lane, second: Lane) -> bool:
-    """True where two lanes, the faster in front, cannot be told apart by their speed."""
-    faster, slower = (lane.metric("speedup") or 0.0 for lane in (first, second))
-    if faster - slower <= LEVEL * slower:
-        return True
-    return _overlap(first, second)
-
-
-def _levels(order: Sequence[Lane]) -> list[list[Lane]]:
-    """Lanes by speed, those together that cannot be told apart from the first of them."""
-    levels: list[list[Lane]] = []
-    for lane in order:
-        if levels and _is_level(levels[-1][0], lane):
-            levels[-1].append(lane)
-        else:
-            levels.append([lane])
-    return levels
-
-
 # --- order and places ---
 
 
-def _places_by_time(lanes: Sequence[Lane], order: Sequence[Lane]) -> list[Place]:
+def _places_by_time(lanes: Sequence[Lane], ranked: Sequence[tuple[int, Lane]]) -> list[Place]:
     counts = {lane.metric("tokens") for lane in lanes}
     tokens = next(iter(counts)) if len(counts) == 1 else None
-    has_plain = any(lane.is_plain for lane in lanes) or not order
+    has_plain = any(lane.is_plain for lane in lanes) or not ranked
     key = "tokens_per_s" if has_plain else "speedup"  # against plain runs of their own, times say nothing
 
     def cost(speed: float | None) -> float | None:
         return 1000 * ((tokens or 1) if has_plain else 1) / speed if speed else None
 
+    unfit = [lane for lane in lanes if lane not in [fit for _, fit in ranked]]
     places: list[Place] = []
-    for level in _levels(order):
-        number = len(places) + 1
-        for lane in level:
-            low, high = lane.spread(key) or (None, None)
-            places.append(Place(lane.key, number, cost(lane.metric(key)), cost(high), cost(low)))
-    for lane in lanes:
-        if lane not in order:
-            low, high = lane.spread(key) or (None, None)
-            places.append(Place(lane.key, None, cost(lane.metric(key)), cost(high), cost(low), _no_place(lane)))
+    for number, lane in [*ranked, *((None, lane) for lane in unfit)]:
+        low, high = lane.spread(key) or (None, None)
+        reason = _no_place(lane) if number is None else ""
+        places.append(Place(lane.key, number, cost(lane.metric(key)), cost(high), cost(low), reason))
     return places
 
 
@@ -244,14 +232,12 @@ def _stars(lanes: Sequence[Lane], by_time: Sequence[Mapping[str, Any]]) -> dict[
 # --- sentences ---
 
 
-def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
+def _time_sentence(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> str:
     """The winner, the factor and the reason; lanes whose speedup cannot be right take no part, and are named."""
-    methods = [lane for lane in order if not lane.is_plain]
-    if not methods:
+    if all(lane.is_plain for _, lane in places):
         return _no_winner(lanes)
-    plain = next((lane for lane in lanes if lane.is_plain), None)
     left_out = [lane for lane in lanes if lane.doubt]
-    words = _by_speed(methods, plain, brief=bool(left_out))
+    words = _by_speed(lanes, places, brief=bool(left_out))
     if not left_out:
         return words
     names = enumeration([lane.name for lane in left_out])
@@ -261,32 +247,46 @@ def _time_sentence(lanes: Sequence[Lane], order: Sequence[Lane]) -> str:
     return f"{words} {names} {take} no place (‡): {speeds} at {rates} tokens per step cannot be."
 
 
-def _by_speed(order: Sequence[Lane], plain: Lane | None, *, brief: bool = False) -> str:
-    """The winner of lanes in their order, the factor and the reason (``brief``: of two reasons the first)."""
-    first, best = order[0], order[0].metric("speedup") or 0.0
-    per_step, step_ms = _per_step(first), first.step_ms
-    if best > 1 + LEVEL and _overlap(first, plain):
+def _by_speed(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], *, brief: bool = False) -> str:
+    """The methods with place 1, what is sure of them and why (``brief``: of two reasons the first)."""
+    plain = next((lane for lane in lanes if lane.is_plain), None)
+    order = [lane for _, lane in places if not lane.is_plain]
+    (clear, unclear), first = _leaders(lanes, places), order[0]
+    best, per_step, step_ms = first.metric("speedup") or 0.0, _per_step(first), first.step_ms
+    if not clear and best > 1 + LEVEL:
         return (
-            f"{first.name} comes first at {best:.2f}× plain decoding, but their repeats overlap: times differ too much "
-            f"here to tell them apart."
+            f"No method is clearly faster than plain decoding: the repeats of {first.name} (median {best:.2f}×) "
+            f"overlap plain decoding's, so no order can be told."
         )
-    if best <= 1 + LEVEL:
+    if not clear:
         costs = "" if step_ms is None else f" of {step_ms:.1f} ms"
         words = f"; its {per_step:.2f} tokens per step do not pay for its steps{costs}" if per_step else ""
         clearly = "faster" if best <= 1 else "clearly faster"
         return f"No method is {clearly} than plain decoding: {first.name} comes nearest at {best:.2f}×{words}."
+    if len(order) > 1 and (unclear or clear[1:]):
+        return _shared_place(clear, unclear)
     if len(order) == 1:
         return f"{first.name} is {best:.2f}× as fast as plain decoding{_because(first, plain, brief)}."
     second, speed = order[1], order[1].metric("speedup") or 0.0
-    if (level := _levels(order)[0])[1:]:
-        reason = "their repeats overlap" if first.spread("speedup") else "one run of each cannot tell them apart"
-        names, speeds = (
-            enumeration(words)
-            for words in zip(*((one.name, _times(one.metric("speedup"))) for one in level), strict=True)
-        )
-        return f"{names} are level at {speeds} plain decoding: {reason}."
+    runs = {lane.runs > 1 for _, lane in places}
+    wins = "wins" if runs == {True} else "comes first" if len(runs) > 1 else "comes first in one run of each"
     reason = _because(first, second, brief)
-    return f"{first.name} wins: {best:.2f}× plain decoding, {best / speed:.2f}× {second.name}{reason}."
+    return f"{first.name} {wins}: {best:.2f}× plain decoding, {best / speed:.2f}× {second.name}{reason}."
+
+
+def _shared_place(clear: Sequence[Lane], unclear: Sequence[Lane]) -> str:
+    """The sentence on methods that share place 1: only some may be clearly faster than plain decoding."""
+    names, rivals = (enumeration([lane.name for lane in lanes]) for lanes in (clear, unclear))
+    speeds = enumeration([_times(lane.metric("speedup")) for lane in clear])
+    verb, share = ("are", "share") if clear[1:] else ("is", "shares")
+    words = f"{names} {verb} {speeds} as fast as plain decoding, and {share} place 1"
+    reason = "one run of each cannot tell them apart"
+    if any(lane.spread("speedup") for lane in (*clear, *unclear)):
+        reason = "their repeats overlap, so no order can be told among them"
+    if not unclear:
+        return f"{words}: {reason}."
+    is_not = "are not" if unclear[1:] else "is not"
+    return f"{words} with {rivals}: {reason}. {rivals} {is_not} clearly faster than plain decoding."
 
 
 def _because(lane: Lane, rival: Lane | None, brief: bool) -> str:
