@@ -13,13 +13,18 @@ from typing import Any
 import plotly.graph_objects as go
 
 from specviz.views.charts import GREY, LAYOUT, plain
+from specviz.words import enumeration
 
-from .experiment import text_of
-from .quantities import POOLED, Breakdown, Profile, Quantity
+from .experiment import CATEGORY, LINE, text_of
+from .quantities import LEARNT, POOLED, Breakdown, Profile, Quantity
+from .results import Results
 from .wording import legend_text, plain_number
 
 # Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY)
+COLORS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY, "#332288", "#44AA99", "#882255",
+    "#999933",
+)  # fmt: skip
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 GRID = "rgba(128,128,128,.25)"
 PARTS = {
@@ -28,9 +33,10 @@ PARTS = {
     "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
 }  # fmt: skip
 HEIGHT, NARROW, MARGINS = 300, 420, 76  # MARGINS: at the left and the right of a chart
-NEAR = 0.01  # of the tallest: numbers no further apart lie on one another
+NEAR = 0.01  # of an axis: numbers no further apart lie on one another
 CLOSE = 0.02  # of an axis: nearer numbers have one label
 LETTER = 7.0  # pixels of a character below an axis
+NOTE = 56  # characters of a line below a title
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +48,26 @@ class Chart:
     paper: bool = False
 
 
-def new_figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: bool = False) -> go.Figure:
+def basis(results: Results, quantity: Quantity | Breakdown | Profile, part: str = "") -> str:
+    """The model that a chart's numbers are of, and the prompts, where those of several tasks stand together."""
+    about, tasks = results.about, {row.get(CATEGORY) for row in results.rows}
+    is_apart = about["by_category"] or quantity.key in LEARNT
+    is_apart = is_apart or (about["x"] == CATEGORY and not isinstance(quantity, Profile))
+    model = (about["model"].get("name") or "") + results.rough(quantity)
+    prompts = f"all {about['cases']} prompts" if len(tasks) > 1 and not is_apart and about.get("cases") else ""
+    return " · ".join(filter(None, [model, part, prompts]))
+
+
+def new_figure(
+    quantity: Quantity | Breakdown | Profile, about: str, *, paper: bool = False, note: str = ""
+) -> go.Figure:
+    """``about``: whose numbers these are; ``note``: a sentence below it."""
     in_label = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if in_label or quantity.unit in ("", "share") else f" ({quantity.unit})"
-    title = f"<b>{plain(quantity.label)}</b>{unit}<br><span style='font-size:12px'>{plain(about)}</span>"
-    layout = {**LAYOUT, "margin": {"l": 60, "r": 16, "t": 64, "b": 56}}
+    notes = textwrap.wrap(note, NOTE)
+    lines = "<br>".join(map(plain, [about, *notes]))
+    title = f"<b>{plain(quantity.label)}</b>{unit}<br><span style='font-size:12px'>{lines}</span>"
+    layout = {**LAYOUT, "margin": {"l": 60, "r": 16, "t": 64 + 16 * len(notes), "b": 56}}
     figure = go.Figure()
     head = {"text": title, "x": 0, "xref": "container", "y": 1, "yref": "container", "yanchor": "top"}
     head |= {"font": {"size": 15}, "pad": {"t": 12, "l": 8}}
@@ -82,7 +103,7 @@ def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
     """Columns for the legend's entries, and room for its rows in a narrow chart."""
     traces = [(getattr(trace, "name", None), getattr(trace, "showlegend", None)) for trace in figure.data]
     names = [str(name) for name, in_legend in traces if name and in_legend is not False]
-    width = min(260, 7 * max(map(len, names), default=0))
+    width = min(260, round(6.3 * max(map(len, names), default=0)))
     rows = -(-len(names) // max(1, (NARROW - MARGINS) // (width + 45))) if len(names) > 1 else 0
     figure.update_layout(
         height=height + 20 * rows, margin_b=56 + 20 * rows, legend_entrywidth=width, showlegend=len(names) > 1
@@ -96,16 +117,20 @@ def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *
     is_below = any(y is not None and y < 0 for y in ys)
     base = "tozero" if is_below else "nonnegative"  # bars stand on 0, even where a whisker reaches below
     figure.update_yaxes(
-        rangemode=base if bars else "normal", gridcolor=GRID, zeroline=False, tickformat=".0%" if shares else None,
+        rangemode=base if bars else "normal", gridcolor=GRID, zeroline=False, tickformat=".1~%" if shares else None,
         title=None,
     )  # fmt: skip
+    if shares and not bars:  # a share ends at 100 %
+        figure.update_yaxes(autorangeoptions={"clipmin": 0, "clipmax": 1})
+        figure.update_traces(cliponaxis=False, selector={"mode": "lines+markers"})
     axis = next((a for a in about["axes"] if a["param"] == about["x"]), None)
     if about.get("against") and axis is not None and not bars and not paper:
         over = about["against_label"] + f" (at each point: {axis['label']})"
         figure.update_xaxes(title_text=plain(over), gridcolor=GRID, zeroline=False, rangemode="tozero")
         return
     if axis is None or paper:
-        figure.update_xaxes(type="category", automargin=True, title_text=plain(axis["label"]) if axis else None)
+        label = axis["label"] if axis else "" if about["x"] == LINE or paper else about.get("groups", "task")
+        figure.update_xaxes(type="category", automargin=True, title_text=plain(label) or None)
         if bars:
             figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.05)
         return
@@ -199,17 +224,59 @@ def value_of(point: Mapping[str, Any], key: str) -> float | None:
     return point["values"].get(key, {}).get("value")
 
 
-def covers(line: Sequence[tuple[Any, float | None]], line_below: Sequence[tuple[Any, float | None]]) -> bool:
-    """True where a line hides another one that was drawn before it: same places, and numbers as good as the same.
+Line = Sequence[tuple[Any, float | None]]
 
-    >>> covers([("1", 10), ("3", 9.92)], [("1", 10), ("3", 10)]), covers([("1", 10)], [("1", 9)])
-    (True, False)
+
+def overlaps(lines: Mapping[Any, Line], *, from_zero: bool = False) -> list[list[Any]]:
+    """The names of lines in groups that lie on one another: at the same places, numbers as good as the same, on an axis
+    of their values or from 0 on.
+
+    >>> overlaps({"a": [("1", 2.0)], "b": [("1", 3.0)], "c": [("1", 2.001)]})
+    [['a', 'c'], ['b']]
     """
-    tallest = max((abs(y) for _, y in [*line, *line_below] if y is not None), default=0)
-    return [x for x, _ in line] == [x for x, _ in line_below] and all(
-        a == b if a is None or b is None else abs(a - b) <= NEAR * tallest
+    values = [abs(value) for line in lines.values() for _, value in line if value is not None]
+    near = NEAR * (max(values, default=0) - (0 if from_zero else min(values, default=0)))
+    groups = list[list[Any]]()
+    for name, line in lines.items():
+        if group := next((group for group in groups if _covers(line, lines[group[0]], near)), None):
+            group.append(name)
+        else:
+            groups.append([name])
+    return groups
+
+
+def _covers(line: Line, line_below: Line, near: float) -> bool:
+    return bool(line) and [x for x, _ in line] == [x for x, _ in line_below] and all(
+        a == b if a is None or b is None else abs(a - b) <= near
         for (_, a), (_, b) in zip(line, line_below, strict=True)
-    )
+    )  # fmt: skip
+
+
+def overlap_note(groups: Sequence[Sequence[str]]) -> str:
+    """
+    >>> overlap_note([["a", "c"], ["b"]]), overlap_note([["a", "b", "c"]])
+    ('a and c lie on each other', 'all 3 lines lie on each other')
+    >>> overlap_note([["a", "c"], ["b", "d"]])
+    'a and c lie on each other, b and d too'
+    """
+    if len(groups) == 1 and len(groups[0]) > 2:
+        return f"all {len(groups[0])} lines lie on each other"
+    names = [enumeration([*map(legend_text, group)]) for group in groups if group[1:]]
+    clauses = [f"{name} {'too' if n else 'lie on each other'}" for n, name in enumerate(names)]
+    return ", ".join(clauses)
+
+
+def looks_of(about: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """A colour and a marker for each series of a result, in all of its charts; a level line has the colour of the line
+    of the same task, where there is one.
+    """
+    level = {p["series"] for p in points if p["level"]}
+    names = [p["x"] if about["x"] == LINE else p["series"] for p in points if p["series"] not in level]
+    looks = {name: n for n, name in enumerate(dict.fromkeys([*names, *(s["label"] for s in about["papers"])]))}
+    of_task = {name.rsplit(" · ", 1)[-1]: n for name, n in reversed(looks.items())} if about["by_category"] else {}
+    for name in dict.fromkeys(p["series"] for p in points if p["level"]):
+        looks[name] = of_task.get(name.rsplit(" · ", 1)[-1], len(looks))
+    return looks
 
 
 def visible_text(place: str) -> str:

@@ -28,7 +28,7 @@ CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
 AS_IT_IS = (  # fields of an experiment that its description has as they are
     "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
     "temperature", "length", "by_category", "chart", "against", "repeats", "rounds",
-    "tested",
+    "tested", "groups",
 )  # fmt: skip
 Row = dict[str, Any]
 Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -115,8 +115,9 @@ class Experiment:
     ``question`` is what the experiment answers; ``finding`` is what the paper found. ``prompts`` names a prompt set
     (``specviz.views.prompts``) of ``count`` prompts. ``x`` is what goes along the chart: a parameter,
     ``category`` (the prompts' tasks) or ``line`` (default: the first axis, else the tasks or the lines).
-    ``by_category`` keeps the tasks apart where x is something else. ``arrange`` may turn the runs' rows into what is
-    drawn. Two fields replace the runs, and yield rows of their own, whose numbers ``own`` describes: ``measure(target,
+    ``by_category`` keeps the tasks apart where x is something else; ``groups`` names what stands in their place.
+    ``arrange`` may turn the runs' rows into what is drawn. Two fields replace the runs, and yield rows of
+    their own, whose numbers ``own`` describes: ``measure(target,
     method, params)`` once per setting, without prompts, and ``look(target, method, params, prompt, max_new_tokens)``
     once per setting and prompt; ``method`` is the line's, by name. ``against`` is a metric: lines are drawn over its
     means instead of over the parameter's values. Parts that lines train learn from ``data`` ("demo" or files) for
@@ -148,6 +149,7 @@ class Experiment:
     metrics: tuple[str, ...] = ("tokens_per_step",)
     x: str = ""
     by_category: bool = False
+    groups: str = "task"
     chart: str = "line"
     papers: tuple[PaperSeries, ...] = ()
     arrange: Callable[[list[Row]], list[Row]] | None = None

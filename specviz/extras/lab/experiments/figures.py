@@ -20,14 +20,17 @@ from .drawing import (
     amount,
     amounts,
     band,
+    basis,
     color_of,
-    covers,
     draw_axes,
     hover,
     hover_texts,
+    looks_of,
     make_room,
     name_places,
     new_figure,
+    overlap_note,
+    overlaps,
     paper_line,
     paper_note,
     place_on_axis,
@@ -43,10 +46,12 @@ from .part_figures import breakdown_charts, profile_charts
 from .quantities import POOLED, Breakdown, Profile, Quantity
 from .results import Results, points
 from .sheets import sheet_charts
+from .wording import legend_text
 
 MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few and of like size
 BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 MOST_BANDS = 2  # lines whose standard errors are shaded: more lie over one another
+MOST_LINES = 6  # of a chart
 MOST_CHARTS = 4  # above which the page shows the paper's apart: results.js
 MAX_LABELS = 9  # a paper's bars have numbers if so few
 # pixels of all bars, of their height, and of a number above one: its size, a digit, its height
@@ -58,6 +63,8 @@ NARROW_SIGNS = ".,"  # half a digit
 def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart]:
     """Every figure of the results: per metric ours first, then the paper's where it stands alone."""
     shown_points = list(points(results, metrics))
+    for number, point in enumerate(shown_points):
+        point["index"] = number
     chart_list: list[Chart] = []
     for key in metrics or results.about["metrics"]:
         quantity = results.quantity(key)
@@ -66,7 +73,8 @@ def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart
         elif isinstance(quantity, Profile):
             chart_list += profile_charts(results, quantity, shown_points)
         else:
-            chart_list += _quantity(results, quantity, shown_points)
+            for part, part_results, part_points in _split(results, shown_points):
+                chart_list += _quantity(part_results, quantity, part_points, part)
     grids = [chart_list]
     if len(chart_list) > MOST_CHARTS:
         grids = [[chart for chart in chart_list if chart.paper is paper] for paper in (False, True)]
@@ -74,6 +82,31 @@ def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart
         for first in range(0, len(grid), 2):
             _align(grid[first : first + 2])
     return chart_list
+
+
+def _split(
+    results: Results, points: list[dict[str, Any]]
+) -> Iterator[tuple[str, Results, list[dict[str, Any]]]]:
+    """The results whole, or, where they have more lines than can be told apart, for each value of the other axis: its
+    words, and the results and points of that value, whose series are named without it.
+    """
+    about = results.about
+    other_axes = [axis for axis in about["axes"] if axis["param"] != about["x"]]
+    lines = {point["series"] for point in points}
+    if about["chart"] != "line" or len(other_axes) != 1 or len(about["lines"]) < 2 or len(lines) <= MOST_LINES:
+        yield "", results, points
+        return
+    for value in other_axes[0]["values"]:
+        part = f"{other_axes[0]['label']} = {text_of(value)}"
+        part_points = [
+            point | {"series": point["series"].removesuffix(f" · {part}")}
+            for point in points if point["level"] or point["series"].endswith(f" · {part}")
+        ]  # fmt: skip
+        part_papers = [
+            series | {"label": series["label"].removesuffix(f" · {part}")}
+            for series in about["papers"] if " · " not in series["label"] or series["label"].endswith(f" · {part}")
+        ]  # fmt: skip
+        yield legend_text(part), Results(about | {"papers": part_papers}, results.rows), part_points
 
 
 def _align(chart_list: Sequence[Chart]) -> None:
@@ -107,7 +140,7 @@ def caption(results: Results) -> str:
         own_note = f"Ours: {setup}; one prompt{tokens}"
     elif all(isinstance(results.quantity(key), Profile) for key in about["metrics"]):
         own_note = own_note.replace("; means over", "; all of")
-    elif about["chart"] in ("line", "bar"):
+    elif about["chart"] in ("line", "bar", CASES):
         lines = len({point["series"] for point in points(results)}) if about["chart"] == "line" else 0
         spread_note = "shaded: ± a standard error" if lines <= MOST_BANDS else "± standard errors in the table"
         own_note += f", {spread_note if lines else 'whiskers: ± a standard error of each alone'}"
@@ -162,7 +195,10 @@ def _too_fast(results: Results) -> list[str]:
 # --- one number per run ---
 
 
-def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:
+def _quantity(
+    results: Results, quantity: Quantity, points: list[dict[str, Any]], part: str = ""
+) -> Iterator[Chart]:
+    """Charts of all points, or of those of a ``part`` of the results, as in "counting drafted tokens"."""
     about = results.about
     papers = [series for series in about["papers"] if series["metric"] == quantity.key]
     if about["chart"] == "heat" and len(about["axes"]) == 2:
@@ -171,14 +207,16 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
     if about["chart"] == "sheet":
         yield from sheet_charts(results, quantity, points)
         return
-    looks = _looks(about, points, [s["label"] for s in papers])
+    looks = looks_of(about, points)
     lines = about["chart"] == "line" and about["x"] not in (CATEGORY, LINE)
     names = _drawn_names(points, quantity.key)
-    note = (results.about["model"].get("name") or "") + results.rough(quantity)
     line_count = len({point["series"] for point in points})
-    is_shared = not lines and len(names) < line_count
-    shared_note = f"the same for {COUNTS.get(line_count, f'all {line_count}')} series"
-    figure = new_figure(quantity, f"{note} · {shared_note}" if is_shared else note)
+    note = ""
+    if lines:
+        note = overlap_note(overlaps(_series_values(points, quantity.key)))
+    elif len(names) < line_count:
+        note = f"the same for {COUNTS.get(line_count, f'all {line_count}')} series"
+    figure = new_figure(quantity, basis(results, quantity, part), note=note)
     if lines:
         _lines(figure, results, quantity, points, looks)
     else:
@@ -187,7 +225,7 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
     for series in over:
         _paper_line(figure, about, series, looks[series["label"]], overlaid=True)
     make_room(figure)
-    yield Chart(quantity.label, figure)
+    yield Chart(f"{quantity.label}, {part}" if part else quantity.label, figure)
     separate = [s for s in papers if s not in over]
     for model in dict.fromkeys(s["model"] for s in separate):
         model_series = [s for s in separate if s["model"] == model]
@@ -210,9 +248,14 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
 
 
 def _series_values(points: list[dict[str, Any]], key: str) -> dict[str, tuple[Any, ...]]:
-    """Places and numbers of each series."""
+    """Places and numbers of each series; of a level line at all places."""
+    places = dict.fromkeys(point["x"] for point in points if not point["level"])
     return {
-        name: tuple((p["x"], value_of(p, key)) for p in points if p["series"] == name)
+        name: tuple(
+            (x, value_of(p, key))
+            for p in points if p["series"] == name
+            for x in (places if p["level"] else [p["x"]])
+        )
         for name in dict.fromkeys(point["series"] for point in points)
     }
 
@@ -221,17 +264,6 @@ def _drawn_names(points: list[dict[str, Any]], key: str) -> list[str]:
     """The series that have bars: the first alone where all have the same numbers."""
     values = _series_values(points, key)
     return list(values)[: 1 if len({*values.values()}) == 1 else None]
-
-
-def _looks(about: Mapping[str, Any], points: list[dict[str, Any]], papers: list[str]) -> dict[str, int]:
-    """A colour and a marker per series; a level line has those of the line of the same task, where there is one."""
-    level = {p["series"] for p in points if p["level"]}
-    free = dict.fromkeys([*(p["series"] for p in points if p["series"] not in level), *papers])
-    looks = {name: n for n, name in enumerate(free)}
-    of_task = {name.rsplit(" · ", 1)[-1]: n for name, n in reversed(looks.items())} if about["by_category"] else {}
-    for name in dict.fromkeys(p["series"] for p in points if p["level"]):
-        looks[name] = of_task.get(name.rsplit(" · ", 1)[-1], len(looks))
-    return looks
 
 
 def _alike(series: Mapping[str, Any], key: str, points: list[dict[str, Any]]) -> bool:
@@ -250,13 +282,11 @@ def _lines(
     about = results.about
     values, against = places_along(about), about.get("against") or ""
     values_by_name = _series_values(points, quantity.key)
-    names = [*values_by_name]
+    underlines = {name for group in overlaps(values_by_name) for name in group[:-1]}
     bands = list[go.Scatter]()
-    for number, name in enumerate(names):
-        # a line below a later one is seen at both sides of it
-        is_covered = any(covers(values_by_name[cover], values_by_name[name]) for cover in names[number + 1 :])
+    for name in values_by_name:
         line_points = [
-            (n, p) for n, p in enumerate(points) if p["series"] == name and value_of(p, quantity.key) is not None
+            (p["index"], p) for p in points if p["series"] == name and value_of(p, quantity.key) is not None
         ]
         if against:  # where a point comes to lie is measured too
             line_points = [(n, p) for n, p in line_points if value_of(p, against) is not None]
@@ -273,21 +303,21 @@ def _lines(
         index = [n for n, _ in line_points]
         look = looks[name]
         ys = [value_of(p, quantity.key) or 0.0 for _, p in line_points]
-        size = (11 if against else 4) if level else 14 if is_covered else 8
+        size = 11 if level else 12 if name in underlines else 8  # a marker below another is seen around it
         errors = [p["values"][quantity.key]["se"] or 0.0 for _, p in line_points]
-        if any(errors) and not level and not against and len(names) <= MOST_BANDS:
+        if any(errors) and not level and not against and len(values_by_name) <= MOST_BANDS:
             bands.append(band(xs, ys, errors, look, visible_text(name)))
         figure.add_trace(
             go.Scatter(
                 x=xs, y=ys, name=visible_text(name), mode="lines+markers", legendgroup=visible_text(name),
-                line={"color": color_of(look), "width": 7 if is_covered else 2, "dash": "dot" if level else "solid"},
+                line={"color": color_of(look), "width": 2, "dash": "dot" if level else "solid"},
                 marker={"symbol": MARKERS[look % len(MARKERS)], "size": size},
                 error_y=whiskers(errors) if against else None,
                 **hover_texts(index, [hover(quantity, p, quantity.key) for _, p in line_points]),
             )
         )  # fmt: skip
-        if against and level:
-            figure.data[-1].update(mode="markers")
+        if level:
+            figure.data[-1].update(mode="markers" if against else "lines")
         elif against:
             label_style = {"mode": "lines+markers+text", "textposition": "bottom right", "textfont_size": 11}
             figure.data[-1].update(text=[visible_text(p["x"]) for _, p in line_points], **label_style)
@@ -306,13 +336,13 @@ def _bars(
     texts = dict(enumerate(amounts([value_of(point, quantity.key) for point in points], quantity.unit)))
     is_shared = len(names) < len({point["series"] for point in points})  # the colour is of no series
     for name in names:
-        line_points = [(n, p) for n, p in enumerate(points) if p["series"] == name]
+        line_points = [(p["index"], p) for p in points if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in line_points]
         values = [value_of(p, quantity.key) for _, p in line_points]
         places = [visible_text(p["x"]) for _, p in line_points]
         single = len(names) == 1 and about["x"] == LINE
-        color = GREY if is_shared else color_of(looks[name])
-        colors = [color_of(n) for n in range(len(line_points))] if single else color
+        color = GREY if is_shared else color_of(looks.get(name, 0))
+        colors = [color_of(looks[p["x"]]) for _, p in line_points] if single else color
         strokes = {"color": colors, "width": 2}  # 0 is seen too
         figure.add_trace(
             go.Bar(

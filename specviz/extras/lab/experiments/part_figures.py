@@ -18,13 +18,16 @@ from .drawing import (
     Chart,
     amount,
     amounts,
+    basis,
     color_of,
-    covers,
     hover,
     hover_texts,
+    looks_of,
     make_room,
     marker_size,
     new_figure,
+    overlap_note,
+    overlaps,
     paper_line,
     plain,
     visible_text,
@@ -43,6 +46,9 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
     papers = [series for series in about["papers"] if series["metric"] == breakdown.key]
     parts += [str(x) for series in papers for x, _ in series["points"] if str(x) not in parts]
     parts = list(dict.fromkeys(parts))
+    breakdowns = [entry for key in about["metrics"] if isinstance(entry := results.quantity(key), Breakdown)]
+    every_part = list(dict.fromkeys([*(part for entry in breakdowns for part in parts_of(entry, columns)), *parts]))
+    looks = [*map(every_part.index, parts)]  # a part has its colour in all charts
     rows = [(n, p) for n, p in enumerate(points) if p["count"]]
     several = len({p["series"] for _, p in rows}) > 1
     shows_series = several and about["x"] != LINE
@@ -50,7 +56,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
         " · ".join([visible_text(p["series"]), visible_text(p["x"])] if shows_series else [visible_text(p["x"])])
         for _, p in rows
     ]
-    figure = new_figure(breakdown, about["model"].get("name") or "")
+    figure = new_figure(breakdown, basis(results, breakdown))
     sizes = [p["values"].get(f"{breakdown.key}:{part}", {}).get("value") for part in parts for _, p in rows]
     texts = amounts(sizes, breakdown.unit)
     for number, part in enumerate(parts):
@@ -60,13 +66,13 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
         if not breakdown.whole:
             text = texts[number * len(rows) : (number + 1) * len(rows)]
         hovers = [hover(breakdown, p, key, part_name(part)) for _, p in rows]
-        figure.add_trace(_segment(breakdown, part, number, labels, values, text, hovers, [n for n, _ in rows]))
+        figure.add_trace(_segment(breakdown, part, looks[number], labels, values, text, hovers, [n for n, _ in rows]))
     _segments_axes(figure, breakdown, len(rows))
     yield Chart(breakdown.label, figure)
     for model in dict.fromkeys(series["model"] for series in papers):
         model_series = [series for series in papers if series["model"] == model]
         figure = new_figure(breakdown, f"paper: {model_series[0]['where']}, {model}", paper=True)
-        for number, part in enumerate(parts):
+        for look, part in zip(looks, parts, strict=True):
             values = [dict((str(x), y) for x, y in series["points"]).get(part) for series in model_series]
             text = ["" if breakdown.whole else amount(v, breakdown.unit) for v in values]
             hovers = [
@@ -75,7 +81,7 @@ def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[s
                 for s, v in zip(model_series, values, strict=True)
             ]
             names = [visible_text(series["label"]) for series in model_series]
-            figure.add_trace(_segment(breakdown, part, number, names, values, text, hovers, None))
+            figure.add_trace(_segment(breakdown, part, look, names, values, text, hovers, None))
         _segments_axes(figure, breakdown, len(model_series))
         yield Chart(f"{breakdown.label} (paper, {model})", figure, True)
 
@@ -123,7 +129,11 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
             part for part in (visible_text(point["series"]) if several or not place else "", place) if part
         )
 
-    figure = new_figure(profile, about["model"].get("name") or "")
+    shapes = {n: [(place, shares[TOTAL]) for place, shares, _ in at] for n, _, at in shown_points if not profile.whole}
+    groups = overlaps(shapes, from_zero=True)
+    names = {n: label(p) for n, p, _ in shown_points}
+    note = overlap_note([[names[n] for n in group] for group in groups])
+    figure = new_figure(profile, basis(results, profile), note=note)
     if profile.whole:
         parts = [
             part for part in profile.parts if any(part in shares for *_, at in shown_points for _, shares, _ in at)
@@ -147,14 +157,12 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         yield Chart(profile.label, figure)
         return
     bars = []
-    # a line has its colour in the bars of all lines (_looks and _bars of figures.py)
-    names = list(dict.fromkeys(p["x"] if about["x"] == LINE else p["series"] for p in points))
-    looks = [names.index(p["x"] if about["x"] == LINE else p["series"]) for _, p, _ in shown_points]
+    look_by_name = looks_of(about, points)
+    looks, first_free = [look_by_name[p["x"] if about["x"] == LINE else p["series"]] for _, p, _ in shown_points], 0
     if len({*looks}) < len(looks):  # several profiles of a line
-        names, looks = [*map(str, range(len(looks)))], [*range(len(looks))]
-    shapes = [[(place, shares[TOTAL]) for place, shares, _ in at] for *_, at in shown_points]
-    for number, (look, (n, point, at)) in enumerate(zip(looks, shown_points, strict=True)):
-        is_covered = any(covers(shape, shapes[number]) for shape in shapes[number + 1 :])  # seen at both sides of it
+        looks, first_free = [*range(len(looks))], len(looks)
+    underlines = {n for group in groups for n in group[:-1]}
+    for look, (n, point, at) in zip(looks, shown_points, strict=True):
         xs, color = [float(place) for place, *_ in at], color_of(look)
         ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
         place_texts = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
@@ -166,8 +174,8 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         figure.add_trace(
             go.Scatter(
                 x=xs, y=ys, name=label(point), mode="lines+markers", cliponaxis=False,
-                line={"color": color, "width": 7 if is_covered else 2},
-                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 14 if is_covered else marker_size(xs)},
+                line={"color": color, "width": 2},
+                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 12 if n in underlines else marker_size(xs)},
                 **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
@@ -177,8 +185,8 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
                 showlegend=False, **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
-    for look, series in enumerate((s for s in about["papers"] if s["metric"] == profile.key), len(names)):
-        xs = [float(x) for x, _ in series["points"]]
+    for series in (series for series in about["papers"] if series["metric"] == profile.key):
+        xs, look = [float(x) for x, _ in series["points"]], first_free + look_by_name[series["label"]]
         figure.add_trace(paper_line(series, xs, f"paper, {series['label']}", look))
     figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)
     last = max((float(place) for *_, at in shown_points for place, *_ in at), default=0.0)

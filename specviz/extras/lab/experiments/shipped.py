@@ -49,7 +49,8 @@ LEAST_PROMPTS = 2  # that its results must have
 ROUND = "round"
 SECONDS = 360.0  # after which a recording stops
 BUSY = 1.5  # load for each core from which times are rough
-TEXTS = ("title", "figure", "question", "finding", "note", "papers", "tested", "own")  # of a recipe, as it is today
+# of a recipe, as it is today
+TEXTS = ("title", "figure", "question", "finding", "note", "papers", "tested", "own", "groups")
 ALWAYS = ("tokens_per_step", "tokens_per_s", "speedup")  # quantities that are kept with the metrics
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from specviz.extras.lab.experiments.figures import charts
+from specviz.extras.lab.experiments.figures import caption, charts
 from specviz.extras.lab.experiments.recipe_files import recipes
 from specviz.extras.lab.experiments.results import Results
-from specviz.extras.lab.experiments.shipped import SHIPPED
+from specviz.extras.lab.experiments.shipped import SHIPPED, example
 from specviz.extras.lab.page.pictures import draw_pictures, picture, pictures
 
 
@@ -51,7 +51,8 @@ def test_a_figure_has_a_series_once_and_whiskers_where_there_is_an_error() -> No
     assert copies[0].y[0] == 0 and {copy.marker.line.width for copy in copies} == {2}
     assert (accepted.layout.height, accepted.layout.margin.b) == (places.layout.height, places.layout.margin.b)
     tree = next(chart.figure for chart in charts(Results.load(SHIPPED / "ppd-table1.zip")) if "Tree" in chart.title)
-    assert [trace.line.width for trace in tree.data[:2]] == [7, 2]  # one line on another
+    assert [trace.marker.size for trace in tree.data[:2]] == [12, 8] and {t.line.width for t in tree.data[:2]} == {2}
+    assert "<br>PPD and PPD, typical lie on each other<" in tree.layout.title.text
 
 
 def test_labels_lie_on_nothing() -> None:
@@ -62,9 +63,39 @@ def test_labels_lie_on_nothing() -> None:
     assert layout.xaxis.type == "log" and 10 ** layout.annotations[0].x == pytest.approx(layout.shapes[0].x0) == 8
     assert chart("casd-table2").layout.xaxis.ticktext[1] == "CASD,<br>δ\u00a0=\u00a01e-3"
     assert not chart("adapld-table9").layout.yaxis.title.text and chart("adapld-fig4").layout.margin.r > 24
+    copies, case = example(SHIPPED / "pldplus-fig2.zip"), example(SHIPPED / "casd-table5.zip")
+    assert charts(copies)[0].figure.layout.xaxis.title.text == "class of the last token"
+    assert "all 4 prompts" in charts(case)[0].figure.layout.title.text and "whiskers: ± a standard" in caption(case)
+    assert "prompts" not in charts(copies)[0].figure.layout.title.text  # told apart
     assert any(">1 position<" in label for label in chart("glide-ranks").data[0].y)
 
 
 def test_what_cannot_be_read_has_none(tmp_path: Path) -> None:
     (tmp_path / "broken.zip").write_bytes(b"no results")
     assert picture(tmp_path / "broken.zip") is None and pictures(tmp_path) == {}
+
+
+def test_a_series_has_a_look_of_its_own_and_a_share_ends_at_100_percent() -> None:
+    """The same in all charts of a result; lines of two settings stand in a chart of each."""
+    for path in sorted(SHIPPED.glob("*.zip")):
+        looks_by_name: dict[str, set[Any]] = {}
+        for chart in charts(example(path)):
+            looks = {}
+            for trace in chart.figure.data:
+                if trace.type == "scatter" and trace.name and trace.showlegend is not False:
+                    symbol = trace.marker.symbol if "markers" in trace.mode else "none"
+                    looks[trace.name] = (trace.line.color, symbol, trace.line.dash)
+                elif trace.type == "bar" and chart.paper and trace.orientation != "h" and trace.name not in looks:
+                    looks[trace.name] = (trace.marker.color, "bar", "")
+            assert len({*looks.values()}) == len(looks), (path.stem, chart.title)
+            for name, look in looks.items():
+                looks_by_name.setdefault(name.removeprefix("paper, "), set()).add(look[0])
+        assert all(len(colors) == 1 for colors in looks_by_name.values()), (path.stem, looks_by_name)
+    quoted = charts(example(SHIPPED / "pldplus-table10.zip"))
+    assert [chart.title for chart in quoted][:2] == [
+        "Token F1, counting whole quotations", "Token F1, counting drafted tokens"
+    ]  # fmt: skip
+    whole, drafted = (chart.figure for chart in quoted[:2])
+    names = [trace.name for trace in whole.data]
+    assert [trace.name for trace in drafted.data] == [*names, "PLD+ (h), paper (Vicuna-7B)"]
+    assert whole.layout.yaxis.autorangeoptions.clipmax == 1 and not whole.data[0].cliponaxis

@@ -316,7 +316,7 @@ function placeColumns({ about, points }) {
   /** @type {[shown: boolean, head: string, cell: (point: LabPoint) => string][]} */
   const columns = [
     [several, "", (p) => p.series || placeName(p.x)],
-    [first, axis ? axis.label : "task", (p) => (p.level ? "level" : placeName(p.x))],
+    [first, axis ? axis.label : about.groups ?? "task", (p) => (p.level ? "level" : placeName(p.x))],
     [points.some((p) => p.y), about.axes[1]?.label ?? "", (p) => p.y],
   ];
   return columns.filter(([shown]) => shown);

@@ -23,6 +23,8 @@ interface LabAbout extends LabExperiment {
   id: string; state: LabState; created: string; model: { name: string }; notes: string[]; runs: number; cases: number;
   /** User turns of all prompts; of results from before they were decoded, none. */
   turns?: number;
+  /** What the categories are, where these are no tasks. */
+  groups?: string;
   /** Line → why it could not be run. */
   absent?: Record<string, string>;
   /** Of an example result: the machine, and whether other work made its times rough. */
