@@ -202,9 +202,12 @@ def _confirm(run_plan: Plan, per_token: float, yes: bool) -> bool:
 
 
 def _show(results: Results) -> None:
+    from .experiments.comparison import comparisons
     from .experiments.figures import caption
+    from .experiments.findings import findings
     from .experiments.grids import grids
     from .experiments.result_table import TERMINAL
+    from .experiments.shipped import SHIPPED
 
     about = results.about
     head = f"{about['title']} ({about['figure']})" if about["figure"] else about["title"]
@@ -221,5 +224,7 @@ def _show(results: Results) -> None:
         label = results.quantity(series["metric"]).label
         common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {point_text}")
     common.say(about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"])
-    common.say(f"Beside the paper: {about['compared']}" if about.get("compared") else "")
+    for claim in findings(results, comparisons(SHIPPED).get(about["name"])):
+        common.say(f"{claim.mark} {claim.text} {claim.spread} {claim.paper} {claim.source}".rstrip())
+    common.say(about.get("compared", ""))
     common.say(*(f"failed: {error}" for error in results.reasons))

@@ -1,16 +1,18 @@
-"""Sentences that hold a recipe's example result beside its paper, with the numbers of both that each sentence rests on.
+"""Claims of a paper beside a recipe's example result, with the numbers of both, and a sentence on what they leave out.
 
-``assets/lab/compared.toml`` has a table per recipe: its ``sentence``, and any number of claims, by name::
+``assets/lab/compared.toml`` has a table per recipe: any number of claims, by name, and a ``sentence`` that repeats none
+of them (``findings`` says these)::
 
     [glide-fig6]
-    sentence = "Like the paper, four beams draft longer than the chain ({ms[1]} and {ms[0]} ms)."
+    sentence = "On one core every row is paid for."
     ms = {metric = "draft_ms", ours = ["GLIDE", "GLIDE, beam 4"], paper = [5.3, 10.9], where = "table 3"}
 
-``{ms[0]}`` is the first of our numbers, computed from the result's rows. ``ours`` names the runs of each number: a
-line, a task or prompt, a parameter's value (``k=8``) and a column (``of routes:none``) or a place of a profile (``at
-2``), joined by `` @ ``. ``paper`` holds its numbers in the same order, or, where it draws or says them, their order as
-signs ("<" rises, ">" falls, "=" level). Numbers that lie at most ``level`` (a share) apart are level. A claim with
-``unlike = true`` says that our order is not the paper's; one with ``exact = true`` counts and has no spread.
+``ours`` names the runs of each number: a line, a task or prompt, a parameter's value (``k=8``) and a column (``of
+routes:none``) or a place of a profile (``at 2``), joined by `` @ ``. ``paper`` holds its numbers of the same quantity
+in the same order, or, where it draws or says them, their order as signs ("<" rises, ">" falls, "=" level);
+``settings`` names its own settings where they are not ours. ``contrary`` holds its numbers of another model or data
+set (``contrary_where``) in another order: then none is ruled. Numbers that lie at most ``level`` (a share) apart are
+level. A claim with ``exact = true`` counts and has no spread.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class Difference:
 
     @property
     def is_within_spread(self) -> bool:
-        return self.errors <= 1 + 1e-9
+        """True where the value is no larger than its error, as both are shown, with two digits."""
+        return self.errors < 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,12 @@ class Claim:
     paper: tuple[float, ...] | str
     where: str
     metric: str = ""
-    unlike: bool = False
     exact: bool = False
     level: float = 0.0
     decimals: int = 2
+    settings: tuple[str, ...] = ()
+    contrary: tuple[float, ...] = ()
+    contrary_where: str = ""
 
     @property
     def paper_order(self) -> str:
@@ -111,12 +116,25 @@ class Claim:
 
     def least_certain(self, results: Results) -> tuple[int, Difference] | None:
         """The place and the difference, of those that the order of our numbers rests on, with the largest standard
-        error beside it. None where nothing is known of the spread.
+        error beside it; of level numbers the largest difference. None where nothing is known of the spread.
         """
         signs = order(self.numbers(results), self.level)
         pairs = zip(signs, self.differences(results), strict=True)
-        entries = [(n, difference) for n, (sign, difference) in enumerate(pairs) if sign != "=" and difference]
-        return min(entries, key=lambda entry: entry[1].errors, default=None)
+        entries = [(n, sign, difference) for n, (sign, difference) in enumerate(pairs) if difference]
+        ordered_entries = [entry for entry in entries if entry[1] != "="]
+        key = (lambda entry: entry[2].errors) if ordered_entries else (lambda entry: -abs(entry[2].value))
+        place, _, difference = min(ordered_entries or entries, key=key, default=(0, "", None))
+        return difference and (place, difference)
+
+    def same_prompts(self, results: Results) -> int:
+        """Prompts on each of which our numbers are the same; 0 where they differ on any."""
+        sides = [_number(results, selector, self.metric) for selector in self.ours]
+        value, parts = sides[0]
+        is_same = all(
+            number == value and all(rival_parts.get(key, 0) == part for key, part in parts.items())
+            for number, rival_parts in sides
+        )
+        return len({prompt for prompt, _ in parts}) if is_same else 0
 
     def texts(self, results: Results) -> list[str]:
         """Ours as the sentence shows them; what would round to nothing with its first digits."""
@@ -131,14 +149,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PaperComparison:
-    """A recipe's sentence, not yet filled in, and its claims by name."""
+    """A recipe's sentence, and its claims by name."""
 
     sentence: str
     claims: Mapping[str, Claim]
-
-    def text(self, results: Results) -> str:
-        """The sentence with our numbers in it."""
-        return self.sentence.format(**{name: claim.texts(results) for name, claim in self.claims.items()})
 
 
 @cache
@@ -151,7 +165,7 @@ def comparisons(folder: Path) -> Mapping[str, PaperComparison]:
 
 def _read(entry: dict[str, Any]) -> PaperComparison:
     claims = {name: _claim(fields) for name, fields in entry.items() if name != "sentence"}
-    return PaperComparison(entry["sentence"], claims)
+    return PaperComparison(entry.get("sentence", ""), claims)
 
 
 def _claim(fields: Mapping[str, Any]) -> Claim:

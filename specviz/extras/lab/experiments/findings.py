@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,16 +12,16 @@ from typing import Any
 
 from decoders.errors import capital
 from specviz.views.prompts import ALL_TASKS
-from specviz.words import plural
+from specviz.words import enumeration, plural
 
 from .comparison import ALL_RUNS, COLUMN, SEPARATOR, Claim, Difference, PaperComparison, is_number, order
 from .drawing import amounts
+from .experiment import CATEGORY
 from .quantities import Profile
 from .results import Results, columns_of, points, profile_of
 from .wording import (
     RELATIONS,
     TRENDS,
-    WORDS,
     Phrase,
     axis_phrase,
     is_plural,
@@ -30,48 +29,43 @@ from .wording import (
     noun_of,
     number_with_unit,
     phrase,
-    relations,
     sentence,
     trend,
 )
 
-SIGNS = {"<": " < ", ">": " > ", "=": " ≈ "}
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One claim. ``text``: our numbers as a sentence; ``subject``: what is compared; ``values``: ours;
-    ``paper_values``: the paper's (of a drawing, their order in words), ``paper_text``: the same with the names of
-    compared lines, ``source``: their place in it; ``alike``: both stand in one order; ``within_spread``: our order
-    rests on a difference that is no larger than its standard error;
-    ``spread``: the difference nearest to that, with its standard error, as a sentence (of level numbers nothing).
+    """One claim. ``text``: our numbers as a sentence; ``paper``: the paper's, or the order that it draws, as a sentence
+    without its end; ``source``: their place in it; ``alike``: both stand in one order; ``within_spread``: our order
+    rests on a difference that is no larger than its standard error; ``both_orders``: the paper has both, so that none
+    is ruled; ``spread``: the difference nearest to that, with its standard error, as a sentence.
     """
 
     text: str
-    subject: str
-    values: str
-    paper_values: str
-    paper_text: str
+    paper: str
     source: str
     alike: bool
     within_spread: bool = False
+    both_orders: bool = False
     spread: str = ""
+
+    @property
+    def mark(self) -> str:
+        return "–" if self.both_orders else "≈" if self.within_spread else "✓" if self.alike else "✗"
 
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
     """The claims of a paper in these results, without those for which they have no runs."""
-    earlier_text, entries = "", list[Finding]()
-    for _, finding in _claims_with_findings(results, comparison):
-        notes = [note for note in WORDS["notes"].values() if note in earlier_text]  # each stands once
-        text = functools.reduce(lambda text, note: text.removesuffix(f" {note}"), notes, finding.text)
-        entries.append(replace(finding, text=text))
-        earlier_text += text
-    return entries
+    return [finding for _, finding in _claims_with_findings(results, comparison)]
 
 
-def first_claim(results: Results, comparison: PaperComparison | None) -> Claim | None:
-    """The claim that ``summary`` tells."""
-    return next((claim for claim, _ in _claims_with_findings(results, comparison)), None)
+def main_claim(results: Results, comparison: PaperComparison | None) -> tuple[Claim, Finding] | None:
+    """The claim that ``summary`` tells: the first one whose mark is that of all together."""
+    pairs = [*_claims_with_findings(results, comparison)]
+    marks = [finding.mark for _, finding in pairs]
+    mark = next((mark for mark in "✓✗≈–" if mark in marks), "")
+    return next((pair for pair in pairs if pair[1].mark == mark), None)
 
 
 def _claims_with_findings(results: Results, comparison: PaperComparison | None) -> Iterator[tuple[Claim, Finding]]:
@@ -81,26 +75,29 @@ def _claims_with_findings(results: Results, comparison: PaperComparison | None) 
 
 
 def summary(results: Results, comparison: PaperComparison | None) -> dict[str, Any]:
-    """Results in short: the sentence of their first claim, how many of the ``claims`` are ``alike``, and how many stay
-    ``open``, within the spread.
+    """Results in short: the sentence of their main claim, its ``mark`` and the ``paper``'s sentence; how many of the
+    ``claims`` are ``alike``, and how many stay ``open``, within the spread.
     """
-    entries = findings(results, comparison)
-    text = entries[0].text if entries else _extremes(results)
-    alike, open_count = _counts(entries)
-    return {"text": text, "claims": len(entries), "alike": alike, "open": open_count}
+    count, alike, open_count = _counts(findings(results, comparison))
+    counts = {"claims": count, "alike": alike, "open": open_count}
+    if pair := main_claim(results, comparison):
+        return {"text": pair[1].text, "mark": pair[1].mark, "paper": f"{pair[1].paper}.", **counts}
+    return {"text": _extremes(results), **counts}
 
 
-def _counts(entries: Sequence[Finding]) -> tuple[int, int]:
-    """Counts of claims that come out alike, and of those within the spread, which come out neither way."""
-    open_count = sum(finding.within_spread for finding in entries)
-    return sum(finding.alike and not finding.within_spread for finding in entries), open_count
+def _counts(entries: Sequence[Finding]) -> tuple[int, int, int]:
+    """Counts of claims that are ruled, of those that come out alike, and of those within the spread, which come out
+    neither way.
+    """
+    marks = [finding.mark for finding in entries]
+    return len(marks) - marks.count("–"), marks.count("✓"), marks.count("≈")
 
 
 def verdict(entries: Sequence[Finding]) -> str:
     """As in "1 of 4 comparisons comes out in the paper's order"; nothing where there is none."""
-    (alike, open_count), count = _counts(entries), len(entries)
+    count, alike, open_count = _counts(entries)
     if not count:
-        return ""
+        return "The paper has both orders" if entries else ""
     if open_count == count:
         subjects = {1: "the difference is not", 2: "neither difference is"}
         subject = subjects.get(count, f"none of the {count} differences is")
@@ -157,46 +154,54 @@ def _parts(claim: Claim) -> tuple[list[str], list[list[str]]]:
 def _finding(results: Results, claim: Claim) -> Finding:
     """Raises ValueError for a number that no run has."""
     numbers, texts, metric = claim.numbers(results), claim.texts(results), claimed_metric(claim)
-    quantity, part = results.quantity(metric.partition(":")[0]), metric.partition(":")[2]
-    shared, phrases, noun = _parts(claim)[0], claim_phrases(results, claim), claimed_noun(results, claim)
+    quantity, shared = results.quantity(metric.partition(":")[0]), _parts(claim)[0]
+    phrases, noun = claim_phrases(results, claim), claimed_noun(results, claim)
     values = [number_with_unit(text, quantity.unit, noun) for text in texts]
-    signs, paper_signs, level = order(numbers, claim.level), claim.paper_order, level_of(claim)
+    signs, level = order(numbers, claim.level), level_of(claim)
     if level:
         clause = level_sentence(noun, phrases[0], texts, numbers, quantity.unit, quantity.key)
     else:
-        is_axis = all(entry.repeat for entry in phrases)
-        source, sign = _with_extremes(results, claim) if is_axis else (claim, trend(numbers))
+        source, sign = with_extremes(results, claim)
         clause = sentence(
             noun, claim_phrases(results, source), source.texts(results), source.numbers(results), quantity.unit,
             signs, sign,
         )  # fmt: skip
-    contexts = [entry.at for entry in (phrase(results, [part], metric) for part in shared) if entry.text[:3] != "of "]
-    text = f"{capital(', '.join([*contexts, clause]))}."
-    if note := WORDS["notes"].get(quantity.key):
-        text += f" {note}"
-    names = [*(entry.name for entry in phrases), *([values[1]] if level else [])]
-    label = ", ".join([quantity.label, *([phrase(results, [f"{COLUMN}{metric}"], metric).name] if part else [])])
-    subject = f"{', '.join([label, *(phrase(results, [p], metric).name for p in shared)])}: {'; '.join(names)}"
-    paper_values = _of_paper(claim, phrases, values, quantity.unit)
-    unknown = {*signs} != {"="} and not claim.exact
-    spread, within_spread = "Too few measurements for a spread." if unknown else "", unknown
-    if least_certain := claim.least_certain(results):
-        place, difference = least_certain
-        within_spread = difference.is_within_spread
-        subject_text = (
-            f"The least certain difference, of {values[place]} and {values[place + 1]}," if values[2:] else ""
-        )
-        spread = f"{subject_text or 'The difference'} is {_spread_text(difference, quantity.unit, noun, bool(level))}."
-    return Finding(
-        text, subject, _chain(values, signs), paper_values[0], paper_values[1], claim.where, signs == paper_signs,
-        within_spread, spread,
+    contexts = [
+        entry.at + _prompts_text(results, part)
+        for part in shared if (entry := phrase(results, [part], metric)).text[:3] != "of "
+    ]  # fmt: skip
+    source = "" if claim.contrary else claim.where
+    paper = _paper_order(claim, phrases, signs, values[1:]) if isinstance(claim.paper, str) else (
+        _paper_numbers(claim, phrases, quantity.unit, noun)
     )  # fmt: skip
+    is_open = {*signs, *claim.paper_order} != {"="} and not claim.exact
+    spread, within_spread = "Too few measurements for a spread." if is_open else "", is_open
+    if (prompts := claim.same_prompts(results)) > 1 and not claim.exact:
+        spread, within_spread = f"It is the same on each of the {prompts} prompts.", False
+    elif least_certain := claim.least_certain(results):
+        place, difference = least_certain
+        within_spread = is_open and difference.is_within_spread
+        pair = f", of {values[place]} and {values[place + 1]}," if values[2:] else ""
+        subject = f"The {'least certain ' * (bool(pair) and is_open)}difference{pair}"
+        spread = f"{subject} is {_spread_text(difference, quantity.unit, noun, bool(level))}."
+    text = f"{capital(', '.join([*contexts, clause]))}."
+    alike = signs == claim.paper_order
+    return Finding(text, f"The paper{paper}", source, alike, within_spread, bool(claim.contrary), spread)
 
 
-def _with_extremes(results: Results, claim: Claim) -> tuple[Claim, str]:
+def _prompts_text(results: Results, task: str) -> str:
+    """The number of a task's prompts, where there are others."""
+    prompts = {row.get("prompt") for row in results.rows}
+    task_prompts = {row.get("prompt") for row in results.rows if row.get(CATEGORY) == task}
+    return f" ({plural(len(task_prompts), 'prompt')})" if 0 < len(task_prompts) < len(prompts) else ""
+
+
+def with_extremes(results: Results, claim: Claim) -> tuple[Claim, str]:
     """A claim along an axis, and the trend of all that was measured between its ends; where there is none, the claim
-    has also the highest and the lowest of these, if its own numbers are not.
+    has also the highest and the lowest of these, if its own numbers are not. Any other claim as it is.
     """
+    if not all(entry.repeat for entry in claim_phrases(results, claim)):
+        return claim, trend(claim.numbers(results))
     axis_claim = claim.along(results)
     numbers = [float(text.replace(",", "")) for text in axis_claim.texts(results)]  # as a reader sees them
     if (sign := trend(numbers)) or not {*claim.ours} <= {*axis_claim.ours}:
@@ -207,18 +212,36 @@ def _with_extremes(results: Results, claim: Claim) -> tuple[Claim, str]:
     return replace(claim, ours=tuple(axis_claim.ours[place] for place in sorted(places))), sign
 
 
-def _of_paper(claim: Claim, phrases: Sequence[Phrase], values: Sequence[str], unit: str) -> tuple[str, str]:
-    """The paper's numbers, or the order that it draws: in short, and as a part of a sentence."""
-    signs, is_axis = claim.paper_order, all(entry.repeat for entry in phrases)
-    if isinstance(claim.paper, str):
-        trends = ", then ".join(TRENDS[sign] for sign, _ in groupby(signs))
-        level = f"{RELATIONS[signs[0]]} {values[1]}"
-        text = level if level_of(claim) else trends if is_axis else relations(phrases, signs)
-        return text, text
-    is_share = unit == "share" and max(claim.paper) <= 1
-    numbers = [f"{100 * number:g} %" if is_share else f"{number:,g}" for number in claim.paper]
-    pairs = zip(numbers, [entry.at for entry in phrases], strict=False)
-    return _chain(numbers, signs), ", ".join(f"{number} {place}" for number, place in pairs)
+def _paper_order(claim: Claim, phrases: Sequence[Phrase], signs: str, level: Sequence[str]) -> str:
+    """The order that a paper draws or says."""
+    paper = claim.paper_order
+    if level_of(claim):
+        words = f"{RELATIONS[paper[0]]} {level[0]}"
+    elif all(entry.repeat for entry in phrases):
+        words = f"it {', then '.join(TRENDS[sign] for sign, _ in groupby(paper))}"
+    else:
+        words = "level" if {*paper} == {"="} else "the same order" if paper == signs else "the other order"
+        if {*signs} == {"="} != {*paper}:
+            words = f"higher {phrases[0 if paper[0] == '>' else -1].at}"
+    return f": {words}"
+
+
+def _paper_numbers(claim: Claim, phrases: Sequence[Phrase], unit: str, noun: str) -> str:
+    """The numbers that a paper prints, with what they are of; of two models or data sets where their orders differ."""
+    settings = claim.settings or [entry.at for entry in phrases]
+
+    def texts(numbers: Sequence[float]) -> Iterator[str]:
+        shown_numbers = [100 * number if unit == "share" and max(numbers) <= 1 else number for number in numbers]
+        decimals = max(len(f"{number:.8g}".partition(".")[2]) for number in shown_numbers)
+        forms = [f"{number:,.{decimals}f}" if decimals < 3 else f"{number:g}" for number in shown_numbers]
+        return (number_with_unit(form, unit, noun) for form in forms)
+
+    pairs = zip(texts(claim.paper), settings, strict=False)
+    numbers = ", ".join(f"{number} {setting}" for number, setting in pairs)
+    if not claim.contrary:
+        return f": {numbers}"
+    contrary = enumeration([*texts(claim.contrary)])
+    return f" has both orders: {numbers} ({claim.where}); {contrary} ({claim.contrary_where})"
 
 
 def _spread_text(difference: Difference, unit: str, noun: str, is_level: bool) -> str:
@@ -235,14 +258,6 @@ def _spread_text(difference: Difference, unit: str, noun: str, is_level: bool) -
         prompts = f"{plural(difference.count, 'place')} in {prompts}"
     is_sum = not (difference.is_paired or is_level)
     return f"{number} ({'standard errors of different prompts, added' if is_sum else f'standard error over {prompts}'})"
-
-
-def _chain(values: Sequence[str], signs: str) -> str:
-    """
-    >>> _chain(["2", "3", "3"], "<=")
-    '2 < 3 ≈ 3'
-    """
-    return values[0] + "".join(SIGNS[sign] + value for sign, value in zip(signs, values[1:], strict=True))
 
 
 # --- results whose paper has no number to set beside them ---

@@ -188,7 +188,7 @@ def example(path: Path) -> Results:
         about["axes"] = [{**axis, "label": labels.get(axis["param"], axis["label"])} for axis in about["axes"]]
     about["recorded"]["rough"] = results.any_rough
     comparison = comparisons(path.parent).get(path.stem)
-    results.about["compared"] = comparison.text(results) if comparison else ""
+    results.about["compared"] = comparison.sentence if comparison else ""
     return results
 
 

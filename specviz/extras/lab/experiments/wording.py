@@ -259,17 +259,6 @@ def level_sentence(
     return f"{fact}, {RELATIONS[order(numbers)]} the bound of {level} set here"
 
 
-def relations(phrases: Sequence[Phrase], signs: str) -> str:
-    """The order that a paper draws, in words.
-
-    >>> relations([Phrase("PPD"), Phrase("Medusa"), Phrase("REST")], ">=")
-    'higher with PPD than with Medusa, alike with Medusa and with REST'
-    """
-    forms = {"<": "lower {} than {}", ">": "higher {} than {}", "=": "alike {} and {}"}
-    pairs = zip(phrases, signs, phrases[1:], strict=False)
-    return ", ".join(forms[sign].format(first.at, second.at) for first, sign, second in pairs)
-
-
 def lower(label: str) -> str:
     """A label inside a sentence.
 

@@ -18,7 +18,15 @@ from decoders.errors import UserError
 from ..experiments.comparison import ALL_RUNS, SEPARATOR, Claim, comparisons, order
 from ..experiments.drawing import amounts
 from ..experiments.experiment import text_of
-from ..experiments.findings import claim_phrases, claimed_metric, claimed_noun, first_claim, level_of, summary
+from ..experiments.findings import (
+    claim_phrases,
+    claimed_metric,
+    claimed_noun,
+    level_of,
+    main_claim,
+    summary,
+    with_extremes,
+)
 from ..experiments.quantities import Breakdown, Profile, Quantity
 from ..experiments.results import Results, columns_of, points, profile_of
 from ..experiments.shipped import SHIPPED, example
@@ -49,7 +57,8 @@ def picture(path: Path) -> dict[str, Any] | None:
     with contextlib.suppress(UserError):
         results = example(path)
         comparison = comparisons(path.parent).get(path.stem)
-        drawing = picture_of(results, first_claim(results, comparison))
+        pair = main_claim(results, comparison)
+        drawing = picture_of(results, pair and pair[0])
         entries = {key: value for key, value in (drawing or {}).items() if value}
         return drawing and {**entries, "finding": summary(results, comparison)}
     return None
@@ -70,7 +79,8 @@ def picture_of(results: Results, claim: Claim | None = None) -> dict[str, Any] |
 
 
 def _bars_of(results: Results, claim: Claim) -> dict[str, Any]:
-    """A bar for each number of a claim, by the names that its sentence has for them."""
+    """A bar for each number of a claim's sentence, by the names that it has for them."""
+    claim, _ = with_extremes(results, claim)
     quantity, sizes = results.quantity(claimed_metric(claim).partition(":")[0]), [*map(abs, claim.numbers(results))]
     high, names = max(sizes) or 1.0, [entry.name for entry in claim_phrases(results, claim)]
     if level_of(claim):

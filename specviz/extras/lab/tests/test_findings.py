@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from decoders.errors import capital
+from specviz.words import plural
 
 from ..experiments import Results
-from ..experiments.comparison import Claim, PaperComparison, comparisons
+from ..experiments.comparison import Claim, PaperComparison, comparisons, order
 from ..experiments.findings import claim_phrases, claimed_metric, claimed_noun, findings, level_of, summary, verdict
 from ..experiments.results import points
 from ..experiments.shipped import SHIPPED, example
@@ -21,15 +22,17 @@ def claimed(name: str, *claims: Claim) -> PaperComparison:
     return PaperComparison(name, {str(n): claim for n, claim in enumerate(claims)})
 
 
+THREE = claimed("three", Claim(("PLD", "PLD+", "AdaPLD"), (1.7, 2.04, 2.27), "table 1", "tokens_per_step"))
+
+
 def test_methods_are_named_from_the_highest_on() -> None:
     results = example(SHIPPED / "adapld-table1.zip")
-    found = findings(results, comparisons(SHIPPED)["adapld-table1"])
     most = "AdaPLD has the most tokens per step of the three: 4.62, against 4.10 with PLD+ and 3.84 with PLD."
-    assert found[0].text == most
-    assert (found[0].values, found[0].paper_values) == ("3.84 < 4.10 < 4.62", "1.7 < 2.04 < 2.27")
-    assert found[0].alike and not found[1].alike and found[1].values == "5.17 > 4.62"
-    assert [finding.within_spread for finding in found].count(True) == 2  # four prompts
-    assert verdict(found) == "2 of 4 comparisons come out in another order than the paper, 2 are undecided"
+    assert findings(results, THREE)[0].text == most
+    found = findings(results, comparisons(SHIPPED)["adapld-table1"])  # a speedup beside a speedup
+    assert found[0].paper == "The paper: 1.70× with PLD, 2.04× with PLD+"
+    assert [finding.mark for finding in found] == ["≈", "✓", "≈", "✗"]  # four prompts
+    assert verdict(found) == "1 of 4 comparisons comes out in the paper's order, 1 in another, 2 are undecided"
 
 
 def test_a_sentence_is_of_the_rows() -> None:
@@ -39,7 +42,7 @@ def test_a_sentence_is_of_the_rows() -> None:
         {**row, "accepted": 0.0, "tokens_per_step": 1.0} if row["series"] == "AdaPLD" else row for row in results.rows
     ]
     rows = [{**row, "tokens": row["steps"]} if row["series"] == "AdaPLD" and "steps" in row else row for row in rows]
-    (first, *_) = findings(Results(results.about, rows), comparisons(SHIPPED)["adapld-table1"])
+    (first,) = findings(Results(results.about, rows), THREE)
     most = "PLD+ has the most tokens per step of the three: 4.10, against 3.84 with PLD and 1.00 with AdaPLD."
     assert first.text == most
     assert not first.alike
@@ -55,7 +58,7 @@ def test_values_along_an_axis_are_told_in_its_order_and_levels_by_their_side() -
         ),
     )  # fmt: skip
     assert rising.text == "Tokens per step rise from 2.71 with 2 branches to 3.20 with 32."
-    assert rising.paper_values == "rises"
+    assert rising.paper == "The paper: it rises" and level.paper == "The paper: above 1.00×"
     assert level.text == "With 2 branches, decoding is faster than plain decoding: 2.47×."
 
 
@@ -104,11 +107,15 @@ def test_a_claim_without_runs_is_left_out_and_without_claims_the_ends_are_told()
      ("nn", "Both comparisons come out in another"), ("yyy", "All 3 comparisons come out in the paper's"),
      ("yyn", "2 of 3 comparisons come out in the paper's"), ("o", "Undecided: the difference is not"),
      ("yno", "1 of 3 comparisons comes out in the paper's order, 1 in another, 1 is undecided"),
-     ("noo", "1 of 3 comparisons comes out in another order than the paper, 2 are undecided")],
+     ("noo", "1 of 3 comparisons comes out in another order than the paper, 2 are undecided"),
+     ("ynb", "1 of 2 comparisons comes out in the paper's order"), ("b", "The paper has both orders")],
 )  # fmt: skip
 def test_the_verdict_counts(alike: str, words: str) -> None:
     found = findings(example(SHIPPED / "adapld-fig2.zip"), comparisons(SHIPPED)["adapld-fig2"])
-    entries = [replace(found[0], alike=letter == "y", within_spread=letter == "o") for letter in alike]
+    entries = [
+        replace(found[0], alike=letter == "y", within_spread=letter == "o", both_orders=letter == "b")
+        for letter in alike
+    ]
     assert verdict(entries).startswith(words)
 
 
@@ -117,7 +124,8 @@ def test_what_its_spread_could_have_made_comes_out_neither_way() -> None:
     name = "pldplus-fig2"
     results, comparison = example(SHIPPED / f"{name}.zip"), comparisons(SHIPPED)[name]
     assert verdict(findings(results, comparison)).startswith("Undecided: the difference is not known")
-    assert summary(results, comparison) | {"text": ""} == {"text": "", "claims": 1, "alike": 0, "open": 1}
+    counts = {"mark": "≈", "paper": "The paper: the same order.", "claims": 1, "alike": 0, "open": 1}
+    assert summary(results, comparison) | {"text": ""} == {"text": "", **counts}
     (found,) = findings(results, comparison)  # the sentence, the bars and the difference are of the same numbers
     assert " is 2.2 for the copy that PLD+ chooses and 0.0 for the copy that PLD chooses." in found.text
     assert found.spread == "The difference is 2.2 ± 2.2 tokens (standard error over 6 places in 4 prompts)."
@@ -137,7 +145,10 @@ def test_two_compared_lines_are_not_the_highest_of_all() -> None:
     found = findings(example(SHIPPED / "ppd-table1.zip"), comparisons(SHIPPED)["ppd-table1"])
     assert found[1].text == "Medusa has a higher verifying time (100 ms) than PPD (51 ms)."
     assert found[2].text == "Medusa has more tokens per step (1.75) than PPD (1.59)."
-    assert found[2].paper_text == "2.54 with PPD, 2.51 with Medusa"
+    both = "The paper has both orders: 2.54 with PPD, 2.51 with Medusa (table 1, Vicuna-7B); 2.44 and 2.59 (Vicuna-13B)"
+    assert found[2].paper == both and found[2].mark == "–" and found[2].source == ""
+    assert found[0].spread == "It is the same on each of the 6 prompts." and found[0].mark == "✓"
+    assert found[4].text == "With PPD, the size of the drafted tree is 10 tokens both with 1 prompt token and with 3."
 
 
 def test_a_difference_stands_beside_its_error_in_pairs() -> None:
@@ -157,14 +168,15 @@ def test_a_difference_stands_beside_its_error_in_pairs() -> None:
 
 @pytest.mark.parametrize("name", comparisons(SHIPPED))
 def test_every_example_result_says_what_was_found(name: str) -> None:
-    """In one sentence without a word of the code; as many claims are alike as ``compared.toml`` says."""
+    """In one sentence without a word of the code, of a claim that came out as most of the verdict says."""
     comparison = comparisons(SHIPPED)[name]
-    told = summary(example(SHIPPED / f"{name}.zip"), comparison)
-    assert told["claims"] == len(comparison.claims)
-    found = findings(example(SHIPPED / f"{name}.zip"), comparison)
-    assert [not finding.alike for finding in found] == [claim.unlike for claim in comparison.claims.values()]
-    assert told["alike"] == sum(finding.alike and not finding.within_spread for finding in found)
-    assert told["open"] == sum(finding.within_spread for finding in found)
+    results = example(SHIPPED / f"{name}.zip")
+    told, found = summary(results, comparison), findings(results, comparison)
+    marks = [finding.mark for finding in found]
+    assert len(found) == len(comparison.claims) == len({finding.text for finding in found})  # none stands twice
+    assert told["claims"] == len(found) - marks.count("–")
+    assert (told["alike"], told["open"]) == (marks.count("✓"), marks.count("≈"))
+    assert not found or told["mark"] == next(mark for mark in "✓✗≈–" if mark in marks)
     assert re.search(r"\d", told["text"]) and told["text"].endswith(".") and "@ " not in told["text"]
     assert not re.search(r"_\w+=|\bof \w+:|None|nan", told["text"])
 
@@ -177,9 +189,9 @@ def test_no_sentence_has_a_name_of_the_code_or_a_number_without_its_unit(name: s
     results, comparison = example(SHIPPED / f"{name}.zip"), comparisons(SHIPPED)[name]
     columns = {column for column in results.columns if "_" in column or ":" in column}
     found = findings(results, comparison)
-    texts = [summary(results, comparison)["text"], comparison.text(results), verdict(found)]
+    texts = [summary(results, comparison)["text"], comparison.sentence, verdict(found)]
     for finding in found:
-        texts += [finding.text, finding.spread, finding.subject, finding.paper_text, finding.source]
+        texts += [finding.text, finding.spread, finding.paper, finding.source]
     for text in texts:
         assert not RAW.search(text), text
         assert not any(re.search(rf"\b{re.escape(column)}\b", text) for column in columns), text
@@ -197,3 +209,34 @@ def test_no_sentence_has_a_name_of_the_code_or_a_number_without_its_unit(name: s
         numbers = [re.escape(text) for text in claim.texts(results)[: 1 if level_of(claim) else None]]
         bare = rf"(?<![\d.,])({'|'.join(numbers)})(?![\d.,]*\d)(?!{re.escape(UNITS.get(unit, f' {unit}'))})"
         assert re.search(r"\d", said) and not re.search(bare, said), (finding.text, unit)
+
+
+def test_a_sentence_of_few_prompts_says_of_which() -> None:
+    """Its numbers are not those of a chart of all prompts."""
+    for name, comparison in comparisons(SHIPPED).items():
+        results = example(SHIPPED / f"{name}.zip")
+        prompts = {row.get("prompt") for row in results.rows}
+        tasks = {task: phrase(results, [task], "").text for row in results.rows if (task := row.get("category"))}
+        for claim, finding in zip(comparison.claims.values(), findings(results, comparison), strict=True):
+            parts = [{*selector.split(" @ ")} & {*tasks} for selector in claim.ours]
+            for task in set().union(*parts):
+                task_prompts = {row.get("prompt") for row in results.rows if row.get("category") == task}
+                count = f" ({plural(len(task_prompts), 'prompt')})"
+                is_shared = all(task in part for part in parts) and task_prompts < prompts
+                assert tasks[task] + count * is_shared in finding.text.replace("After", "after").replace("On ", "on ")
+
+
+def test_no_order_is_ruled_where_the_paper_has_both() -> None:
+    """Of another model in the same column."""
+    for name, comparison in comparisons(SHIPPED).items():
+        columns: dict[tuple[str, str, str], dict[str, float]] = {}  # metric, place and model → line
+        for series in example(SHIPPED / f"{name}.zip").about["papers"]:
+            for place, number in series["points"]:
+                columns.setdefault((series["metric"], str(place), series["model"]), {})[series["label"]] = number
+                columns.setdefault((series["metric"], "", series["label"]), {})[str(place)] = number
+        for claim in comparison.claims.values():
+            rows = {key: [column.get(line) for line in claim.ours] for key, column in columns.items()}
+            places = {key[:2] for key, row in rows.items() if row == [*claim.paper] and key[0] == claim.metric}
+            orders = {order(row, claim.level) for key, row in rows.items() if key[:2] in places and None not in row}
+            assert len(orders) < 2 or claim.contrary, (name, claim.ours, orders)
+            assert not claim.contrary or order(claim.contrary, claim.level) != claim.paper_order

@@ -95,10 +95,12 @@ function tally(recipes) {
 /** How many of the paper's claims come out in its order. @param {LabSummary} finding */
 function agreed(finding) {
   const { claims, alike, open } = finding;
+  const unruled = finding.mark ? "The paper has both orders" : "The paper prints no number";
+  if (!claims) return h("span.svl-agreed.ui-soft", `${NONE} ${unruled}`);
   const mark = h("span", { "aria-hidden": "true" }, markOf(finding));
   const count = alike ? `${alike} of ${claims}` : claims === 1 ? "Not" : `None of ${claims}`;
   const words = open === claims ? ["Undecided"] : [`${count} as in the paper`, open ? `, ${open} undecided` : ""];
-  return claims > 0 && h("span.svl-agreed.ui-soft", { title: open > 0 && UNDECIDED }, mark, " ",
+  return h("span.svl-agreed.ui-soft", { title: open > 0 && UNDECIDED }, mark, " ",
     words.map((part) => h("span", part)));
 }
 
@@ -114,7 +116,8 @@ function recipeCard({ name, title, figure, question }, choose) {
     picture && [
       h("small", picture.metric),
       isPlain(picture) ? bars(picture) : h("span.svl-framed", drawn(picture), legend(picture)),
-      h("span.svl-say", unbroken(picture.finding.text)),
+      h("span.svl-say", unbroken(`${picture.finding.mark ?? ""} ${picture.finding.text}`)),
+      picture.finding.paper && h("small.ui-soft", unbroken(picture.finding.paper)),
       agreed(picture.finding),
     ],
   );
@@ -132,11 +135,14 @@ const legend = ({ lines, range, names = [], note }) => h("span.svl-scale",
   names.map((one, n) => h("small", lines.length > 1 && h("i", { style: tone(n) }), unbroken(one))),
   note && h("small.ui-soft", note));
 
-/** A recipe's picture with what it shows, and its mark. @param {LabShort} recipe */
-function named({ name, title, figure }) {
+/** A recipe's picture with what it shows, its place in the paper and its mark; of the ``only`` one its sentence. */
+/** @type {(recipe: LabShort, only: boolean) => HTMLElement} */
+function named({ name, title, figure }, only) {
   const picture = gallery().pictures[name];
-  return h("span", drawn(picture), h("small", h("span", figure), "\u00a0", markOf(picture?.finding)), h("span", title),
-    picture && h("small", `${picture.metric}: `, h("span", unbroken(picture.range))));
+  const place = figure.replace(/, [a-z§].*/, "");
+  return h("span", drawn(picture), h("small", h("span", place), "\u00a0", markOf(picture?.finding)), h("span", title),
+    picture && h("small", `${picture.metric}: `, h("span", unbroken(picture.range))),
+    picture && only && h("small", unbroken(picture.finding.text)));
 }
 
 /** A paper: its experiments as cards; folded, their pictures in a row. */
@@ -148,7 +154,7 @@ function section(paper, choose) {
   const marks = tally(own);
   const outcome = marks.map(([mark, count]) => `${count} ${MARKS[mark]}`).join(", ");
   const key = `paper ${paper}`;
-  const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map(named));
+  const strip = h("span.svl-strip", { "aria-hidden": "true" }, own.map((recipe) => named(recipe, own.length === 1)));
   const rest = h("span.svl-rest", { "aria-hidden": "true" });
   new ResizeObserver(() => { // what does not fit has wrapped into a line that is out of sight
     const top = strip.getBoundingClientRect().bottom;
@@ -179,7 +185,7 @@ function head() {
     h("p.svp-question",
       `${recipes.length} figures and tables of ${count} papers, measured again with a small model. `,
       "Open one to see its figure and what was found, or to run it with your model and prompts."),
-    h("ul.svl-outcome", outcome, rest > 0 && h("li", h("b", `${NONE} ${rest}`), "without a printed number")));
+    h("ul.svl-outcome", outcome, rest > 0 && h("li", h("b", `${NONE} ${rest}`), "without one order in the paper")));
 }
 
 /** What one measures oneself, and what was: results join once they are known. */

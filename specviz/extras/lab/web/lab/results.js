@@ -42,7 +42,7 @@ const under = h("div.ui-stack");
 /** Of the results shown, the panel of other verifiers: it stays as it is while the rest is drawn again. */
 const drafts = h("div");
 /** What is unfolded stays so while results are drawn again. */
-const unfolded = { every: { value: false }, claims: { value: false } };
+const unfolded = { every: { value: false } };
 
 /** Shows results, or none ("" for an id). @param {string} id */
 export function show(id) {
@@ -54,7 +54,7 @@ export function show(id) {
   address();
   clearCharts(grid);
   clearCharts(paperGrid);
-  paperCharts.open = unfolded.every.value = unfolded.claims.value = false;
+  paperCharts.open = unfolded.every.value = false;
   for (const part of [bar, sheets, caption, under, drafts, parts.results, parts.verdict]) part.replaceChildren();
   if (id) poll();
 }
@@ -202,7 +202,7 @@ export async function drawResults() {
   const drawSheets = () => sheets.replaceChildren(...sheetTables(s.rows ? s.sheets : [], opener, drawSheets));
   drawSheets();
   parts.verdict.replaceChildren();
-  replace(parts.verdict, s.rows && !asBatch(s) ? verdictOf(s, unfolded.claims) : []);
+  replace(parts.verdict, s.rows && !asBatch(s) ? verdictOf(s) : []);
   caption.textContent = s.rows ? s.caption : "";
   const many = asBatch(s);
   const rest = many ? batch.below(many, many.profiles.map(profileTable)) : below(s);

@@ -46,8 +46,8 @@ interface LabPicture {
   note?: string;
   finding: LabSummary;
 }
-/** The sentence of its first claim, how many of its ``claims`` come out in its order, how many are undecided. */
-interface LabSummary { text: string; claims: number; alike: number; open: number }
+/** Its main claim's sentence and mark, and the paper's; how many ``claims`` are in its order, how many undecided. */
+interface LabSummary { text: string; mark?: string; paper?: string; claims: number; alike: number; open: number }
 /** What comes along, small: ``api/lab/gallery``. */
 interface LabGallery {
   papers: Record<string, { title: string; short: string; order: number }>; recipes: LabShort[];
@@ -83,8 +83,7 @@ interface LabPoint {
 }
 /** A claim of the paper in these results: ``experiments/findings.py``. */
 interface LabFinding {
-  text: string; subject: string; values: string; paper_values: string; paper_text: string; source: string;
-  alike: boolean; within_spread: boolean; spread: string;
+  text: string; spread: string; paper: string; source: string; mark: "✓" | "✗" | "≈" | "–";
 }
 
 /** A table of lines × tasks, ours or a paper's: ``experiments/sheets.py``. ``point`` of a cell is one of the points. */
