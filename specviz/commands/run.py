@@ -212,7 +212,7 @@ def _how_lossy(result: dict[str, Any]) -> str:
     words = f"{result['differs']} of {result['tokens']} tokens are not the target's own first choice"
     if result["differs_from_plain"] is None:
         return words + "; --compare shows plain decoding's too"
-    return words + f"; {result['differs_from_plain']} differ from plain decoding's text"
+    return words + f"; from plain decoding's text it differs by {plural(result['differs_from_plain'], 'token')}"
 
 
 def _differing(output: Sequence[int], plain: Sequence[int]) -> int:

@@ -88,8 +88,8 @@ export class DiffView extends Panel {
     root.classList.toggle("sv-same", this.same); // the numbers above the text say so
     this.note.textContent = this.same
       ? `✓ identical to plain decoding, ${plural(mine.length, "token")}`
-      : `${Math.max(added, missing).toLocaleString("en")} of ` +
-        `${plural(mine.length, "token")} differ: +${added} here, −${missing} there`;
+      : `only here ${added.toLocaleString("en")} of ${plural(mine.length, "token")}, ` +
+        `only there ${missing.toLocaleString("en")} of ${plain.length.toLocaleString("en")}`;
     this.note.classList.add("sv-note-strong");
     const rows = this.same ? [] : this.rows(edits, mine, plain);
     const head = h(
@@ -148,27 +148,28 @@ export class DiffView extends Panel {
   /** @type {(edits: Edit[], idOf: (edit: Edit) => number, sign: "+" | "−", indent: string) => HTMLElement} */
   side(edits, idOf, sign, indent) {
     const { pieces } = this.owner.model;
-    const cell = h("code", { role: "cell" }, indent);
+    let line = h("span", indent);
+    const lines = [line];
     for (let k = 0; k < edits.length;) {
       let stop = k + 1;
       while (stop < edits.length && edits[stop][0] === edits[k][0]) stop++;
       const ids = edits.slice(k, stop).map(idOf);
       const same = edits[k][0] === "=";
-      const text = safe(joined(pieces.cells(ids))).replace(same ? /\n[ \t]*/g : /\n/g, same ? "" : "⏎");
-      if (same) cell.append(text);
-      else {
-        const word = text.replace(/^ +/, ""); // spaces stay outside, so that the sign stands at the word
+      const text = safe(joined(pieces.cells(ids)));
+      if (same) line.append(text.replace(/\n[ \t]*/g, ""));
+      else for (const part of text.split(/(?<=\n)/)) {
+        const begin = part.search(/[^ ]|$/); // spaces stay outside, so that the sign stands at the word
+        const word = part.slice(begin).replace("\n", "⏎");
         const [name, said] = sign === "+" ? ["sv-ins", "only in this output"] : ["sv-del", "only in plain decoding"];
-        const mark = h(
-          "span",
-          { class: name, "aria-label": `${said}: ${text}` },
-          h("i", { "aria-hidden": "true" }, sign),
-        );
-        mark.append(word || "␣");
-        cell.append(text.slice(0, text.length - word.length), mark);
+        const look = { class: name, "aria-label": `${said}: ${word}` };
+        line.append(part.slice(0, begin));
+        if (word || part === text) line.append(h("span", look, h("i", { "aria-hidden": "true" }, sign), word || "␣"));
+        if (word.endsWith("⏎")) lines.push((line = h("span")));
       }
       k = stop;
     }
-    return cell;
+    for (const { style, textContent } of lines) // what wraps stays below its own line
+      style.setProperty("--sv-indent", `${(textContent ?? "").search(/[^ ]|$/) + 2}ch`);
+    return h("code", { role: "cell" }, lines);
   }
 }
