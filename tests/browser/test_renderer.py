@@ -244,12 +244,13 @@ def test_draft_and_target_stand_side_by_side(open_trace: Open) -> None:
     page.locator(".sv-beta").hover()
     assert f"Σ min(p, q) = {chain['term:overlap']:.3g}" in tip(page)
     sure = re.fullmatch(
-        r"Confidence \(highest q\) (\.\d+) (\d+)\w\w tenth: CAPE grants (\d+) candidates \((\d+) expansions\)",
+        r"Confidence \(highest q\) (\.\d+) From (\.?\d) to (\.?\d) CAPE grants (\d+) candidates \((\d+) expansions\)",
         page.locator(".sv-sureness").inner_text().replace("\n", " "),
     )
     assert sure and float(sure[1]) == pytest.approx(chain["term:confidence"], abs=0.006)
     beside = sum(node["origin"] == "expansion" and node["parent"] == 1 for node in nodes)
-    assert [int(sure[k]) for k in (2, 3, 4)] == [chain["term:bin"] + 1, beside + 1, beside]
+    assert [float(sure[k]) for k in (2, 3)] == [chain["term:bin"] / 10, (chain["term:bin"] + 1) / 10]
+    assert [int(sure[k]) for k in (4, 5)] == [beside + 1, beside]
     assert f"{chain['term:kv_delay']:.0f} positions behind" in page.inner_text(".sv-drafter-facts")
     assert page.problems == []
 
@@ -899,7 +900,8 @@ def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
     for place, token in zip((10, 40), others, strict=False):
         trace.tables["plain"]["id"][place] = token
     page = open_trace(trace)
-    assert f"2 of {len(written)} tokens differ: +2 here, −2 there" in page.inner_text(".sv-diff .sv-note")
+    count = len(written)
+    assert page.inner_text(".sv-diff .sv-note") == f"only here 2 of {count} tokens, only there 2 of {count}"
     for mark, tokens in (("+", [written[10], written[40]]), ("−", others[:2])):
         texts = [mark + trace.text([token]).strip() for token in tokens]
         assert page.locator(".sv-ins" if mark == "+" else ".sv-del").all_text_contents() == texts
@@ -914,6 +916,9 @@ def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
     page.evaluate("t => specviz.inspector.load(t, {})", payload(load(GALLERY / "10-account-check-casd.spectrace")))
     code = page.locator(".sv-diff-row code").all_text_contents()  # a line end and its spaces are one token
     assert code.count("    def __init__(self, owner, balance):") == 2 and "        self.owner = owner" in code
+    assert page.inner_text(".sv-diff .sv-note") == "only here 0 of 94 tokens, only there 30 of 124"
+    changed = page.locator(".sv-diff-changed >> nth=0 >> code >> nth=1 >> xpath=span").all_text_contents()
+    assert changed[0] == "        −if amount <= 0:⏎" and changed[2].startswith("        self.balance")
 
 
 def test_the_headline_is_short_and_says_of_nothing_that_it_is_compared(open_trace: Open) -> None:

@@ -404,6 +404,8 @@ test("the timeline marks routes only where there is more than one", () => {
   assert.deepEqual(routes(new Model(trace)), []);
   trace.steps.route = ["semantic", "lexical"];
   assert.deepEqual(routes(new Model(trace)), [["lexical", 0], ["semantic", 1]]);
+  trace.steps.route = ["filtered", "lexical"]; // a route that most runs have looks alike in all of them
+  assert.deepEqual(routes(new Model(trace)), [["lexical", 0], ["filtered", 1]]);
 });
 
 const link = (from, to, more = {}) => ({

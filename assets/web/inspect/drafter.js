@@ -244,7 +244,8 @@ export class DrafterView extends LookPanel {
     for (let k = 0; k < TENTHS; k++) tenths.append(h("i", { class: k === bin ? "sv-this" : "" }));
     tenths.append(h("b", { style: `width:${(100 * confidence).toFixed(1)}%` }));
     const count = plural(here.length, "candidate");
-    const granted = view.route === "cape" ? `${nth((bin ?? 0) + 1)} tenth: CAPE grants ${count}` : `${count} here`;
+    const [low, high] = [0, 1].map((k) => String(((bin ?? 0) + k) / TENTHS).replace("0.", "."));
+    const granted = view.route === "cape" ? `From ${low} to ${high} CAPE grants ${count}` : `${count} here`;
     const parts = extra ? ` (${plural(extra, "expansion")})` : "";
     const help = `The ${drafterOf(owner.model)}'s highest probability here.${
       view.route === "cape" ? " CAPE puts more candidates where it is lower." : ""}`;

@@ -1,6 +1,7 @@
 /* The draft model's probabilities at one position beside the target's, and what replaced a rejected draw. */
 
 import { facts, formula, h, level, told } from "specviz/base/dom.js";
+import { OPEN } from "specviz/base/model.js";
 import { format, plural, probability } from "specviz/base/numbers.js";
 import { STATES, drafterOf, label, numberOf } from "specviz/inspect/drafting.js";
 
@@ -51,7 +52,8 @@ export function pairs(panel, place, list) {
 const barsOf = (...bars) => h("span.sv-pair-bars", UNREAD, bars);
 
 /** A row of a token: its rank, its name, bars, numbers. */
-/** @type {(rank: number, here: boolean, token: Child, bars: HTMLElement, ...numbers: number[]) => HTMLElement} */
+/** @type {(rank: number, here: boolean, token: Child, bars: HTMLElement, ...numbers: (number | null)[]) =>
+ *   HTMLElement} */
 const rowOf = (rank, here, token, bars, ...numbers) =>
   h(
     "div",
@@ -75,7 +77,7 @@ function overlap(owner, beta) {
 function stateOf(owner, { view, shown }, one) {
   const node = view.nodes.find((it) => it.index && it.parent === shown.parent && it.token === one.token) || null;
   if (node) {
-    return { ...one, role: node.status, words: STATES[node.status] };
+    return { ...one, role: node.status, words: view.bonus === OPEN ? "not checked yet" : STATES[node.status] };
   }
   if (shown.parent === view.last && one.token === view.bonus) {
     const redrawn = one.residual !== null;
@@ -96,7 +98,7 @@ function pairOf(owner, { shown }, one) {
   ];
   const shared = both >= 0.002 && bar(both, "sv-pair-both");
   const bars = barsOf(bar(q, "sv-pair-q"), bar(p, "sv-pair-p"), shared);
-  return owner.tip.add(rowOf(one.rank, one.token === shown.token, token, bars, q, p), () => [
+  return owner.tip.add(rowOf(one.rank, one.token === shown.token, token, bars, one.q, one.p), () => [
     h("code.sv-token", label(owner, one.token)),
     facts([
       ["drafter", `q = ${format(one.q)}, its choice no. ${one.rank + 1}`],

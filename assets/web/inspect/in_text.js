@@ -386,9 +386,10 @@ export class DraftInText {
     const wide = text.width; // to ask the page costs a layout
     const key = `${model.run.id} ${this.view.number} ${wide} ${text.height} ${zoom}`;
     if (this.key === key) return this.covered;
-    const all = [...new Set(this.from.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];
-    const rows = all.slice(0, PEEKED);
     const place = model.placeOf({ position: this.source - 1, length: this.from.length });
+    const copied = this.from.filter((at) => at >= place); // the line that is named stands first
+    const all = [...new Set(copied.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];
+    const rows = all.slice(0, PEEKED);
     const left = all.length > PEEKED ? ` · the first ${PEEKED} of ${all.length} lines` : "";
     const narrow = wide < NARROW * zoom || text.height < LOW * zoom;
     const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑${narrow ? "" : left}`);
@@ -396,7 +397,7 @@ export class DraftInText {
     this.peek.replaceChildren(said, lines);
     this.peek.classList.toggle("sv-brief", narrow);
     shown(this.peek, true); // measured in its place
-    const first = lines.querySelector(`[data-p="${this.source}"]`);
+    const first = lines.querySelector(`[data-p="${place}"]`);
     const line = parseFloat(getComputedStyle(lines).lineHeight);
     const above = first instanceof HTMLElement ? first.offsetTop - lines.offsetTop - lines.clientHeight / 3 : 0;
     this.covered = this.peek.offsetHeight; // in one go with what was read above
@@ -412,7 +413,7 @@ export class DraftInText {
   /** What a step's source would cover at the top, out of sight. @param {StepView} view */
   reserve(view) {
     const copy = this.copied(view);
-    if (!copy || this.other >= 0) return 0;
+    if (!copy || this.other >= 0 || view.bonus === OPEN) return 0; // no arc is drawn
     this.from = copy.from;
     this.source = copy.from[0];
     return this.look();

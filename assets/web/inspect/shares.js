@@ -104,7 +104,9 @@ export function brief(owner) {
 /** Routes that the timeline marks, where there are several. @type {(model: Model) => [name: string, look: number][]} */
 export function routes(model) {
   const names = [...new Set(model.steps.route)].filter((name) => name && name !== "none");
-  return names.length > 1 ? names.sort().map((name, k) => [name, k]) : [];
+  const first = (/** @type {string} */ name) => Number(name !== "lexical"); // in every run the same line
+  names.sort((a, b) => first(a) - first(b) || (a < b ? -1 : 1));
+  return names.length > 1 ? names.map((name, k) => [name, k]) : [];
 }
 
 /** The routes in the legend. @param {Inspector} owner */

@@ -1,9 +1,11 @@
 /* Where a token pane is scrolled to: so that what a step tells of is in sight, and no line is cut at the top. */
 
 import { framed, must } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 import { ROW_HEIGHT } from "specviz/inspect/pane.js";
 
 const MARGIN = 40; // pixels below a step's last token
+const MARK = 3; // pixels of a mark above a letter
 const ABOVE = 2; // lines above what is aimed at
 const DOWN = 0.42; // of the pane's height: where a revealed token stands
 
@@ -34,7 +36,8 @@ export function reveal(pane, position, always = false) {
 /** @type {(pane: TokenPane, from: Position, to: Position, beside?: Position, covered?: () => number,
  *   again?: boolean) => void} */
 export function aim(pane, from, to, beside = -1, covered = () => 0, again = true) {
-  const [first, written, other] = [from, to, beside].map((at) => (at < 0 ? undefined : pane.elements(at)[0]));
+  const [first, written, other] = [from, to, beside].map((at) =>
+    at < 0 ? undefined : pane.elements(at).find((one) => one.checkVisibility())); // a lesson may hide its prompt
   const last = written ?? first; // nothing of the step is written yet
   if (!first || !last) return;
   const { style } = must(pane.code.parentElement);
@@ -50,7 +53,7 @@ export function aim(pane, from, to, beside = -1, covered = () => 0, again = true
   const most = end - 0.62 * seen.height;
   const over = near || !other || seen.cut || (!far && top > most) ? 0 : covered();
   const line = lineOf(pane);
-  const start = begin - over - ABOVE * line;
+  const start = begin - over - clamp(seen.height - over - 2 * line, 0, ABOVE * line);
   const aimed = near ? (top + end - seen.height) / 2 : Math.min(most, start);
   // nothing moves where all of it is in sight already; to show whole lines may take one of the margin below it
   const high = near ? top - MARGIN / 2 : start + 1;
@@ -106,8 +109,8 @@ function foot(body) {
   }
   let end = bottom;
   for (const box of boxes.sort((a, b) => b.top - a.top))
-    if (box.top < end && box.bottom > end + 1) end = box.top - 2; // with the mark above a letter
-  return end > top + height / 2 ? Math.round(bottom - end) : 0;
+    if (box.top < end && box.bottom > end + 1) end = box.top;
+  return end < bottom && end > top + height / 2 ? Math.round(bottom - end) + MARK : 0;
 }
 
 /** What of the text is in sight: of a pane that the page scrolled out of the window (``cut``), the rest. */

@@ -330,15 +330,17 @@ export class Lesson {
   spot(fresh = false) {
     const { inspector, stop } = this;
     if (!stop || !inspector.model || !inspector.model.stepCount) return;
-    for (const small of this.words.querySelectorAll("small"))
-      if (small.dataset.position) small.textContent = inspector.short(Number(small.dataset.position));
+    const view = inspector.model.step(stop.step);
+    for (const small of this.words.querySelectorAll("small")) {
+      const offer = view.candidates.find(({ position }) => position === Number(small.dataset.position));
+      if (offer) small.textContent = inspector.short(inspector.model.placeOf(offer)); // as the table of candidates
+    }
     inspector.wantedMetrics = this.places.flatMap((one) => (one.kind === "metric" ? [one.key] : []));
     headline(inspector, inspector.metrics);
     this.mark();
     if (!fresh) return;
     this.fit();
     this.room(), inspector.resized(); // its parts have other sizes beside one another
-    const view = inspector.model.step(stop.step);
     const root = view.context - 1;
     if (!this.waiting && inspector.number === stop.step) inspector.scroll(view);
     // in the prompt the source is looked at
@@ -371,13 +373,16 @@ export class Lesson {
     return this.inspector.tree.boxOf(index);
   }
 
-  /** All words of a stop are in sight, with its question: smaller where there are many. */
+  /** All words of a stop are in sight, with its question: smaller where there are many, then without other options. */
   fit() {
-    const { style } = this.words;
+    const { style, classList } = this.words;
     const beside = SIZES.filter((factor) => factor >= LEAST_SIZE && factor <= MOST_SIZE);
-    for (const size of this.presenter.on ? SIZES : beside) {
-      style.setProperty("--sv-fit", String(size));
-      if (this.text.scrollHeight <= this.text.clientHeight + 2) return;
+    for (const few of [false, true]) {
+      classList.toggle("sv-few-options", few);
+      for (const size of this.presenter.on ? SIZES : beside) {
+        style.setProperty("--sv-fit", String(size));
+        if (this.text.scrollHeight <= this.text.clientHeight + 2) return;
+      }
     }
   }
 
