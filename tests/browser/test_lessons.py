@@ -49,10 +49,16 @@ CUT = """() => [...document.querySelectorAll(".sv-presenting .sv-lesson-view .sv
   while (texts.nextNode()) {
     range.selectNode(texts.currentNode);
     const boxes = [...range.getClientRects()];
-    if (boxes.some((box) => box.height && box.top < foot - 2 && box.bottom > foot + 2)) cut.push(range.toString());
+    if (boxes.some((box) => box.height && box.top < foot - 2 && box.bottom > foot + 4)) cut.push(range.toString());
   }
   return cut;
 })"""
+
+IN_PANE = """token => { const [pane, box] = [token.closest(".sv-body"), token].map((e) => e.getBoundingClientRect());
+  return box.top >= pane.top && box.bottom <= pane.bottom }"""
+IN_CARD = """words => { const card = words.closest(".sv-lesson-text").getBoundingClientRect();
+  const { top, bottom } = words.getBoundingClientRect();
+  return top >= card.top && bottom <= document.querySelector(".sv-lesson-nav").getBoundingClientRect().top }"""
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +160,39 @@ def test_presented_views_end_on_a_whole_line(visit: Visit, page: Any) -> None:
             expect(page.locator(".sv-lesson-view .sv-tree-signs")).to_contain_text("drafter's probability")
     expect(page.locator(".sv-lesson-view .sv-tree-rest")).to_be_hidden()
     expect(page.locator(".sv-lesson-view .sv-tree .sv-node")).to_have_count(16)  # the root, and all that was drafted
+
+
+@pytest.mark.slow("six stops of lessons")
+def test_what_a_stop_is_about_is_in_sight_and_says_nothing_else(visit: Visit, page: Any) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    inside = page.locator(".sv-lesson-view")
+    visit("?tab=lessons&lesson=4-adapld&at=4&present=1", '.sv-lesson[data-ready="4-adapld 3 asked"]')
+    for _ in range(2):  # the line that is asked about, and what came behind it
+        root = page.evaluate(f"{PLAYER}.inspector.model.step(7).context - 1")
+        becomes(page, lambda at=root: inside.locator(f'.sv-output [data-p="{at}"]').first.evaluate(IN_PANE), True)
+        page.keyboard.press("2")
+        at(page, "4-adapld 3")
+    visit("?tab=lessons&lesson=9-lossless&at=3", '.sv-lesson[data-ready="9-lossless 2 asked"]')
+    row = inside.locator(".sv-pair-row.sv-this")
+    expect(row).to_contain_text("not checked yet")
+    expect(row.locator(".sv-pair-number").last).to_have_text("–")
+    visit("?tab=lessons&lesson=9-lossless&at=6&present=1", '.sv-lesson[data-ready="9-lossless 5 asked"]')
+    expect(inside.locator(".sv-tree .sv-node")).to_have_count(11)  # the root, and all that was drafted
+    visit("?tab=lessons&lesson=7-cape&at=1", '.sv-lesson[data-ready="7-cape 0"]')
+    expect(inside.locator(".sv-sureness")).to_contain_text("From .8 to .9 CAPE grants 2 candidates")
+    # a source out of sight is told by the line that is shown
+    visit("?tab=lessons&lesson=2-one-forward&at=3&present=1", '.sv-lesson[data-ready="2-one-forward 2 asked"]')
+    page.keyboard.press("2")
+    expect(inside.locator(".sv-peek-where")).to_contain_text("line 19, further up")
+    expect(inside.locator(".sv-peek-lines > *").first).to_contain_text(re.compile("^19"))
+    # an answer leaves the heading and its own words in sight, and names places as the table does
+    visit("?tab=lessons&lesson=3-ranking&at=3", '.sv-lesson[data-ready="3-ranking 2 asked"]')
+    page.keyboard.press("2")
+    at(page, "3-ranking 2")
+    expect(page.locator(".sv-option-right small")).to_have_text("L35")
+    expect(inside.locator(".sv-crow[data-k]").first).to_contain_text("L35")
+    for shown in (".sv-lesson-stop", ".sv-reveal"):
+        becomes(page, lambda name=shown: page.locator(name).evaluate(IN_CARD), True)
 
 
 @pytest.mark.slow("a lesson opened below a pointer at rest")
