@@ -162,6 +162,11 @@ def test_a_recipe_opens_with_its_example_result(visit: Visit) -> None:
     expect(page.locator(".svp-chart")).to_have_count(0)
     page.select_option(".svl-sheets select", "Vicuna-33B")
     expect(page.locator(".svl-sheet").first.locator("tbody tr").last.locator(".svl-theirs").last).to_have_text("1.74")
+    page.locator(".svl-item[data-name='casd-table5']").click()
+    expect(page.locator(".svl-answers")).to_have_count(4)
+    places = "(cells) => cells.map((one) => Math.round(one.getBoundingClientRect().right))"
+    columns = page.locator(".svl-answers tbody tr:first-child .svl-long").evaluate_all(places)
+    assert len({*columns}) == 1, "the answers of all prompts stand below each other"
     page.locator(".svl-item[data-name='own']").click()
     expect(page.locator(".svl-compared")).to_have_count(0)
 

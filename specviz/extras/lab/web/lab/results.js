@@ -300,12 +300,16 @@ function behind({ series, x, y, level, runs, failed }) {
 
 /** A profile's places as rows; heads and shares as the server gives them. @param {LabProfile} table */
 function profileTable({ title, heads: names, words, rows }) {
+  const answers = lab.shown?.about.chart === "cases";
   const from = words === 1 || new Set(rows.map((row) => row[0])).size > 1 ? 0 : 1; // one name for all is in the caption
   /** @param {string[]} row */
-  const line = (row) =>
-    row.map((text, k) => h("td", { class: k >= words ? "svp-num" : text.length > 48 && "svl-long" }, text)).slice(from);
+  const line = (row) => row.map((text, k) => {
+    const long = text.length > 48 || (answers && k === words - 1);
+    return h("td", { class: k >= words ? "svp-num" : long && "svl-long" }, text);
+  }).slice(from);
   const lines = rows.map((row) => h("tr", line(row)));
-  return tabled({}, heads(names.slice(from, words), names.slice(words)), lines, h("caption", title));
+  const attributes = { class: answers ? "svl-answers" : "" };
+  return tabled(attributes, heads(names.slice(from, words), names.slice(words)), lines, h("caption", title));
 }
 
 /** The columns of text of a table of points: a head, and a point's cell. @param {LabResults} results */
