@@ -55,14 +55,14 @@ def test_runs_are_pooled_by_method_with_every_formula_filled_in(client: TestClie
 
 
 def test_methods_are_held_against_each_other_on_prompts_that_all_of_them_ran() -> None:
-    """AdaPLD on one prompt and CASD on another say nothing of who accepts more."""
+    """AdaPLD on one prompt and CASD on another say nothing of who has more accepted."""
     counts = {name: SetCounts.of(recordings.gallery_run(name)) for name in (
         "class-docstring-pld", "class-docstring-pld-h", "account-check-casd", "class-docstring-adapld",
     )}  # fmt: skip
     pld, pld_h, casd, adapld = counts.values()
     assert claim_of_runs([adapld, casd]) == DIFFERENT_PROMPTS
     both = claim_of_runs([pld, pld_h])
-    assert both.startswith("PLD+ by hidden states accepts more than PLD: ")
+    assert both.startswith("PLD+ by hidden states has more accepted than PLD: ")
     known, _, unknown = both.partition(" tokens per step. The first drafted token was accepted in ")[2].partition("; ")
     assert re.fullmatch(r"9 of 11 drafts, against \d+ of \d+", known) and unknown.startswith("11 drafts of ")
     assert "because" not in both and "most of all" not in both  # nothing is claimed and taken back
@@ -95,7 +95,9 @@ def test_a_given_answer_is_no_lossy_run_and_is_not_counted(desk: StubDesk) -> No
         answer = desk.services["acceptance"].runs(Counting(ids=ids))
         title = free.run["method"]["title"]
         assert answer["forced"] == 1 and [one["title"] for one in answer["sets"]] == [f"{title} (lossy)", title]
-        assert desk.services["acceptance"].runs(Counting(ids=ids[:1])) == {"sets": [], "sentence": "", "forced": 1}
+        assert desk.services["acceptance"].runs(Counting(ids=ids[:1])) == {
+            "sets": [], "sentence": "", "calibration": "", "forced": 1,
+        }  # fmt: skip
         assert desk.store.entry("given-1").summary["forced"] and desk.store.entry("given-1").summary["lossless"]
     finally:
         for key in ids:

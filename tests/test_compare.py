@@ -308,9 +308,9 @@ def test_the_difference_of_two_runs_names_every_step_that_only_one_accepted_in(d
                 assert step["drafted"] == other.tables["steps"]["drafted"][step["step"]]
     assert all(found["gains"]), "drafts that go wrong at other places"
     missed = [sum(gain["missed"] for gain in gains) for gains in found["gains"]]
-    causes = [int(count) for count in re.findall(r" at (\d+)", found["sentence"])]
+    causes = [int(count) for count in re.findall(r" at (\d+) it had", found["sentence"])]
     assert sum(causes) in (0, max(missed)), found["sentence"]  # of one cause the number is said before it
-    assert f"accepts {plural(max(missed), 'token')} that" in found["sentence"]
+    assert f"has {plural(max(missed), 'token')} accepted that" in found["sentence"]
     assert difference(long, long)["gains"] == [[], []]
 
 
@@ -398,9 +398,7 @@ def test_plain_decoding_takes_its_place_by_the_same_rule() -> None:
     """The defect: PLD and AdaPLD, whose repeats overlap plain decoding's, stood three places before it."""
     spans = {"plain": (662, 753, 779), "PLD": (551, 623, 695), "PLD+": (527, 570, 613), "AdaPLD": (537, 589, 688),
              "GLIDE": (639, 815, 977)}  # fmt: skip
-    lanes = [
-        _rerun_lane(name, *(315 / (at - 438) for at in reversed(span)), runs=13) for name, span in spans.items()
-    ]  # fmt: skip
+    lanes = [_rerun_lane(name, *(315 / (at - 438) for at in reversed(span))) for name, span in spans.items()]
     said = claim(lanes)
     rows = [(row["id"], row["place"]) for row in said["time"]["lanes"]]
     assert rows == [("PLD+", 1), ("AdaPLD", 1), ("PLD", 1), ("plain", 2), ("GLIDE", 2)]

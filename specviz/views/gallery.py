@@ -63,9 +63,17 @@ def list_runs() -> tuple[GalleryRun, ...]:
 
 
 def gallery_causes(run: str) -> list[dict[str, Any]]:
-    """The recorded ``evidence.causes`` of a gallery run, by its id; none where none were recorded."""
+    """The recorded ``evidence.causes`` of a gallery run, by its id, with what they say in words; none where none were
+    recorded.
+    """
+    from decoders.study.attribute.evidence import Weight, describe
+
     path = GALLERY / f"{run}{CAUSES}"
-    return json.loads(read_text(path, "causes")) if path.is_file() else []
+    causes = json.loads(read_text(path, "causes")) if path.is_file() else []
+    for cause in causes:
+        for weight in cause["weights"]:
+            weight["said"] = describe(Weight(**weight), cause["name"], cause["places"])
+    return causes
 
 
 @functools.cache
@@ -100,7 +108,10 @@ def record_gallery(target: Target, runs: Sequence[GalleryRun]) -> None:
     for trace, path in zip(traces, paths, strict=True):
         tracefile.save(trace, path)
     for run_id, run_causes in causes_by_run.items():
-        (GALLERY / f"{run_id}{CAUSES}").write_text(json.dumps(run_causes, ensure_ascii=False) + "\n", encoding="utf-8")
+        for weight in (weight for cause in run_causes for weight in cause["weights"]):
+            del weight["said"]  # the words are ``gallery_causes``' own
+        text = json.dumps(run_causes, ensure_ascii=False, separators=(",", ":"))
+        (GALLERY / f"{run_id}{CAUSES}").write_text(f"{text}\n", encoding="utf-8")
     for old in GALLERY.glob(f"*{SUFFIX}") if not runs else ():
         if old not in paths:
             old.unlink()

@@ -257,7 +257,7 @@ def test_the_first_view_is_an_answer_about_a_document(page: Any) -> None:
         page.set_viewport_size({"width": 1280, "height": 800})
         assert page.locator(".sv-a-answer").bounding_box()["y"] < 260
         buttons.nth(1).click()  # spans of the question are no passage's, and need no quotation
-        linked = "41 of 65 tokens, in 6 spans: 36 to 1 of 3 passages, 5 to the prompt outside them. ✓ verbatim"
+        linked = "41 of 65 tokens, in 6 spans: 36 to 1 of 3 passages, 5 to the rest of the prompt. ✓ verbatim"
         expect(page.locator(".sv-a-tile").nth(1)).to_have_text(re.compile(f"Its drafts linked {linked}$"))
         page.locator("td .sv-a-weight").first.click()
         expect(page.locator(".sv-a-said")).to_contain_text("without it these are 8.7 times less likely")

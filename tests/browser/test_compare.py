@@ -115,6 +115,8 @@ def test_runs_selected_in_the_library_are_compared_and_held_against_each_other(p
     page.keyboard.press("Enter")
     page.wait_for_function("() => specviz.app.tab === 'inspect' && specviz.app.shown === 'gallery-2'")
     becomes(page, lambda: page.evaluate("specviz.inspector.state().step") + 1, step)
+    page.goto(f"http://127.0.0.1:{port}/?tab=compare&view=difference&runs=gallery-2,gallery-3")
+    expect(page.locator(".svr-gains").last).to_contain_text("accepted 30 of 37 drafted (7 in other branches);")
     page.goto(f"http://127.0.0.1:{port}/?tab=runs")
     for name in ("gallery-1", "gallery-2"):
         page.check(f"tr[data-id={name}] .svr-check input")

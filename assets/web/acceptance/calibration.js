@@ -52,7 +52,7 @@ export function drawCalibration(place) {
           "AdaPLD give cosines.",
       ),
     );
-  headline.textContent = summary(all);
+  headline.textContent = page.calibration;
   /** @param {number | null} value */
   const cell = (value) => h("td.svp-num", value === null ? "–" : value.toFixed(3));
   const rows = all.map((one) =>
@@ -95,16 +95,3 @@ const MEANINGS = {
   AUROC: "The chance that a correct token had more confidence than a wrong one: 1 is best, 0.5 says nothing.",
   bars: "Darker: more tokens of that confidence. Dotted: correct as often as predicted.",
 };
-
-/** @param {(Calibration & { title: string })[]} all */
-function summary(all) {
-  const [best, ...others] = all.filter((one) => one.auroc !== null).sort((a, b) => Number(b.auroc) - Number(a.auroc));
-  if (!best) return "How often a drafted token was correct, by how confident its method was.";
-  /** @param {Calibration & { title: string }} one */
-  const named = ({ title, label }) => `the ${label.split(" = ")[0]} of ${short(title)}`;
-  /** @param {Calibration} one */
-  const area = ({ auroc }) => Number(auroc).toFixed(2);
-  const least = others.at(-1);
-  const sentence = `${named(best)} tells correct tokens from wrong ones best (AUROC ${area(best)})`;
-  return `T${sentence.slice(1)}${least ? `, ${named(least)} worst (${area(least)})` : ""}.`;
-}

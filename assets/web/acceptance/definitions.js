@@ -3,7 +3,7 @@
 import { facts, h, heads, replace, scrolled, table } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
 import { COLORS, lineLook, stems } from "specviz/base/plotly.js";
-import { data, drawCharts, headline, layout, page, shown } from "specviz/acceptance/state.js";
+import { data, drawCharts, headline, layout, page, shown, term } from "specviz/acceptance/state.js";
 import { app } from "specviz/shell/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
@@ -12,6 +12,13 @@ const GROUPS = {
   class: ["By class of the drafted token", "its text"],
   segment: ["By where it was copied from", "part of the prompt or output"],
   origin: ["By origin", "what drafted it"],
+};
+
+/** Groups whose names do not say what they are. @type {Record<string, string>} */
+const KINDS = {
+  "no text": "Special tokens, and those whose text was not recorded",
+  chat: "The messages of the chat",
+  template: "What the chat template writes around the messages",
 };
 
 /** What the definitions of a unit, which stand together, say. @type {Record<string, string>} */
@@ -166,7 +173,7 @@ function grouped(name) {
       }),
     ),
   );
-  const names = keys.map((one) => named(name, one));
+  const names = keys.map((one) => term(named(name, one), KINDS[one]));
   return h(
     "section.ui-stack",
     h("h3", title),

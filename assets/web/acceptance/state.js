@@ -13,8 +13,10 @@ export const page = {
   view: "definitions",
   /** @type {AcceptanceSet[]} */
   sets: [],
-  /** Who accepts more. */
+  /** Who has more accepted. */
   sentence: "",
+  /** Which confidence is worth more. */
+  calibration: "",
   /** The runs that are counted. @type {string[]} */
   ids: [],
   /** Servers' files that are counted beside them. @type {SentFile[]} */

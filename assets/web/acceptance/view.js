@@ -94,7 +94,7 @@ async function count(ids, view) {
   counting = true;
   headline.textContent = "";
   added.textContent = page.files.map(({ name }) => name).join(", ");
-  Object.assign(page, { sets: [], sentence: "", forced: 0, charted: [], ids });
+  Object.assign(page, { sets: [], sentence: "", calibration: "", forced: 0, charted: [], ids });
   page.view = viewOf(view).name;
   const { files, by } = page;
   const ask = async () => {

@@ -133,7 +133,11 @@ export class Board {
     const all = plural(doc.output_tokens, "token");
     const { quoted, more, less, beside } = this.apart();
     const of = `${found.copied_tokens} of ${quoted && !less && !beside ? `these ${plural(quoted, "token")}` : all}`;
-    const linked = `${of}, in ${plural(spans, "span")}${this.to()}.`;
+    const from = usage(doc, found.used_sources);
+    const own = found.links.some(({ kind }) => kind === "output") ? " and the answer" : "";
+    const to = !from ? "" : !beside ? `, to ${from}`
+      : `: ${found.copied_tokens - beside} to ${from}, ${beside} to the rest of the prompt${own}`;
+    const linked = `${of}, in ${plural(spans, "span")}${to}.`;
     const check = wrong ? `≠ ${wrong} of ${plural(spans, "span")} not verbatim` : "✓ verbatim";
     const verdict = spans > 0 && h("b", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the span's.");
@@ -145,27 +149,15 @@ export class Board {
     ]);
   }
 
-  /** Where the links go: passages, and what of the prompt or the answer itself is none, with its tokens. */
-  to() {
-    const { doc, found } = this.view;
-    const passages = usage(doc, found.used_sources);
-    const rest = ranked(found.links).filter(({ source }) => !SOURCES.includes(source.kind));
-    if (!passages || !rest.length) return passages && `, to ${passages}`;
-    const count = found.copied_tokens - rest.reduce((sum, { tokens }) => sum + tokens, 0);
-    const others = rest.map(({ source, tokens }) =>
-      `${tokens} to ${source.kind === "prompt" ? "the prompt outside them" : "the answer itself"}`);
-    return `: ${[count ? `${count} to ${passages}` : "", ...others].filter(Boolean).join(", ")}`;
-  }
-
-  /** How many tokens the text has as quotations, ``more`` than the signal links, and how many of those that it links
-      to passages are in none, ``less``; ``beside``: those that it links to what is no passage. */
+  /** How many tokens the text has as quotations, ``more`` than the signal links, and of those that it links to
+      passages ``less``; ``beside``: those linked to what is no passage. */
   apart() {
     const { found, minRun, signal } = this.view;
-    /** @param {Attributed} view */
-    const placesOf = ({ links }) =>
+    /** @param {SourceLink[]} links */
+    const placesOf = (links) =>
       new Set(links.flatMap(({ output_tokens: [a, b] }) => Array.from({ length: b - a }, (_, k) => a + k)));
     const passages = found.links.filter(({ kind }) => SOURCES.includes(kind));
-    const [quoted, linked, given] = [at(signal.verbatim, minRun), found, { ...found, links: passages }].map(placesOf);
+    const [quoted, linked, given] = [at(signal.verbatim, minRun).links, found.links, passages].map(placesOf);
     const more = [...quoted].filter((place) => !linked.has(place)).length;
     const less = [...given].filter((place) => !quoted.has(place)).length;
     return { quoted: quoted.size, more, less, beside: linked.size - given.size };

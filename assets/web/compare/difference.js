@@ -14,7 +14,8 @@ const code = (text) => h("code", glyphs(text) || "∅");
 function instead({ drafted, accepted, rejected, wrote, reason }) {
   if (!drafted) return ["drafted nothing", reason && `: ${reason}`];
   const much = `accepted ${accepted} of ${drafted} drafted`;
-  if (!rejected.length) return [`${much}; the draft ended there, the target wrote `, code(wrote)];
+  const side = drafted > accepted ? ` (${drafted - accepted} in other branches)` : "";
+  if (!rejected.length) return [`${much}${side}; the draft ended there, the target wrote `, code(wrote)];
   const tokens = rejected.flatMap((token, n) => [n ? ", " : "", code(token)]);
   return [`${much}; it offered `, ...tokens, ", the target wrote ", code(wrote)];
 }

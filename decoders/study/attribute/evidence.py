@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Standing = Literal["contributed", "corroborates", "against", "none"]
 DECISIVE = math.log(10)  # nats: a factor of ten in probability
+DIGITS = 3  # of a fall and a probability that are kept
 ALIKE = math.log(2)  # nats: what differs by less is about as likely
 PASSAGE_NUMBER = re.compile(r"^\[\d+\] ")  # before a passage of several
 _SHORT = "Mr|Mrs|Ms|Dr|Prof|St|No|vs|etc|cf|approx|e\\.g|i\\.e|Art|Sec|Fig|Inc|Ltd|Co|[A-Z]"
@@ -175,7 +176,7 @@ def weights(
     share = 1 / len(places)
 
     def total(falls: Sequence[float], start: int, stop: int) -> float:
-        return math.fsum(falls[start:stop]) * share
+        return round(math.fsum(falls[start:stop]) * share, DIGITS)
 
     span_weights = []
     for start, stop in spans:
@@ -200,14 +201,14 @@ def cause(
     instead = [
         None
         if choice == token or pieces is None
-        else [pieces.of(choice)[0].decode("utf-8", "backslashreplace"), round(p, 4)]
+        else [pieces.of(choice)[0].decode("utf-8", "backslashreplace"), round(p, DIGITS)]
         for choice, token, p in zip(without.instead, answer.answer, without.instead_p, strict=True)
     ]
     span_weights = weights(trace, places, without, spans or [(0, claims[-1][1]), *claims])
     return {
         "name": name, "model": answer.target.name, "places": len(places), "mask_fault": answer.mask_fault,
-        "fall": [round(fall, 4) for fall in without.falls], "reread": [round(fall, 4) for fall in without.reread or ()],
-        "instead": instead,
+        "fall": [round(fall, DIGITS) for fall in without.falls],
+        "reread": [round(fall, DIGITS) for fall in without.reread or ()], "instead": instead,
         "weights": [{**asdict(weight), "said": describe(weight, name, len(places))} for weight in span_weights],
     }  # fmt: skip
 

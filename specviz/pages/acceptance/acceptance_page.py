@@ -22,7 +22,7 @@ from specviz.views.prompts import short_name
 from specviz.words import sentence
 
 from . import judging
-from .claim import claim_of_runs
+from .claim import calibration_claim, claim_of_runs
 from .judging import Judging, RunJudgement, pool_runs, steps_document
 from .sets import SetCounts, counts_of_log, pooled_by_method
 
@@ -89,7 +89,8 @@ class AcceptancePage(Service):
     @post("runs")
     def runs(self, request: Counting) -> dict[str, Any]:
         """Of runs that are over, and of servers' files, a set per method, most tokens per step first: acceptance by
-        every definition, and each confidence's reliability; ``sentence`` says who accepts more, and why.
+        every definition, and each confidence's reliability; ``sentence`` says who has more accepted, and why,
+        ``calibration`` which confidence is worth more.
 
         Runs of given answers are left out: ``forced`` is how many. Raises Refusal where neither is chosen, or a file
         has nothing to count; UnknownTrace for a run that is not there.
@@ -98,7 +99,10 @@ class AcceptancePage(Service):
         run_counts = [self._count(key, request.by) for key in dict.fromkeys(ids)]
         run_counts += [run for file in request.files for run in _counts_of_file(file, request.by)]
         sets = pooled_by_method(run_counts)
-        return {"sets": sets, "sentence": claim_of_runs(run_counts), "forced": sum(run.forced for run in run_counts)}
+        return {
+            "sets": sets, "sentence": claim_of_runs(run_counts), "calibration": calibration_claim(sets),
+            "forced": sum(run.forced for run in run_counts),
+        }  # fmt: skip
 
     @post("judge")
     def judge(self, ids: Ids) -> dict[str, Any]:

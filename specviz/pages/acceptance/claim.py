@@ -1,19 +1,21 @@
-"""Claim of an acceptance: one sentence on the method that accepts more, where it does, and why; of methods' runs of
-the same prompts, as another prompt can be drafted more or less by any method.
+"""Claim of an acceptance: one sentence on the method that has more accepted, where it has, and why; of methods' runs
+of the same prompts, as another prompt can be drafted more or less by any method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
 from typing import Any
 
+from decoders.errors import capital
 from specviz.groups import group
 from specviz.words import decimals, plural
 
 from .sets import SetCounts, pooled_by_method
 
 FEWEST = 10  # decided positions from which a group's rate is compared
-FEWEST_DRAFTS = 20  # of both methods, from which a place and a reason are given
+FEWEST_DRAFTS = 20  # of both methods, from which a place and a reason are given; of tokens right and wrong, a rank
 LEVEL = 0.03  # rates and lengths that lie no further apart (of the larger) are no reason
 PLACES = {"segment": "tokens copied from the {}", "class": "tokens of the kind “{}”", "origin": "tokens from “{}”"}
 
@@ -21,7 +23,7 @@ Set = Mapping[str, Any]  # of ``pooled_by_method``
 
 
 DIFFERENT_PROMPTS = (
-    "These methods drafted for different prompts, so none can be said to accept more. Choose runs of one prompt."
+    "These methods drafted for different prompts, so none can be said to have more accepted. Choose runs of one prompt."
 )
 
 
@@ -49,8 +51,8 @@ def claim(sets: Sequence[Set]) -> str:
     ...     return {"title": title, "depths": depths, "groups": {}, "pooled": {"tokens_per_step": 1 + stood / 20},
     ...             "parts": {"drafted": 20, "first_drafts": 20, "drafts": 20, "steps": 20}}
     >>> claim([made("PLD+", 18), made("PLD: lookup", 12)])
-    'PLD+ accepts more than PLD: 1.90 against 1.60 tokens per step, because the first token of its drafts is accepted \
-more often (90 % against 60 %).'
+    'PLD+ has more accepted than PLD: 1.90 against 1.60 tokens per step, because the first token of its drafts is \
+accepted more often (90 % against 60 %).'
     """
     ranking = [entry for entry in sets if entry["depths"]]
     if not ranking:
@@ -64,9 +66,9 @@ more often (90 % against 60 %).'
     rival = ranking[1]
     numbers = f"{decimals(_per_step(best), 2)} against {decimals(_per_step(rival), 2)} tokens per step"
     if _per_step(best) - _per_step(rival) <= LEVEL * _per_step(best):
-        return f"{_title(best)} and {_title(rival)} accept alike: {numbers}."
+        return f"{_title(best)} and {_title(rival)} have as much accepted: {numbers}."
     rivals = _title(rival) if len(ranking) == 2 else f"all others, {_title(rival)} next"
-    opening = f"{_title(best)} accepts more than {rivals}: {numbers}"
+    opening = f"{_title(best)} has more accepted than {rivals}: {numbers}"
     count, title = min((entry["depths"][0]["decided"], _title(entry)) for entry in (best, rival))
     if count < FEWEST_DRAFTS:
         firsts = (f"{row['stood']} of {row['decided']}" for row in (best["depths"][0], rival["depths"][0]))
@@ -74,6 +76,35 @@ more often (90 % against 60 %).'
         caveat = f"{plural(count, 'draft')} of {title} {'is' if count == 1 else 'are'} too few to say why"
         return f"{opening}. {evidence}; {caveat}."
     return f"{opening}{_place_clause(best, rival)}{_reason_clause(best, rival)}."
+
+
+def calibration_claim(sets: Sequence[Set]) -> str:
+    """The sentence on the confidences with ``FEWEST_DRAFTS`` correct and wrong tokens: a best and a worst where their
+    areas lie further apart than twice the standard error.
+
+    >>> def made(title, auroc, count):
+    ...     return {"title": title, "calibration": [{"label": "q", "auroc": auroc, "count": count, "rate": 0.5}]}
+    >>> calibration_claim([made("A", 0.9, 400), made("B", 0.6, 200), made("C", 1.0, 6)])
+    'The q of A (AUROC 0.90) tells correct tokens from wrong ones best, the q of B (AUROC 0.60) worst.'
+    >>> calibration_claim([made("C", 1.0, 6)])
+    'Too few tokens to compare confidences: none has 20 correct and 20 wrong ones.'
+    """
+    rows = [(entry, row, round(row["rate"] * row["count"])) for entry in sets for row in entry["calibration"]]
+    fit = [
+        (row["auroc"], (1 / n + 1 / (row["count"] - n)) / 12,
+         f"the {row['label'].partition(' = ')[0]} of {_title(entry)} (AUROC {row['auroc']:.2f})")
+        for entry, row, n in rows if FEWEST_DRAFTS <= n <= row["count"] - FEWEST_DRAFTS
+    ]  # fmt: skip
+    if not fit:
+        few = f"none has {FEWEST_DRAFTS} correct and {FEWEST_DRAFTS} wrong ones"
+        return f"Too few tokens to compare confidences: {few}." if rows else ""
+    (best, error, name), (worst, other_error, other_name) = max(fit), min(fit)
+    words = f"{capital(name)} tells correct tokens from wrong ones"
+    if best - worst > 2 * sqrt(error + other_error):
+        words += f" best, {other_name} worst"
+    elif len(fit) > 1:
+        words += f" no better than {other_name}"
+    return f"{words}."
 
 
 def _title(entry: Set) -> str:

@@ -112,9 +112,10 @@ against 2.50).'
 steps of 51.0 ms.'
     """
     places = places_of(lanes)
+    clear, _ = _leaders(lanes, places)
     by_time = {
         "sentence": _time_sentence(lanes, places),
-        "number": _times(_winning_speedup(lanes, places)),
+        "number": _times(clear[0].metric("speedup") if len(clear) == 1 else None),  # of one alone
         "lanes": [asdict(place) for place in _places_by_time(lanes, places)],
     }
     by_forwards = {"sentence": _forwards_sentence(lanes), "number": "", "lanes": [
@@ -155,13 +156,8 @@ def _leaders(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> tuple
     """The methods that have place 1: those clearly faster than plain decoding, and the others."""
     plain = next((lane for lane in lanes if lane.is_plain), None)
     first = [lane for place, lane in places if place == 1 and not lane.is_plain]
-    return tuple([lane for lane in first if _is_faster(lane, plain) == is_clear] for is_clear in (True, False))
-
-
-def _winning_speedup(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> float | None:
-    """The speedup of the only method with place 1 that is clearly faster than plain decoding."""
-    clear, _ = _leaders(lanes, places)
-    return clear[0].metric("speedup") if len(clear) == 1 else None
+    clear = [lane for lane in first if _is_faster(lane, plain)]
+    return clear, [lane for lane in first if lane not in clear]
 
 
 def _times(value: float | None) -> str:

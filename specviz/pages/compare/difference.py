@@ -20,10 +20,10 @@ from specviz.words import enumeration, plural
 from .outcome import lane_title
 
 MOST_OFFERS = 3  # rejected tokens named beside an accepted stretch
-CAUSES = {  # why a run wrote a token itself, in words that follow "its draft"
-    "nothing": "was empty",
-    "refused": "was refused",
-    "ended": "had ended",
+CAUSES = {  # why a run wrote a token itself, in words that follow "it"
+    "nothing": "had drafted nothing",
+    "refused": "had drafted another token",
+    "ended": "had come to the end of its draft",
 }
 
 
@@ -62,7 +62,7 @@ class Gain:
 
 def difference(a: Trace, b: Trace) -> dict[str, Any]:
     """``{"agreed", "tokens", "gains", "sentence"}``: output tokens that both runs share from the start on, how many
-    each wrote, for each run the steps (``Gain``) in which it accepted what the other did not, and who accepts more.
+    each wrote, for each run the steps (``Gain``) in which it accepted what the other did not, and who has more.
 
     Raises UserError for runs of different prompts.
     """
@@ -79,7 +79,7 @@ def difference(a: Trace, b: Trace) -> dict[str, Any]:
 
 
 def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
-    """The run that accepts more, and why the other run wrote these tokens itself."""
+    """The run that has more accepted, and why the other run wrote these tokens itself."""
     if names[0] == names[1]:
         names = [f"{name} ({number})" for number, name in enumerate(names, 1)]
     counts = [sum(gain.missed for gain in run_gains) for run_gains in gains]
@@ -88,9 +88,10 @@ def _sentence(names: Sequence[str], gains: Sequence[Sequence[Gain]]) -> str:
     if not counts[first]:
         return f"{names[0]} and {names[1]} accepted the same drafted tokens."
     reasons = sum((Counter(gain.causes) for gain in gains[first]), Counter[str]()).most_common()
-    causes = [f"{CAUSES[cause]}{f' at {count}' if len(reasons) > 1 else ''}" for cause, count in reasons]
-    accepted = f"{plural(counts[first], 'token')} that {other_name} wrote itself"
-    sentence = f"{name} accepts {accepted}, as its draft {enumeration(causes)}."
+    places = [f"at {count} " if len(reasons) > 1 else "there " for _, count in reasons]
+    clauses = [f"{place}it {CAUSES[cause]}" for place, (cause, _) in zip(places, reasons, strict=True)]
+    accepted = f"{plural(counts[first], 'token')} accepted that {other_name} wrote itself"
+    sentence = f"{name} has {accepted}: {enumeration(clauses)}."
     return sentence + (f" The other way round: {plural(counts[1 - first], 'token')}." if counts[1 - first] else "")
 
 

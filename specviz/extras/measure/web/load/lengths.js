@@ -52,7 +52,8 @@ function policies(sets) {
 function summary(sets) {
   const regrets = sets.flatMap(({ title, policies: rows }) => {
     const regret = rows.find(({ policy }) => policy === OWN)?.regret;
-    return typeof regret === "number" ? [{ title: short(title), regret: percentage(regret) }] : [];
+    if (typeof regret !== "number") return [];
+    return [{ title: short(title), regret: percentage(regret).replace(" ", "\u00a0") }];
   });
   if (!regrets.length) return "None of these runs can be replayed with other draft lengths.";
   const [first, ...others] = regrets;
