@@ -178,6 +178,11 @@ def test_what_a_stop_is_about_is_in_sight_and_says_nothing_else(visit: Visit, pa
     expect(row.locator(".sv-pair-number").last).to_have_text("–")
     visit("?tab=lessons&lesson=9-lossless&at=6&present=1", '.sv-lesson[data-ready="9-lossless 5 asked"]')
     expect(inside.locator(".sv-tree .sv-node")).to_have_count(11)  # the root, and all that was drafted
+    page.keyboard.press("2")
+    page.keyboard.press("Escape")
+    at(page, "9-lossless 5")
+    expect(inside.locator(".sv-diff")).to_be_visible()
+    expect(inside.locator(".sv-lower")).to_be_hidden()  # a run without the drafter's panel of an earlier stop
     visit("?tab=lessons&lesson=7-cape&at=1", '.sv-lesson[data-ready="7-cape 0"]')
     expect(inside.locator(".sv-sureness")).to_contain_text("From .8 to .9 CAPE grants 2 candidates")
     # a source out of sight is told by the line that is shown

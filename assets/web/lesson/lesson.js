@@ -240,8 +240,10 @@ export class Lesson {
     else inspector.setStep(stop.step);
     const { nodes, depth, drafted } = inspector.model.step(stop.step);
     inspector.root.style.setProperty("--sv-rows", String(depth > 1 ? Math.max(depth + 2, drafted / 2) : depth));
-    const look = looks(nodes.slice(1));
-    for (const [name, on] of Object.entries(look)) inspector.root.classList.toggle(`sv-${name}`, on);
+    const { classList } = inspector.root;
+    for (const [name, on] of Object.entries(looks(nodes.slice(1)))) classList.toggle(`sv-${name}`, on);
+    if (!inspector.drafter.on) classList.add("sv-later-drafter"); // it was met in another run
+    if (!inspector.prompts.on) classList.add("sv-later-prompts");
     this.shown = key;
     this.zoom();
     this.strayed(stop.step);
@@ -347,7 +349,7 @@ export class Lesson {
     if (this.waiting && root >= inspector.model.promptLength) inspector.reveal(root);
     for (const one of this.places) {
       if (one.kind === "node") {
-        const box = this.box(one.node);
+        const box = inspector.tree.boxOf(one.node);
         if (box && inspector.picker.on) inspector.picker.choose(inspector.picker.choice(box.item));
         if (box) inspector.tree.window.reach(box.group);
       }
@@ -366,11 +368,6 @@ export class Lesson {
     }
     this.mark();
     requestAnimationFrame(() => (this.bring(), this.feet()));
-  }
-
-  /** A node of the tree as it is drawn. @param {number} index */
-  box(index) {
-    return this.inspector.tree.boxOf(index);
   }
 
   /** All words of a stop are in sight, with its question: smaller where there are many, then without other options. */
@@ -434,7 +431,7 @@ export class Lesson {
       if (one.kind === "panel") cards.add(this.panel(one.name));
       else if (one.kind === "tokens") positions.push(...one.at);
       else if (one.kind === "metric") cards.add(inspector.metrics.querySelector(`[data-key="${one.key}"]`));
-      else if (one.kind === "node") this.box(one.node)?.group.setAttribute("data-spot", "");
+      else if (one.kind === "node") inspector.tree.boxOf(one.node)?.group.setAttribute("data-spot", "");
       else inspector.candidates.rows.querySelector(`[data-k="${one.row}"]`)?.setAttribute("data-spot", "");
     }
     for (const card of cards) card?.classList.add("sv-spot");
