@@ -225,6 +225,6 @@ def _show(results: Results) -> None:
         common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {point_text}")
     common.say(about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"])
     for claim in findings(results, comparisons(SHIPPED).get(about["name"])):
-        common.say(f"{claim.mark} {claim.text} {claim.spread} {claim.paper} {claim.source}".rstrip())
+        common.say(f"{claim.mark} {claim.text} {claim.notes}")
     common.say(about.get("compared", ""))
     common.say(*(f"failed: {error}" for error in results.reasons))

@@ -22,7 +22,7 @@ from .wording import legend_text, plain_number
 
 # Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides
 COLORS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY, "#332288", "#44AA99", "#882255",
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY, "#332288", "#8C564B", "#882255",
     "#999933",
 )  # fmt: skip
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
@@ -36,6 +36,7 @@ HEIGHT, NARROW, MARGINS = 300, 420, 76  # MARGINS: at the left and the right of 
 NEAR = 0.01  # of an axis: numbers no further apart lie on one another
 CLOSE = 0.02  # of an axis: nearer numbers have one label
 LETTER = 7.0  # pixels of a character below an axis
+PLOT_WIDTH, ENTRY = 388, 45  # pixels of a chart of two in a row, and of a legend's entry beside its text
 NOTE = 56  # characters of a line below a title
 
 
@@ -104,7 +105,11 @@ def make_room(figure: go.Figure, height: int = HEIGHT) -> None:
     traces = [(getattr(trace, "name", None), getattr(trace, "showlegend", None)) for trace in figure.data]
     names = [str(name) for name, in_legend in traces if name and in_legend is not False]
     width = min(260, round(max(map(_text_width, names), default=0)))
-    rows = -(-len(names) // max(1, (NARROW - MARGINS) // (width + 45))) if len(names) > 1 else 0
+    columns = max(1, PLOT_WIDTH // (width + ENTRY))
+    if len(names) - columns == 1 < columns:  # the last would be alone
+        columns -= 1
+        width = PLOT_WIDTH // columns - ENTRY
+    rows = -(-len(names) // max(1, (NARROW - MARGINS) // (width + ENTRY))) if len(names) > 1 else 0
     figure.update_layout(
         height=height + 20 * rows, margin_b=56 + 20 * rows, legend_entrywidth=width, showlegend=len(names) > 1
     )
@@ -152,7 +157,7 @@ def draw_axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *
         figure.add_vline(place, line={"dash": "dot", "width": 1, "color": GREY})
         figure.add_annotation(  # above the plot; on a log axis at its exponent
             x=log10(place) if axis["log"] else place, y=1, yref="paper", yanchor="bottom", text="paper's choice",
-            xanchor="right" if place == max(values) else "center", showarrow=False, font_size=11, borderpad=0,
+            xanchor="right" if place == max(values) else "center", showarrow=False, font_size=11, borderpad=0, yshift=5,
         )  # fmt: skip
 
 
@@ -251,7 +256,8 @@ def overlaps(lines: Mapping[Any, Line], *, from_zero: bool = False) -> list[list
 
 
 def _covers(line: Line, line_below: Line, near: float) -> bool:
-    return bool(line) and [x for x, _ in line] == [x for x, _ in line_below] and all(
+    is_drawn = any(value is not None for _, value in line)
+    return is_drawn and [x for x, _ in line] == [x for x, _ in line_below] and all(
         a == b if a is None or b is None else abs(a - b) <= near
         for (_, a), (_, b) in zip(line, line_below, strict=True)
     )  # fmt: skip

@@ -54,6 +54,11 @@ class Finding:
     def mark(self) -> str:
         return "–" if self.both_orders else "≈" if self.within_spread else "✓" if self.alike else "✗"
 
+    @property
+    def notes(self) -> str:
+        """The spread, and what the paper has."""
+        return f"{self.spread} {'; '.join(filter(None, [self.paper, self.source]))}.".lstrip()
+
 
 def findings(results: Results, comparison: PaperComparison | None) -> list[Finding]:
     """The claims of a paper in these results, without those for which they have no runs."""

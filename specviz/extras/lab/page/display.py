@@ -100,7 +100,8 @@ def draw(results: Results, metric_keys: Sequence[str]) -> dict[str, Any]:
             for quantity in map(results.quantity, metric_keys if in_tables else ())
             if isinstance(quantity, Quantity)
         ],
-        "verdict": verdict(claims), "findings": [asdict(finding) | {"mark": finding.mark} for finding in claims],
+        "verdict": verdict(claims),
+        "findings": [{"mark": claim.mark, "text": claim.text, "notes": claim.notes} for claim in claims],
         "points": drawn_points,
         "columns": [
             {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, metric_keys)

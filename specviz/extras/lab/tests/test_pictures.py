@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from specviz.extras.lab.experiments.drawing import COLORS
 from specviz.extras.lab.experiments.figures import caption, charts
 from specviz.extras.lab.experiments.recipe_files import recipes
 from specviz.extras.lab.experiments.results import Results
 from specviz.extras.lab.experiments.shipped import SHIPPED, example
 from specviz.extras.lab.page.pictures import draw_pictures, picture, pictures
+from specviz.views.charts import GREY
 
 
 def test_every_recorded_experiment_has_a_picture() -> None:
@@ -53,6 +55,13 @@ def test_a_figure_has_a_series_once_and_whiskers_where_there_is_an_error() -> No
     tree = next(chart.figure for chart in charts(Results.load(SHIPPED / "ppd-table1.zip")) if "Tree" in chart.title)
     assert [trace.marker.size for trace in tree.data[:2]] == [12, 8] and {t.line.width for t in tree.data[:2]} == {2}
     assert "<br>PPD and PPD, typical lie on each other<" in tree.layout.title.text
+    latency = charts(example(SHIPPED / "ppd-fig8b.zip"))[-1].figure  # of the pruned trees alone
+    assert "lie on each other" not in latency.layout.title.text
+
+
+def test_a_colour_can_be_seen_on_a_dark_page() -> None:
+    state = (Path(__file__).parents[1] / "web" / "lab" / "state.js").read_text("utf-8")
+    assert all(f'"{color.lower()}":' in state for color in {*COLORS} - {GREY}) and len({*COLORS}) == len(COLORS)
 
 
 def test_labels_lie_on_nothing() -> None:

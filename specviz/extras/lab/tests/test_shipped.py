@@ -137,5 +137,6 @@ def test_an_example_result_in_the_shell(capsys: pytest.CaptureFixture[str], monk
     out = " ".join(capsys.readouterr().out.split())
     assert comes_along()["pldplus-table8"]["compared"] in out and "An example result, recorded on" in out
     assert "✗ Tokens per step are 3.90 both with 1 averaged state and with 2." in out
+    assert "4 prompts. The paper: 3.14 with 1 averaged state, 3.05 with 2 averaged states; table 8." in out
     monkeypatch.setattr(shipped, "comes_along", dict)
     assert "no example result of ppd-sps comes along" in refusal(capsys, "lab", "ppd-sps", "--recorded")

@@ -140,7 +140,9 @@ const legend = ({ lines, range, names = [], note }) => h("span.svl-scale",
 function named({ name, title, figure }, only) {
   const picture = gallery().pictures[name];
   const place = figure.replace(/, [a-z§].*/, "");
-  return h("span", drawn(picture), h("small", h("span", place), "\u00a0", markOf(picture?.finding)), h("span", title),
+  const words = { title: picture?.finding.text };
+  const mark = markOf(picture?.finding);
+  return h("span", words, drawn(picture), h("small", h("span", place), "\u00a0", mark), h("span", title),
     picture && h("small", `${picture.metric}: `, h("span", unbroken(picture.range))),
     picture && only && h("small", unbroken(picture.finding.text)));
 }

@@ -268,7 +268,7 @@ function drawBar({ about, state, measured, tables, rows }) {
     ),
     metrics.length > 0 && h("label.svl-draw.ui-check.ui-soft", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),
-    rows > 0 && [file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")],
+    rows > 0 && h("span.svl-files", file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")),
     about.recorded?.rough && h("span.svl-rough", roughly(about.recorded)),
     !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);

@@ -167,6 +167,7 @@ export const field = (label, input, help) =>
 const DARK = {
   "#0072b2": "#56b4e9", "#d55e00": "#f08537", "#009e73": "#4fcaa3", "#cc79a7": "#e09bc4", "#e69f00": "#dcb65a",
   "#b8860b": "#dcb65a", "#56b4e9": "#a5d8f6", "#7a6fb0": "#b3a9e6", "#7a4fbf": "#b3a0ea",
+  "#332288": "#7d8ef0", "#8c564b": "#c99a8e", "#882255": "#d9658f", "#999933": "#c6c96a",
 };
 
 /** A chart's colour where the page is dark. @param {string} color */

@@ -83,7 +83,7 @@ interface LabPoint {
 }
 /** A claim of the paper in these results: ``experiments/findings.py``. */
 interface LabFinding {
-  text: string; spread: string; paper: string; source: string; mark: "✓" | "✗" | "≈" | "–";
+  text: string; notes: string; mark: "✓" | "✗" | "≈" | "–";
 }
 
 /** A table of lines × tasks, ours or a paper's: ``experiments/sheets.py``. ``point`` of a cell is one of the points. */

@@ -15,10 +15,9 @@ export const unbroken = (text = "") =>
 /** @type {(results: LabResults) => Child[]} */
 export function verdictOf({ verdict, findings, about }) {
   if (!verdict && !about.compared) return [];
-  const points = findings.map(({ mark, text, spread, paper, source }) =>
+  const points = findings.map(({ mark, text, notes }) =>
     h("li", h("span", { role: "img", "aria-label": OUTCOMES[mark], title: OUTCOMES[mark] }, mark),
-      h("span", unbroken(text),
-        h("small.ui-soft", unbroken(`${spread} ${[paper, source].filter(Boolean).join("; ")}.`)))));
+      h("span", unbroken(text), h("small.ui-soft", unbroken(notes)))));
   return [h("div.svl-found.svl-compared",
     h("p", h("b", "Here: "), verdict ? h("b", `${verdict}.`) : unbroken(about.compared)),
     points.length > 0 && [h("ul.svl-points", points), about.compared && h("p.ui-soft", unbroken(about.compared))])];
