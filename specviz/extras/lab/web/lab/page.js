@@ -20,6 +20,8 @@ const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts" };
 /** Tools, drawn when they are first looked at. @type {Map<string, HTMLElement>} */
 const drawnTools = new Map();
 const side = h("details.svl-side", parts.chosen, parts.list);
+/** A copy of the list as it was last drawn. @type {Node | null} */
+let listed = null;
 
 /** The list: experiments and results. */
 function items() {
@@ -96,15 +98,21 @@ parts.list.addEventListener("keydown", walk);
 function drawSide() {
   const top = parts.list.scrollTop;
   const inside = parts.list.contains(document.activeElement);
-  parts.list.replaceChildren(...items());
+  const next = h("div", items());
+  const isNew = !next.isEqualNode(listed) || !parts.list.firstChild; // else a click that is going on would be lost
+  if (isNew) {
+    listed = next.cloneNode(true);
+    parts.list.replaceChildren(...next.childNodes);
+  }
   parts.list.scrollTop = top;
   const chosen = entries().filter((one) => one.matches("[aria-current]"));
   const current = chosen.find((one) => !one.closest(".svl-earlier:not([open])")) ?? entries()[0];
   stopAt(current);
-  if (inside) current.focus({ preventScroll: true }); // what was pressed has been drawn again
+  if (inside && isNew) current.focus({ preventScroll: true }); // what was pressed has been drawn again
   const asked = recipe();
   const name = NAMES[lab.choice] ?? tools().find((tool) => tool.name === lab.choice)?.title;
   parts.chosen.textContent = asked ? `${shortPaper(asked.paper)} ${asked.figure}: ${asked.title}` : name;
+  if (isNew) centre();
 }
 
 /** On a small screen what was chosen stands below the list. */
@@ -188,7 +196,6 @@ function draw() {
   else parts.gallery.replaceChildren();
   if (first) return address();
   drawSide();
-  centre();
   const name = lab.choice;
   const tool = isTool(name);
   parts.tool.hidden = !tool;
@@ -258,7 +265,7 @@ export async function mount({ element }) {
   on("model", async () => {
     await refresh();
     if (lab.choice || lab.id) draw();
-    else home();
+    else drawMine(choose, reopen);
   });
   onTheme(() => lab.shown?.charts && drawResults());
 }
