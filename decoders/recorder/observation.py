@@ -16,7 +16,9 @@ from decoders.draft.tree import DraftTree
 from decoders.engine.decoding import Step
 from decoders.model.state.transfer import Mark, Span, fetch
 from decoders.names import AFTER_STOP, BEHIND_END
+from decoders.verifiers.diverse import DiverseVerifier
 from decoders.verifiers.match import judged
+from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.sampling import Chooser, Sampling
 
 from .kinds import LOOKUP, CallKind
@@ -140,7 +142,7 @@ class Steps:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.minimum(1.0, 1 - weight + weight * fetch(p)[0].astype(np.float64) / q)
         ratio = np.append(np.nan, np.where(np.isfinite(ratio), ratio, np.nan))
-        name = "p/q" if weight == 1 else "1 − weight w + w·p/q"
+        name = (ResidualVerifier if weight == 1 else DiverseVerifier).ratio_words
         words = {"accepted": "{} = {:.3g}: stands", "rejected": "{} = {:.3g}: redrawn from the residual"}
         reasons = [
             words[s].format(name, ratio[n]) if s in words else verdict.reasons[n] for n, s in enumerate(verdict.status)

@@ -113,7 +113,7 @@ const leading = (count) => (count === 1 ? "only the first" : `the first ${count}
 export function ofCopy({ path, accepted }, copy) {
   const copied = path.filter((node) => copy.includes(node)).length;
   const beside = accepted - copied;
-  const own = copied === copy.length ? `all ${copied} copied` : leading(copied).replace("only ", beside ? "" : "only ");
+  const own = copied === copy.length ? `all ${copied} copied` : beside && copied === 1 ? "the first" : leading(copied);
   return beside ? `${copied ? `${own} and ` : ""}${beside === 1 ? "one" : beside} of the others` : own;
 }
 

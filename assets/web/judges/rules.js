@@ -93,8 +93,8 @@ export function agreement(step) {
   const all = Object.values(step.rules);
   const [count, open] = [otherwise(step), all.filter((rule) => rule.open && !rule.differs.length).length];
   const alike = all.length - open;
-  const parted = count ? `${count} ${count === 1 ? "decides" : "decide"} otherwise`
-    : `${open ? alike : "all"} ${open && alike === 1 ? "decides" : "decide"} alike`;
+  const decide = (/** @type {number} */ n) => `${open || count ? n : "all"} ${n === 1 ? "decides" : "decide"}`;
+  const parted = count ? `${decide(count)} otherwise` : `${decide(alike)} alike`;
   return open ? `${parted}, ${open} left open` : parted;
 }
 

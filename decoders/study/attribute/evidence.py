@@ -151,8 +151,8 @@ def describe(weight: Weight, name: str, places: int = 1) -> str:
         reread = log_change(weight.reread * places)
         also = ", also" if reread == log_change(whole) else f"; it {reread}"
         fall += f"{also} where the prompt is read again {without}"
-    change = f"{factor(whole)} times {'less likely' if whole > 0 else 'likelier'}"
-    change = f"{'about as likely' if abs(whole) < ALIKE else change} ({fall})."
+    direction = f"{factor(whole)} times {'less likely' if whole > 0 else 'likelier'}"
+    change = f"{'about as likely' if abs(whole) < ALIKE else direction} ({fall})."
     text = {
         "contributed": f"{name} contributed: {without} these words are {change}",
         "against": f"{name} speaks against: {without} these words are {change}",

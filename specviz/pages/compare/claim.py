@@ -61,6 +61,9 @@ class Lane:
         return (bounds[0], bounds[1]) if bounds and self.runs > 1 else None
 
 
+Leaders = tuple[list[Lane], list[Lane]]  # of place 1: clearly faster than plain decoding, and the others
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A lane in an order. ``place`` is 1 + the number of lanes that are clearly faster, None where it takes none
@@ -112,9 +115,9 @@ against 2.50).'
 steps of 51.0 ms.'
     """
     places = places_of(lanes)
-    clear, _ = _leaders(lanes, places)
+    leaders = clear, _ = _leaders(lanes, places)
     by_time = {
-        "sentence": _time_sentence(lanes, places),
+        "sentence": _time_sentence(lanes, places, leaders),
         "number": _times(clear[0].metric("speedup") if len(clear) == 1 else None),  # of one alone
         "lanes": [asdict(place) for place in _places_by_time(lanes, places)],
     }
@@ -138,6 +141,10 @@ def places_of(lanes: Iterable[Lane]) -> list[tuple[int, Lane]]:
     return sorted(places, key=lambda row: (row[0], -(row[1].metric("speedup") or 0.0)))
 
 
+def _baseline(lanes: Iterable[Lane]) -> Lane | None:
+    return next((lane for lane in lanes if lane.is_plain), None)
+
+
 def _per_step(lane: Lane) -> float:
     return lane.metric("tokens_per_step") or 0.0
 
@@ -152,9 +159,9 @@ def _is_faster(lane: Lane, rival: Lane | None) -> bool:
     return speed - rival_speed > LEVEL * rival_speed and low > high
 
 
-def _leaders(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> tuple[list[Lane], list[Lane]]:
+def _leaders(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> Leaders:
     """The methods that have place 1: those clearly faster than plain decoding, and the others."""
-    plain = next((lane for lane in lanes if lane.is_plain), None)
+    plain = _baseline(lanes)
     first = [lane for place, lane in places if place == 1 and not lane.is_plain]
     clear = [lane for lane in first if _is_faster(lane, plain)]
     return clear, [lane for lane in first if lane not in clear]
@@ -228,12 +235,12 @@ def _stars(lanes: Sequence[Lane], by_time: Sequence[Mapping[str, Any]]) -> dict[
 # --- sentences ---
 
 
-def _time_sentence(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) -> str:
+def _time_sentence(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], leaders: Leaders) -> str:
     """The winner, the factor and the reason; lanes whose speedup cannot be right take no part, and are named."""
     if all(lane.is_plain for _, lane in places):
         return _no_winner(lanes)
     left_out = [lane for lane in lanes if lane.doubt]
-    words = _by_speed(lanes, places, brief=bool(left_out))
+    words = _by_speed([lane for _, lane in places if not lane.is_plain], leaders, _baseline(lanes), bool(left_out))
     if not left_out:
         return words
     names = enumeration([lane.name for lane in left_out])
@@ -243,11 +250,11 @@ def _time_sentence(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]]) ->
     return f"{words} {names} {take} no place (‡): {speeds} at {rates} tokens per step cannot be."
 
 
-def _by_speed(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], *, brief: bool = False) -> str:
-    """The methods with place 1, what is sure of them and why (``brief``: of two reasons the first)."""
-    plain = next((lane for lane in lanes if lane.is_plain), None)
-    order = [lane for _, lane in places if not lane.is_plain]
-    (clear, unclear), first = _leaders(lanes, places), order[0]
+def _by_speed(order: Sequence[Lane], leaders: Leaders, plain: Lane | None, brief: bool) -> str:
+    """The methods with place 1, what is sure of them and why (``brief``: of two reasons the first); ``order`` has the
+    methods, the fastest in front.
+    """
+    (clear, unclear), first = leaders, order[0]
     best, per_step, step_ms = first.metric("speedup") or 0.0, _per_step(first), first.step_ms
     if not clear and best > 1 + LEVEL:
         return (
@@ -264,7 +271,7 @@ def _by_speed(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], *, brie
     if len(order) == 1:
         return f"{first.name} is {best:.2f}× as fast as plain decoding{_because(first, plain, brief)}."
     second, speed = order[1], order[1].metric("speedup") or 0.0
-    runs = {lane.runs > 1 for _, lane in places}
+    runs = {lane.runs > 1 for lane in (*order, plain or first)}
     wins = "wins" if runs == {True} else "comes first" if len(runs) > 1 else "comes first in one run of each"
     reason = _because(first, second, brief)
     return f"{first.name} {wins}: {best:.2f}× plain decoding, {best / speed:.2f}× {second.name}{reason}."
@@ -314,23 +321,22 @@ def _no_winner(lanes: Sequence[Lane]) -> str:
         return NO_METHOD
     first = min(finished_lanes, key=lambda lane: lane.metric("steps") or 0.0)
     reason = _no_place(first).rstrip(".")
-    fewest, mark = _fewest(finished_lanes, _plain_steps(lanes)), " (‡)" if first.doubt else ""
-    return f"{fewest}; by time nobody can be said to win: {reason}{mark}."
+    mark = " (‡)" if first.doubt else ""
+    return f"{_fewest(finished_lanes, _baseline(lanes))}; by time nobody can be said to win: {reason}{mark}."
 
 
-def _plain_steps(lanes: Sequence[Lane]) -> float | None:
-    return next((lane.metric("steps") for lane in lanes if lane.is_plain), None)
-
-
-def _fewest(lanes: Sequence[Lane], plain_steps: float | None) -> str:
-    """The lanes with the fewest forwards, as a clause; none of them where plain decoding needs as few."""
-    fewest = min(lane.metric("steps") or 0.0 for lane in lanes)
+def _fewest(lanes: Sequence[Lane], plain: Lane | None, *, beside_plain: bool = False) -> str:
+    """The lanes with the fewest forwards, as a clause; none of them where plain decoding needs as few.
+    ``beside_plain``: with the number that plain decoding needs.
+    """
+    fewest, plain_steps = min(lane.metric("steps") or 0.0 for lane in lanes), plain and plain.metric("steps")
     if plain_steps and plain_steps <= fewest:
         return f"No method needs fewer forwards than plain decoding, {int(plain_steps):,}"
     level = [lane for lane in lanes if lane.metric("steps") == fewest]
     rate = f" ({_per_step(level[0]):.2f} tokens per step)" if _per_step(level[0]) else ""
     subject = f"{enumeration([lane.name for lane in level])} need" if len(level) > 1 else f"{level[0].name} needs"
-    return f"{subject} the fewest forwards, {int(fewest):,}{rate}"
+    rival = f"; plain decoding needs {int(plain_steps):,}" if plain_steps and beside_plain else ""
+    return f"{subject} the fewest forwards, {int(fewest):,}{rate}{rival}"
 
 
 def _finished_methods(lanes: Sequence[Lane]) -> list[Lane]:
@@ -339,12 +345,7 @@ def _finished_methods(lanes: Sequence[Lane]) -> list[Lane]:
 
 def _forwards_sentence(lanes: Sequence[Lane]) -> str:
     finished_lanes = _finished_methods(lanes)
-    if not finished_lanes:
-        return NO_METHOD
-    plain_steps = _plain_steps(lanes)
-    is_fewer = plain_steps and any((lane.metric("steps") or 0.0) < plain_steps for lane in finished_lanes)
-    rival = f"; plain decoding needs {int(plain_steps or 0):,}" if is_fewer else ""
-    return f"{_fewest(finished_lanes, plain_steps)}{rival}."
+    return f"{_fewest(finished_lanes, _baseline(lanes), beside_plain=True)}." if finished_lanes else NO_METHOD
 
 
 def _repeats(lanes: Sequence[Lane]) -> str:

@@ -177,7 +177,7 @@ def _finding(results: Results, claim: Claim) -> Finding:
     ]  # fmt: skip
     source = "" if claim.contrary else claim.where
     paper = _paper_order(claim, phrases, signs, values[1:]) if isinstance(claim.paper, str) else (
-        _paper_numbers(claim, phrases, quantity.unit, noun)
+        _paper_numbers(claim, claim.paper, phrases, quantity.unit, noun)
     )  # fmt: skip
     is_open = {*signs, *claim.paper_order} != {"="} and not claim.exact
     spread, within_spread = "Too few measurements for a spread." if is_open else "", is_open
@@ -231,7 +231,7 @@ def _paper_order(claim: Claim, phrases: Sequence[Phrase], signs: str, level: Seq
     return f": {words}"
 
 
-def _paper_numbers(claim: Claim, phrases: Sequence[Phrase], unit: str, noun: str) -> str:
+def _paper_numbers(claim: Claim, paper: Sequence[float], phrases: Sequence[Phrase], unit: str, noun: str) -> str:
     """The numbers that a paper prints, with what they are of; of two models or data sets where their orders differ."""
     settings = claim.settings or [entry.at for entry in phrases]
 
@@ -241,7 +241,7 @@ def _paper_numbers(claim: Claim, phrases: Sequence[Phrase], unit: str, noun: str
         forms = [f"{number:,.{decimals}f}" if decimals < 3 else f"{number:g}" for number in shown_numbers]
         return (number_with_unit(form, unit, noun) for form in forms)
 
-    pairs = zip(texts(claim.paper), settings, strict=False)
+    pairs = zip(texts(paper), settings, strict=False)
     numbers = ", ".join(f"{number} {setting}" for number, setting in pairs)
     if not claim.contrary:
         return f": {numbers}"
