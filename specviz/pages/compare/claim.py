@@ -37,7 +37,13 @@ class Lane:
     @property
     def doubt(self) -> str:
         """The reason why its speedup cannot be right."""
-        return self.numbers["doubts"].get("speedup", "")
+        reason = self.numbers["doubts"].get("speedup", "")
+        return "" if reason == self.unsteady else reason
+
+    @property
+    def unsteady(self) -> str:
+        """The reason why its repeats do not agree: that is marked, but what their quartiles tell apart has a place."""
+        return self.numbers["doubts"].get("tokens_per_s", "")
 
     @property
     def runs(self) -> int:
@@ -128,7 +134,7 @@ steps of 51.0 ms.'
     if best is not None and _per_step(best):
         by_forwards["number"] = f"{_per_step(best):.2f} tokens per step"
     return {
-        "time": by_time, "step": by_forwards, "stars": _stars(lanes, by_time["lanes"]), "repeats": _repeats(lanes)
+        "time": by_time, "step": by_forwards, "stars": _stars(lanes, places, clear), "repeats": _repeats(lanes)
     }  # fmt: skip
 
 
@@ -213,22 +219,22 @@ def _places_by_forwards(lanes: Sequence[Lane]) -> list[Place]:
     return [*places, *(Place(lane.key, None, cost(lane), reason=_no_place(lane)) for lane in lanes if lane not in fit)]
 
 
-def _stars(lanes: Sequence[Lane], by_time: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Per metric the best of the methods; of two that cannot be told apart both are. Where all are, none has a star."""
+def _stars(
+    lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], clear: Sequence[Lane]
+) -> dict[str, list[str]]:
+    """Per metric the best of the methods, by time those with place 1 that are clearly faster than plain decoding; of
+    two that cannot be told apart both are. Where all are, none has a star.
+    """
     methods = [lane for lane in lanes if not lane.is_plain]
+    ranked = [lane for _, lane in places if not lane.is_plain]
     stars = {}
     for key, sign in BETTER.items():
         is_timed = key in CLOCK_METRICS
-        rivals = [lane for lane in methods if lane.metric(key) is not None and not (is_timed and lane.doubt)]
-        place_by_key = {place["id"]: place["place"] for place in by_time if place["place"] is not None}
-        if is_timed and any(lane.key in place_by_key for lane in rivals):
-            rivals = [lane for lane in rivals if lane.key in place_by_key]
-            values = {lane.key: -place_by_key[lane.key] for lane in rivals}
-        else:
-            values = {lane.key: sign * (lane.metric(key) or 0.0) for lane in rivals}
-        best = [name for name, value in values.items() if value == max(values.values())]
-        if len(best) < len(rivals):
-            stars[key] = best
+        rivals = [lane for lane in (ranked if is_timed else methods) if lane.metric(key) is not None]
+        values = [sign * (lane.metric(key) or 0.0) for lane in rivals]
+        best = clear if is_timed else [lane for lane, value in zip(rivals, values, strict=True) if value == max(values)]
+        if best and len(best) < len(rivals):
+            stars[key] = [lane.key for lane in best]
     return stars
 
 
@@ -359,4 +365,7 @@ def _repeats(lanes: Sequence[Lane]) -> str:
         return "One run of each: nothing is known of the spread."
     words = f"{plural(usual, 'run')} of {enumeration(names[usual]) if counts else 'each'}"
     words += "".join(f", {count} of {enumeration(names[count])}" for count in counts)
-    return f"Median of {words}, in alternation."
+    unsteady = ["plain decoding" if lane.is_plain else lane.name for lane in timed_lanes if lane.unsteady]
+    names_of = "all" if len(unsteady) == len(timed_lanes) else enumeration(unsteady)
+    note = f" The times of {names_of} differ widely from run to run (‡)." if unsteady else ""
+    return f"Median of {words}, in alternation.{note}"

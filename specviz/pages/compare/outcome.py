@@ -16,6 +16,7 @@ from decoders.names import BASELINE
 from decoders.sweep.timing import Timing
 from decoders.trace import metrics, report
 from decoders.trace.baseline import baseline, speeds
+from decoders.trace.speedup import WIDEST
 from decoders.trace.trace import Trace
 
 MAX_LANES = 4  # methods beside the baseline
@@ -138,15 +139,18 @@ def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
 
     ``base`` is the run of plain decoding that the speedup is formed with, where the two are alike (``baseline``);
     ``notes`` say why there is none. Of a run that was repeated, speed and speedup are medians; ``spread`` has the
-    quartiles of each, ``runs`` how many there were, ``pace`` the median time over the recorded one's;
-    ``whole`` says whether the run came to its own end.
+    quartiles of each (both are in doubt where these lie far apart), ``runs`` how many there were, ``pace`` the median
+    time over the recorded one's; ``whole`` says whether the run came to its own end.
     """
     lengths, plain = Counter(metrics.accepted_lengths(trace)), baseline(trace, base)
     values, run_speeds = metrics.compute(trace, plain.tokens_per_s), speeds(trace)
     spread: dict[str, list[float]] = {}
+    doubts: dict[str, str] = {}
     if run_speeds:
         timing = Timing.of(run_speeds)
         values["tokens_per_s"] = timing.median
+        if timing.unsteady:
+            doubts = dict.fromkeys(("tokens_per_s", "speedup"), _unsteady(timing))
         if timing.low is not None and timing.high is not None:
             spread["tokens_per_s"] = [timing.low, timing.high]
     if run_speeds and plain.tokens_per_s:
@@ -159,13 +163,21 @@ def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
         "pace": run_speeds[0] / median(run_speeds) if run_speeds else 1.0,
         "spread": spread,
         "metrics": values,
-        "doubts": metrics.doubts(values),
+        "doubts": {**doubts, **metrics.doubts(values)},
         "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
         "depths": metrics.acceptance_by_depth(trace),
         "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
         "times": metrics.time_parts(trace),
         "oracle": report.oracle_of(trace),
     }
+
+
+def _unsteady(timing: Timing) -> str:
+    share = ((timing.high or 0.0) - (timing.low or 0.0)) / (timing.median or 1.0)
+    return (
+        f"the speeds of its {timing.count} runs differ widely: their middle half spans {100 * share:.0f} % of the "
+        f"median, above {100 * WIDEST:.0f} %, as where other work runs beside them"
+    )
 
 
 def lane_title(trace: Trace) -> str:
