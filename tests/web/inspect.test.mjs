@@ -210,6 +210,16 @@ test("a path that is too long is folded in its middle, by as little as it takes,
   assert.deepEqual(shown(20, new Set([along(nodes[15])])), [32, []]);
 });
 
+test("beside another draft the recorded one is folded: all that the other alone has is in sight", () => {
+  const both = [node(0, -1, 0, "root"), ...Array.from({ length: 9 }, (_, k) => node(k + 1, 0, 1, "rejected"))];
+  const chain = Array.from({ length: 12 }, (_, k) => ({ ...node(10 + k, k ? 9 + k : 9, k + 2, "unreached"), prob: k % 2 }));
+  const nodes = [...both, ...chain].map((one, k) => ({ ...one, draft: !k || k === 9 ? "both" : k < 9 ? "recorded" : "other" }));
+  const view = { nodes, drafted: 9, last: 0, bonus: 1 };
+  const { placed } = arrange(items(view, new Set(), 6, undefined, new Set(dips(view))));
+  assert.deepEqual(placed.flatMap((item) => item.kind === "node" ? item.node.index : item.nodes?.length ?? item.count ?? []),
+    [0, 9, 12, 8]);
+});
+
 test("a fold leaves out what is clearly less likely than its neighbours; where it must not, it says the lowest", () => {
   const nodes = Array.from({ length: 21 }, (_, k) => ({ ...node(k, k - 1, k, k ? "accepted" : "root"), prob: 0.98 }));
   nodes[0].prob = null;
