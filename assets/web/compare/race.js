@@ -273,7 +273,7 @@ export function paint() {
   const most = Math.max(...lanes.map((_, n) => places[n]?.high ?? bars[n]));
   const whole = costs ? Math.max(most, page.live ? ahead(lanes, texts) : 0) : longest(lanes);
   sortRows();
-  part("lanes").classList.toggle("svc-moving", !rest && lanes.length > 0);
+  part("lanes").classList.toggle("svc-moving", !rest && (going() || lanes.length > 0));
   put(part("measure"), !lanes.length ? "" : rest ? MEASURES[page.by] : scaleOf(whole, whole > most));
   redraw();
   const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
