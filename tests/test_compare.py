@@ -366,11 +366,18 @@ def test_sentence_order_places_and_stars_are_of_one_claim() -> None:
     assert "cannot be" in rows[3]["reason"]
     assert said["time"]["number"] == "1.90×" and said["stars"]["speedup"] == ["AdaPLD"]
     assert said["stars"]["steps"] == ["PLD", "AdaPLD"]  # forwards are counted, whatever the clock did
+    brief = claim([*lanes, _lane("stopped", 1.95, 3.0, 2, whole=False)])["stars"]
+    assert brief == said["stars"], "a run that was cut short is the best in nothing"
     stopped = claim([_lane("plain", 1.0, 1.0, 20), _lane("PLD", None, whole=False)])
     assert stopped["time"]["sentence"] == stopped["step"]["sentence"] == NO_METHOD
     by_forwards = said["step"]["lanes"]
     assert [(row["id"], row["place"]) for row in by_forwards] == [("PLD", 1), ("AdaPLD", 1), ("PLD+", 3), ("plain", 4)]
     assert said["step"]["sentence"].startswith("PLD and AdaPLD need the fewest forwards, 9 (2.00 tokens per step)")
+    short, long = _lane("plain", 1.0, 1.0, 12), _lane("SpS", 0.9, 2.6, 15)  # a draw ended plain decoding's text early
+    short.numbers["metrics"]["tokens"] = 12
+    apart = claim([short, long, _lane("PLD", 0.8, 1.0, 12)])
+    assert apart["step"]["sentence"] == "SpS writes the most tokens per step, 2.60; plain decoding writes 1.00."
+    assert apart["step"]["lanes"][0]["id"] == "SpS" and apart["stars"]["steps"] == ["SpS"]
     level = claim([_lane("plain", 1.0, 1.0, 9), _lane("PLD", 1.0, 1.0, 9)])
     assert level["step"]["sentence"] == "No method needs fewer forwards than plain decoding, 9."
 
@@ -513,7 +520,7 @@ def test_recorded_runs_are_repeated_in_alternation_and_doubted_ones_again(target
     assert len(order) > 4  # what was in doubt was run again by itself
     said, numbers = compare.claim(keys), compare.numbers(keys)
     assert numbers["pld"]["runs"] == 1 + order.count("pld") and numbers["pld"]["metrics"]["speedup"] < 10
-    assert re.search(r"^Median of \d+ runs? of .*, in alternation\.$", said["repeats"])
+    assert re.search(r"^Median of \d+ runs? of .*, in alternation\.", said["repeats"])
     assert desk.store.get("pld").run["timings"]["repeats_ms"]  # they stay with the run
     foreign = desk.store.get("pld")
     foreign.run["model"]["name"] = "another"

@@ -75,6 +75,8 @@ export function drawRows() {
           const why = placeOf(lane)?.reason;
           return why ? [h("div", `‡ No place: ${why}.`)] : [];
         });
+        page.tip?.add(p.value, () =>
+          p.value.tabIndex ? [] : [h("div", `‡ ${page.numbers[lane.id].doubts.speedup}.`)]);
         const who = h("div.svc-who", p.place, mark(lane), p.name, p.settings, p.state, p.verdict);
         p.row.append(who, p.track, h("div.svc-what", p.value, p.own), p.text);
         return p.row;
@@ -294,6 +296,7 @@ export function paint() {
     parts.row.classList.toggle("svc-first", ended && place?.place === 1);
     const doubt = rest && page.by === "time" && Boolean(page.numbers[one.id]?.doubts.speedup);
     parts.value.classList.toggle("svc-doubted", doubt);
+    parts.value.tabIndex = doubt ? 0 : -1;
     put(parts.value, rest ? value(one) : page.live ? spent(one) : texts[n].toLocaleString("en"));
     put(parts.own, rest ? cells(one, equal) : moving(one, done[n], texts[n]));
     parts.place.tabIndex = ended && place?.reason ? 0 : -1;

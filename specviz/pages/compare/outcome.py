@@ -122,7 +122,8 @@ def _too_fast(numbers: Mapping[str, Mapping[str, Any]], plain: str) -> str:
         own_ms = forwards[key]
         return len(rivals) > 1 and own_ms is not None and own_ms < OUTLIER * min(rivals)
 
-    lanes = [key for key in numbers if key != plain and _divides(numbers[key], numbers[plain])]
+    whole_lanes = [key for key in numbers if key != plain and numbers[key]["whole"]]  # others had less context to read
+    lanes = [key for key in whole_lanes if _divides(numbers[key], numbers[plain])]
     witnesses = [key for key in lanes if excess(key) > 1 + LEVEL and not is_alone(key)]
     return max(witnesses, key=excess, default="")
 
