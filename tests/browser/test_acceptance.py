@@ -9,6 +9,7 @@ import pytest
 
 from decoders import Prompt, generate, load_target
 from decoders.model.files.catalog import BUNDLED, model_place
+from specviz.pages.acceptance.claim import FEWEST
 from tests import recordings
 from tests.stubs import StubDesk, nothing_wrong, visiting
 from tests.waiting import becomes, expect, fits
@@ -72,6 +73,11 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     expect(formula).to_be_visible()
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     expect(page.locator(".svd-groups section")).to_have_count(4)
+    counts = page.locator(".svd-groups td:has(small)").evaluate_all(
+        "(cells) => cells.map((cell) => [cell.querySelector('small').textContent, cell.matches('.svd-rate')])")
+    drawn = {has_bar: [int(text.split(" of ")[1].replace(",", "")) for text, bar in counts if bar == has_bar]
+             for has_bar in (False, True)}
+    assert max(drawn[False]) < FEWEST <= min(drawn[True])  # 1 of 1 is no full bar
     # from the library: by the keyboard alone, those that are selected
     page.evaluate("specviz.openRuns()")
     page.wait_for_selector(".svp-grid")
