@@ -366,16 +366,15 @@ def test_sentence_order_places_and_stars_are_of_one_claim() -> None:
     assert "cannot be" in rows[3]["reason"]
     assert said["time"]["number"] == "1.90×" and said["stars"]["speedup"] == ["AdaPLD"]
     assert said["stars"]["steps"] == ["PLD", "AdaPLD"]  # forwards are counted, whatever the clock did
-    brief = claim([*lanes, _lane("stopped", 1.95, 3.0, 2, whole=False)])["stars"]
-    assert brief == said["stars"], "a run that was cut short is the best in nothing"
+    assert claim([*lanes, _lane("stopped", 1.95, 3.0, 2, whole=False)])["stars"] == said["stars"]
     stopped = claim([_lane("plain", 1.0, 1.0, 20), _lane("PLD", None, whole=False)])
     assert stopped["time"]["sentence"] == stopped["step"]["sentence"] == NO_METHOD
     by_forwards = said["step"]["lanes"]
     assert [(row["id"], row["place"]) for row in by_forwards] == [("PLD", 1), ("AdaPLD", 1), ("PLD+", 3), ("plain", 4)]
     assert said["step"]["sentence"].startswith("PLD and AdaPLD need the fewest forwards, 9 (2.00 tokens per step)")
-    short, long = _lane("plain", 1.0, 1.0, 12), _lane("SpS", 0.9, 2.6, 15)  # a draw ended plain decoding's text early
+    short = _lane("plain", 1.0, 1.0, 12)  # a draw ended its text early
     short.numbers["metrics"]["tokens"] = 12
-    apart = claim([short, long, _lane("PLD", 0.8, 1.0, 12)])
+    apart = claim([short, _lane("SpS", 0.9, 2.6, 15), _lane("PLD", 0.8, 1.0, 12)])
     assert apart["step"]["sentence"] == "SpS writes the most tokens per step, 2.60; plain decoding writes 1.00."
     assert apart["step"]["lanes"][0]["id"] == "SpS" and apart["stars"]["steps"] == ["SpS"]
     level = claim([_lane("plain", 1.0, 1.0, 9), _lane("PLD", 1.0, 1.0, 9)])
@@ -392,8 +391,7 @@ def test_a_place_is_one_and_the_lanes_that_are_clearly_faster() -> None:
     assert [row["place"] for row in said["time"]["lanes"]] == [1, 1, 3]
     assert said["time"]["sentence"].startswith("A and B are 2.00× and 1.85× as fast as plain decoding, and share place")
     assert "speedup" not in said["stars"] and said["time"]["number"] == ""
-    slower = claim([_lane("plain", 1.0, 1.0), _lane("A", 0.8), _lane("B", 0.6)])["stars"]
-    assert "speedup" not in slower and "tokens_per_s" not in slower
+    assert "speedup" not in claim([_lane("plain", 1.0, 1.0), _lane("A", 0.8), _lane("B", 0.6)])["stars"]
     assert said["repeats"] == "Median of 1 run of plain decoding, 3 of A, 5 of B, in alternation."
     first = said["time"]["lanes"][0]
     assert first["low"] < first["bar"] < first["high"]
@@ -493,7 +491,7 @@ def test_plain_decoding_is_run_again_by_itself_as_long_as_it_is_in_doubt(target:
         repeats._ms["plain"] = [*repeats._ms.get("plain", []), right]
         if len(repeats._ms["plain"]) > 3:
             raise AssertionError("the median is right, yet it is run again")
-    assert len(repeats._ms["plain"]) == 3 and not list(turns)  # the median of four is right, and three of them agree
+    assert len(repeats._ms["plain"]) == 3 and not list(turns)  # three of four agree
     desk.end()
 
 

@@ -211,13 +211,11 @@ test("a path that is too long is folded in its middle, by as little as it takes,
 });
 
 test("beside another draft the recorded one is folded: all that the other alone has is in sight", () => {
-  const both = [node(0, -1, 0, "root"), ...Array.from({ length: 9 }, (_, k) => node(k + 1, 0, 1, "rejected"))];
-  const chain = Array.from({ length: 12 }, (_, k) => ({ ...node(10 + k, k ? 9 + k : 9, k + 2, "unreached"), prob: k % 2 }));
-  const nodes = [...both, ...chain].map((one, k) => ({ ...one, draft: !k || k === 9 ? "both" : k < 9 ? "recorded" : "other" }));
-  const view = { nodes, drafted: 9, last: 0, bonus: 1 };
-  const { placed } = arrange(items(view, new Set(), 6, undefined, new Set(dips(view))));
-  assert.deepEqual(placed.flatMap((item) => item.kind === "node" ? item.node.index : item.nodes?.length ?? item.count ?? []),
-    [0, 9, 12, 8]);
+  const nodes = Array.from({ length: 22 }, (_, k) => ({ ...node(k, k < 10 ? Math.min(k, 1) - 1 : k - 1, 1),
+    draft: k > 9 ? "other" : k % 9 ? "recorded" : "both" }));
+  const { placed } = arrange(items({ nodes, drafted: 9, last: 0, bonus: 1 }, new Set(), 6, undefined, new Set([15])));
+  const counts = placed.map((item) => item.node?.index ?? item.nodes?.length ?? item.count);
+  assert.deepEqual(counts, [0, undefined, 9, 12, 8]);
 });
 
 test("a fold leaves out what is clearly less likely than its neighbours; where it must not, it says the lowest", () => {

@@ -12,8 +12,11 @@ import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
-/** What the lanes' bars are. */
-export const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better" };
+/** What the lanes' bars are at rest; per token where texts differ in length. */
+export function measure() {
+  const each = new Set(drawn().map(({ lane }) => lane.length)).size > 1 ? " per token" : "";
+  return page.by === "time" ? `Time${each}: shorter is better` : `Forwards${each}: fewer is better`;
+}
 
 const ruler = new Ruler();
 let lanesFont = "";
@@ -276,7 +279,7 @@ export function paint() {
   const whole = costs ? Math.max(most, page.live ? ahead(lanes, texts) : 0) : longest(lanes);
   sortRows();
   part("lanes").classList.toggle("svc-moving", !rest && (going() || lanes.length > 0));
-  put(part("measure"), !lanes.length ? "" : rest ? MEASURES[page.by] : scaleOf(whole, whole > most));
+  put(part("measure"), !lanes.length ? "" : rest ? measure() : scaleOf(whole, whole > most));
   redraw();
   const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
   lanes.forEach((one, n) => {

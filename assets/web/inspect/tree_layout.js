@@ -120,7 +120,7 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
   };
   /** Below a node is what tells another draft from the recorded one. */
   const told = view.nodes.map(() => false);
-  const fresh = view.nodes.map(({ draft }) => draft === "other"); // it, or what is below it, the other alone has
+  const fresh = view.nodes.map(({ draft }) => draft === "other"); // it, or one below it
   for (const { parent, draft, index } of view.nodes.toReversed()) {
     if (parent >= 0 && fresh[index]) fresh[parent] = true;
     const parts = draft === "other" || (draft === "recorded" && view.nodes[parent]?.draft === "both");
@@ -140,7 +140,7 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
   const alone = (node, depth) => ({ ...unplaced(depth), kind: "node", node });
   /** @type {(node: TreeNode, depth: number) => TreeItem} */
   const build = (node, depth) => {
-    const whole = most !== null && node.draft === "other"; // in one item: all of it is to be in sight
+    const whole = most !== null && node.draft === "other"; // is in one item
     const over = whole ? Infinity : depth + rowsBelow(node) + 1 - rows;
     const row = over > 0 && node.index > 0 && !deep(node) ? straight(node, children, whole ? new Set() : kept) : [];
     if (row.length < STRETCH) return grown(node, alone(node, depth));

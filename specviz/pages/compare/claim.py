@@ -42,7 +42,7 @@ class Lane:
 
     @property
     def unsteady(self) -> str:
-        """The reason why its repeats do not agree: that is marked, but what their quartiles tell apart has a place."""
+        """The reason why its repeats do not agree: it is marked, and keeps its place."""
         return self.numbers["doubts"].get("tokens_per_s", "")
 
     @property

@@ -16,7 +16,6 @@ from decoders.names import BASELINE
 from decoders.sweep.timing import Timing
 from decoders.trace import metrics, report
 from decoders.trace.baseline import baseline, speeds
-from decoders.trace.speedup import WIDEST
 from decoders.trace.trace import Trace
 
 MAX_LANES = 4  # methods beside the baseline
@@ -88,13 +87,9 @@ def doubt_plain(traces: Mapping[str, Trace], numbers: Mapping[str, Mapping[str, 
         f"{values['tokens_per_step']:.2f} tokens per step, which cannot be"
     )
     return {
-        lane: {**values, "doubts": {**values["doubts"], **_doubt_of(values, numbers[key], reason)}}
+        lane: {**values, "doubts": values["doubts"] | ({"speedup": reason} if _divides(values, numbers[key]) else {})}
         for lane, values in numbers.items()
     }
-
-
-def _doubt_of(numbers: Mapping[str, Any], plain: Mapping[str, Any], reason: str) -> dict[str, str]:
-    return {"speedup": reason} if _divides(numbers, plain) else {}
 
 
 def _divides(numbers: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
@@ -140,8 +135,8 @@ def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
 
     ``base`` is the run of plain decoding that the speedup is formed with, where the two are alike (``baseline``);
     ``notes`` say why there is none. Of a run that was repeated, speed and speedup are medians; ``spread`` has the
-    quartiles of each (both are in doubt where these lie far apart), ``runs`` how many there were, ``pace`` the median
-    time over the recorded one's; ``whole`` says whether the run came to its own end.
+    quartiles of each, ``runs`` how many there were, ``pace`` the median time over the recorded one's;
+    ``whole`` says whether the run came to its own end.
     """
     lengths, plain = Counter(metrics.accepted_lengths(trace)), baseline(trace, base)
     values, run_speeds = metrics.compute(trace, plain.tokens_per_s), speeds(trace)
@@ -177,7 +172,7 @@ def _unsteady(timing: Timing) -> str:
     share = ((timing.high or 0.0) - (timing.low or 0.0)) / (timing.median or 1.0)
     return (
         f"the speeds of its {timing.count} runs differ widely: their middle half spans {100 * share:.0f} % of the "
-        f"median, above {100 * WIDEST:.0f} %, as where other work runs beside them"
+        "median, as where other work runs beside them"
     )
 
 
