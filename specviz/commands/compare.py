@@ -188,7 +188,7 @@ def _show(order: Sequence[Mapping[str, Any]], words: str, notes: list[str]) -> N
     reasons = {lane["notes"]["speedup"]: lane["title"] for lane in order if "speedup" in lane["notes"]}
     doubts: dict[str, list[str]] = {}
     for lane in order:
-        for doubt in lane["doubts"].values():
+        for doubt in dict.fromkeys(lane["doubts"].values()):
             doubts.setdefault(doubt, []).append(lane["title"])
     common.say(*(f"‡ {', '.join(titles)}: {doubt}" for doubt, titles in doubts.items()))
     common.say(*(f"{title}: {reason}" for reason, title in reasons.items()), *notes)

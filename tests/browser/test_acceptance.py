@@ -9,6 +9,7 @@ import pytest
 
 from decoders import Prompt, generate, load_target
 from decoders.model.files.catalog import BUNDLED, model_place
+from specviz.pages.acceptance.claim import FEWEST
 from tests import recordings
 from tests.stubs import StubDesk, nothing_wrong, visiting
 from tests.waiting import becomes, expect, fits
@@ -72,6 +73,9 @@ def test_runs_are_counted_by_every_definition(visit: Visit) -> None:
     expect(formula).to_be_visible()
     expect(page.locator(".svd-charts .svp-chart .main-svg").first).to_be_visible()
     expect(page.locator(".svd-groups section")).to_have_count(4)
+    for look, is_enough in (("td:not(.svd-rate)", False), (".svd-rate", True)):  # 1 of 1 is no full bar
+        texts = page.locator(f".svd-groups {look} small").all_inner_texts()
+        assert texts and all((int(text.split()[-1].replace(",", "")) >= FEWEST) == is_enough for text in texts)
     # from the library: by the keyboard alone, those that are selected
     page.evaluate("specviz.openRuns()")
     page.wait_for_selector(".svp-grid")

@@ -432,6 +432,8 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     top = "document.querySelector('.svc-setup').getBoundingClientRect().top >= 0"
     becomes(page, lambda: page.evaluate(top), True)
     page.wait_for_function(f"() => {STATE}.lanes[0]?.lane?.steps === 4")
+    heights = "new Set([...document.querySelectorAll('.svc-lane')].map((row) => row.offsetHeight)).size"
+    becomes(page, lambda: page.evaluate(heights), 1)  # running or waiting
     page.click(".svc-stop")
     page.wait_for_function(f"() => {STATE}.lanes.every((one) => one.state === 'stopped')")
     expect(page.locator(".svc-lane:nth-child(3)")).to_contain_text("Stopped before it began.")

@@ -808,11 +808,15 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     trace = recordings.tree()
     steps = trace.tables["steps"]
     step = steps["origins"].index("branch+successor")
+    for control in trace.run["method"]["controls"]:
+        control["help"] = "Off: no. On: yes."
     page = open_trace(trace, step=step)
     chips = page.inner_text(".sv-step-facts")
     assert "found by semantic match" in chips and "from branch + successor" in chips and "retrieval" in chips
     assert f"accepted {steps['accepted'][step]} of {steps['drafted'][step]}" in chips and "verified in" in chips
     details(page)
+    expect(page.locator(".sv-step-facts")).to_contain_text("Earlier positions compared by embedding")
+    expect(page.locator(".sv-parameters")).to_contain_text("Branches on yes")  # what the value means
     page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()
     took = f"{steps['term:retrieval_ms'][step]:.3g}".rstrip("0")
     assert took in tip(page) and "retrieval_ms ÷ verify_ms" in tip(page)

@@ -210,6 +210,14 @@ test("a path that is too long is folded in its middle, by as little as it takes,
   assert.deepEqual(shown(20, new Set([along(nodes[15])])), [32, []]);
 });
 
+test("beside another draft the recorded one is folded: all that the other alone has is in sight", () => {
+  const nodes = Array.from({ length: 22 }, (_, k) => ({ ...node(k, k < 10 ? Math.min(k, 1) - 1 : k - 1, 1),
+    draft: k > 9 ? "other" : k % 9 ? "recorded" : "both" }));
+  const { placed } = arrange(items({ nodes, drafted: 9, last: 0, bonus: 1 }, new Set(), 6, undefined, new Set([15])));
+  const counts = placed.map((item) => item.node?.index ?? item.nodes?.length ?? item.count);
+  assert.deepEqual(counts, [0, undefined, 9, 12, 8]);
+});
+
 test("a fold leaves out what is clearly less likely than its neighbours; where it must not, it says the lowest", () => {
   const nodes = Array.from({ length: 21 }, (_, k) => ({ ...node(k, k - 1, k, k ? "accepted" : "root"), prob: 0.98 }));
   nodes[0].prob = null;

@@ -165,8 +165,10 @@ function grouped(name) {
         if (!row) return h("td.svp-num", "–");
         const about = `${row.stood} of ${row.decided} tokens tested were accepted`;
         return h(
-          "td.svp-num.svd-rate",
-          { title: about, style: `--svd-rate:${row.rate.toFixed(3)}` },
+          "td.svp-num",
+          {
+            title: about, class: row.decided >= data().fewest && "svd-rate", style: `--svd-rate:${row.rate.toFixed(3)}`,
+          },
           percentage(row.rate),
           h("small", `${format(row.stood)} of ${format(row.decided)}`),
         );
@@ -212,7 +214,8 @@ export function drawDefinitions(place) {
     whole,
     formulas,
     any && h("p.svd-lead",
-      "By group: the share of the tested draft tokens that were accepted, with their counts."),
+      "By group: the share of the tested draft tokens that were accepted, with their counts; " +
+        `a bar from ${data().fewest} tested tokens on.`),
     any ? groups : h("p.ui-soft", "These runs drafted nothing."),
   ]);
   if (any) redraw();

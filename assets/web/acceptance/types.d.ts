@@ -4,7 +4,7 @@
 interface AcceptanceDefinition {
   key: string; label: string; formula: string; unit: string; used: string; help: string; worked: string;
 }
-interface AcceptanceAnswer { definitions: AcceptanceDefinition[]; plotly: string; rows: string; model: string }
+interface AcceptanceAnswer { definitions: AcceptanceDefinition[]; plotly: string; fewest: number; rows: string; model: string }
 
 /** A file as it is sent: ``bodies.SentFile``. */
 interface SentFile { name: string; text: string }

@@ -12,8 +12,11 @@ import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
-/** What the lanes' bars are. */
-export const MEASURES = { time: "Time: shorter is better", step: "Forwards: fewer is better" };
+/** What the lanes' bars are at rest; per token where texts differ in length. */
+export function measure() {
+  const each = new Set(drawn().map(({ lane }) => lane.length)).size > 1 ? " per token" : "";
+  return page.by === "time" ? `Time${each}: shorter is better` : `Forwards${each}: fewer is better`;
+}
 
 const ruler = new Ruler();
 let lanesFont = "";
@@ -75,6 +78,8 @@ export function drawRows() {
           const why = placeOf(lane)?.reason;
           return why ? [h("div", `‡ No place: ${why}.`)] : [];
         });
+        page.tip?.add(p.value, () =>
+          p.value.tabIndex ? [] : [h("div", `‡ ${page.numbers[lane.id].doubts.speedup}.`)]);
         const who = h("div.svc-who", p.place, mark(lane), p.name, p.settings, p.state, p.verdict);
         p.row.append(who, p.track, h("div.svc-what", p.value, p.own), p.text);
         return p.row;
@@ -273,8 +278,8 @@ export function paint() {
   const most = Math.max(...lanes.map((_, n) => places[n]?.high ?? bars[n]));
   const whole = costs ? Math.max(most, page.live ? ahead(lanes, texts) : 0) : longest(lanes);
   sortRows();
-  part("lanes").classList.toggle("svc-moving", !rest && lanes.length > 0);
-  put(part("measure"), !lanes.length ? "" : rest ? MEASURES[page.by] : scaleOf(whole, whole > most));
+  part("lanes").classList.toggle("svc-moving", !rest && (going() || lanes.length > 0));
+  put(part("measure"), !lanes.length ? "" : rest ? measure() : scaleOf(whole, whole > most));
   redraw();
   const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
   lanes.forEach((one, n) => {
@@ -294,6 +299,7 @@ export function paint() {
     parts.row.classList.toggle("svc-first", ended && place?.place === 1);
     const doubt = rest && page.by === "time" && Boolean(page.numbers[one.id]?.doubts.speedup);
     parts.value.classList.toggle("svc-doubted", doubt);
+    parts.value.tabIndex = doubt ? 0 : -1;
     put(parts.value, rest ? value(one) : page.live ? spent(one) : texts[n].toLocaleString("en"));
     put(parts.own, rest ? cells(one, equal) : moving(one, done[n], texts[n]));
     parts.place.tabIndex = ended && place?.reason ? 0 : -1;

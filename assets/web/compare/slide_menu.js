@@ -1,7 +1,7 @@
 /* Page "Compare", the menu of slides: the claim that is shown, to paste or to keep. */
 
 import { mean } from "specviz/base/numbers.js";
-import { MEASURES, value } from "specviz/compare/race.js";
+import { measure, value } from "specviz/compare/race.js";
 import { slideSvg } from "specviz/compare/slide.js";
 import { about, drawn, name, page, part, repeats, seconds, speedup } from "specviz/compare/state.js";
 
@@ -30,7 +30,7 @@ function shown() {
   const unit = !time ? "forwards" : lanes.some(speedup) ? "× plain decoding" : "";
   return {
     title: page.title, number: claim.number, sentence: claim.sentence, notes, lanes: rows,
-    measure: MEASURES[page.by], unit,
+    measure: measure(), unit,
   };
 }
 

@@ -77,9 +77,6 @@ const GROUPS = [
   ["The drafts", /./],
 ];
 
-/** The first clause of a help text. @param {string} help */
-const clause = (help) => help.split(/\.(?: |$)|[:;] (?![^(]*\))/)[0];
-
 /** All metrics of a run, in groups. @param {Inspector} owner */
 function metricGroups(owner) {
   const all = h("div");
@@ -89,7 +86,7 @@ function metricGroups(owner) {
   for (const box of [...all.children]) {
     const { key = "" } = /** @type {HTMLElement} */ (box).dataset;
     const help = terms[key]?.help ?? helps.get(key) ?? ""; // a run's own words may be of an earlier version
-    box.firstElementChild?.append(" ", h("small", clause(help))); // its card says all of it
+    box.firstElementChild?.append(" ", h("small", shares.clause(help))); // its card says all of it
     sorted[GROUPS.findIndex(([, keys]) => keys.test(key))].append(box);
   }
   const groups = GROUPS.map(([title], k) => (sorted[k].childElementCount ? [h("h4", title), sorted[k]] : []));
@@ -155,11 +152,13 @@ function parameters(owner) {
     const control = controls.get(name);
     const label = control?.label || name;
     const resolved = method.resolved?.[name]; // what a setting left open came to
-    const [, off = ""] = given === null ? /Off: (.*?)\.(?= |$)/.exec(control?.help ?? "") ?? [] : []; // what that means
-    const value = resolved === undefined ? off || setting(given) : `${resolved} (automatic)`;
-    const help = () => told(label, control?.help || name);
-    const about = clause(control?.help ?? "");
-    const said = about.toLowerCase() !== value.toLowerCase() && h("small", ` ${about}`); // some say the value alone
+    const text = control?.help ?? "";
+    const now = typeof given === "string" ? given.replace(/\W/g, "\\$&") : given ? "on" : "off";
+    const state = new RegExp(`(?:^| )${now}: (.*?)\\.(?= |$)`, "i").exec(text)?.[1] ?? ""; // what the value means
+    const value = resolved === undefined ? (given === null && state) || setting(given) : `${resolved} (automatic)`;
+    const help = () => told(label, text || name);
+    const about = /^\w+: /.test(text) && (state || /^O(n|ff): /.test(text)) ? state : shares.clause(text);
+    const said = about && about.toLowerCase() !== value.toLowerCase() && h("small", ` ${about}`);
     chips.push(owner.tip.explained("span.sv-chip", help, `${label} `, h("b", value), said));
   }
   return chips;

@@ -13,6 +13,9 @@ const LABELS = { expand_ms: "building the tree" };
 /** @type {(term: RunTerm) => string} */
 const named = (term) => (LABELS[term.key] ?? (term.label || term.key)).replace(/ ms$/, "");
 
+/** The first clause of a help text. @param {string} [help] */
+export const clause = (help = "") => help.split(/\.(?: |$)|[:;] (?![^(]*\))/)[0];
+
 /** A bar of named parts; what they leave of ``least``, the value of a full bar at the least, stays empty. */
 /** @type {(owner: Inspector, title: string, help: Child[], parts: SharePart[], least?: number) => HTMLElement} */
 function bar(owner, title, help, parts, least = 0) {
@@ -152,6 +155,7 @@ export class StepFacts {
   build() {
     const { model } = this.owner;
     this.terms = model.stepTerms.map((term) => ({ term, ...this.chip(named(term), () => this.explain(term)) }));
+    for (const { term, element } of this.terms) element.classList.toggle("sv-worded", !isTime(term) && !!term.help);
     this.plains = (model.columns.steps ?? []).map((column) => ({
       column,
       ...this.chip(column.label, () => told(column.label, column.help)),
@@ -196,7 +200,7 @@ export class StepFacts {
     for (const one of this.terms) {
       const value = this.owner.model.stepTerm(view.number, one.term.key);
       if (value === null) put(one, "");
-      else if (!isTime(one.term)) put(one, format(value));
+      else if (!isTime(one.term)) put(one, format(value), ` ${clause(one.term.help)}`);
       else put(one, `${format(value, 2)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)} of verifying` : "");
     }
     for (const one of this.plains) {

@@ -120,7 +120,9 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
   };
   /** Below a node is what tells another draft from the recorded one. */
   const told = view.nodes.map(() => false);
+  const fresh = view.nodes.map(({ draft }) => draft === "other"); // it, or one below it
   for (const { parent, draft, index } of view.nodes.toReversed()) {
+    if (parent >= 0 && fresh[index]) fresh[parent] = true;
     const parts = draft === "other" || (draft === "recorded" && view.nodes[parent]?.draft === "both");
     if (parent >= 0 && (told[index] || parts)) told[parent] = true;
   }
@@ -138,8 +140,9 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
   const alone = (node, depth) => ({ ...unplaced(depth), kind: "node", node });
   /** @type {(node: TreeNode, depth: number) => TreeItem} */
   const build = (node, depth) => {
-    const over = depth + rowsBelow(node) + 1 - rows;
-    const row = over > 0 && node.index > 0 && !deep(node) ? straight(node, children, kept) : [];
+    const whole = most !== null && node.draft === "other"; // is in one item
+    const over = whole ? Infinity : depth + rowsBelow(node) + 1 - rows;
+    const row = over > 0 && node.index > 0 && !deep(node) ? straight(node, children, whole ? new Set() : kept) : [];
     if (row.length < STRETCH) return grown(node, alone(node, depth));
     const count = row.some((one) => opened.has(along(one))) ? 1 : clamp(over + 1, STRETCH, row.length);
     const before = count > 1 ? Math.floor((row.length - count) / 2) : row.length - 1; // a fold lies in its row's middle
@@ -157,9 +160,10 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
     const mine = children[node.index];
     const taken = mine.filter((child) => child.status === "accepted");
     const lost = mine.filter((child) => child.status !== "accepted");
-    const rest = lost.some(({ draft }) => draft === "other") // what the other draft alone has is not folded
-      ? lost.toSorted((a, b) => Number(b.draft === "other") - Number(a.draft === "other"))
-      : lost;
+    const parts = (/** @type {TreeNode} */ { index }) => Number(fresh[index]) + Number(told[index]);
+    const rest = lost.toSorted((a, b) => parts(b) - parts(a));
+    const count = rest.filter(parts).length; // these are not folded
+    const shown = Math.min(most?.(node.index) ?? Infinity, fresh[0] ? Math.max(1, count) : Infinity);
     if (node.index === view.last && view.bonus !== OPEN)
       item.children.push({ ...unplaced(next), kind: "bonus", rank: -1 });
     item.children.push(...taken.map(branch));
@@ -167,8 +171,7 @@ export function items(view, opened, rows = Infinity, most = () => SIBLINGS, kept
     const beside = `beside ${node.index}`;
     if (item.kind === "node" && deep(node)) {
       item.hidden = size(node) - 1;
-    } else if (most !== null && rest.length > most(node.index) + 1 && !opened.has(beside)) {
-      const shown = most(node.index);
+    } else if (most !== null && rest.length > shown + 1 && !opened.has(beside)) {
       item.children.push(...rest.slice(0, shown).map(branch));
       item.children.push(chip(rest.slice(shown), next, beside, "more"));
     } else {

@@ -22,7 +22,7 @@ from specviz.views.prompts import short_name
 from specviz.words import sentence
 
 from . import judging
-from .claim import calibration_claim, claim_of_runs
+from .claim import FEWEST, calibration_claim, claim_of_runs
 from .judging import Judging, RunJudgement, pool_runs, steps_document
 from .sets import SetCounts, counts_of_log, pooled_by_method
 
@@ -79,10 +79,10 @@ class AcceptancePage(Service):
 
     @get()
     def show(self) -> dict[str, Any]:
-        """The definitions, and this machine's L(n) where it was measured."""
+        """The definitions, this machine's L(n) where measured, and the ``fewest`` tested tokens with a bar."""
         return {
             "definitions": [asdict(definition) for definition in DEFINITIONS], "plotly": plotly(),
-            "rows": self._row_times(),
+            "fewest": FEWEST, "rows": self._row_times(),
             "model": self.desk.loader.target.name if self.desk.loader.target is not None else "",
         }  # fmt: skip
 

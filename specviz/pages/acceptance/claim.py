@@ -14,7 +14,7 @@ from specviz.words import decimals, plural
 
 from .sets import SetCounts, pooled_by_method
 
-FEWEST = 10  # decided positions from which a group's rate is compared
+FEWEST = 10  # decided positions from which a group's rate is compared, and drawn as a bar
 FEWEST_DRAFTS = 20  # of both methods, from which a place and a reason are given; of tokens right and wrong, a rank
 LEVEL = 0.03  # rates and lengths that lie no further apart (of the larger) are no reason
 PLACES = {"segment": "tokens copied from the {}", "class": "tokens of the kind “{}”", "origin": "tokens from “{}”"}

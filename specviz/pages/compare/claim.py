@@ -37,7 +37,13 @@ class Lane:
     @property
     def doubt(self) -> str:
         """The reason why its speedup cannot be right."""
-        return self.numbers["doubts"].get("speedup", "")
+        reason = self.numbers["doubts"].get("speedup", "")
+        return "" if reason == self.unsteady else reason
+
+    @property
+    def unsteady(self) -> str:
+        """The reason why its repeats do not agree: it is marked, and keeps its place."""
+        return self.numbers["doubts"].get("tokens_per_s", "")
 
     @property
     def runs(self) -> int:
@@ -128,7 +134,7 @@ steps of 51.0 ms.'
     if best is not None and _per_step(best):
         by_forwards["number"] = f"{_per_step(best):.2f} tokens per step"
     return {
-        "time": by_time, "step": by_forwards, "stars": _stars(lanes, by_time["lanes"]), "repeats": _repeats(lanes)
+        "time": by_time, "step": by_forwards, "stars": _stars(lanes, places, clear), "repeats": _repeats(lanes)
     }  # fmt: skip
 
 
@@ -213,22 +219,25 @@ def _places_by_forwards(lanes: Sequence[Lane]) -> list[Place]:
     return [*places, *(Place(lane.key, None, cost(lane), reason=_no_place(lane)) for lane in lanes if lane not in fit)]
 
 
-def _stars(lanes: Sequence[Lane], by_time: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Per metric the best of the methods; of two that cannot be told apart both are. Where all are, none has a star."""
-    methods = [lane for lane in lanes if not lane.is_plain]
+def _stars(
+    lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], clear: Sequence[Lane]
+) -> dict[str, list[str]]:
+    """Per metric the best of the methods that came to their end, by time those with place 1 that are clearly faster
+    than plain decoding; of two that cannot be told apart both are. Where all are, none has a star.
+    """
+    methods = _finished_methods(lanes)
+    forwards = {place.id: place.place for place in _places_by_forwards(lanes)}
+    ranked = [lane for _, lane in places if not lane.is_plain]
     stars = {}
     for key, sign in BETTER.items():
         is_timed = key in CLOCK_METRICS
-        rivals = [lane for lane in methods if lane.metric(key) is not None and not (is_timed and lane.doubt)]
-        place_by_key = {place["id"]: place["place"] for place in by_time if place["place"] is not None}
-        if is_timed and any(lane.key in place_by_key for lane in rivals):
-            rivals = [lane for lane in rivals if lane.key in place_by_key]
-            values = {lane.key: -place_by_key[lane.key] for lane in rivals}
-        else:
-            values = {lane.key: sign * (lane.metric(key) or 0.0) for lane in rivals}
-        best = [name for name, value in values.items() if value == max(values.values())]
-        if len(best) < len(rivals):
-            stars[key] = best
+        rivals = [lane for lane in (ranked if is_timed else methods) if lane.metric(key) is not None]
+        values = [
+            -(forwards[lane.key] or 0) if key == "steps" else sign * (lane.metric(key) or 0.0) for lane in rivals
+        ]
+        best = clear if is_timed else [lane for lane, value in zip(rivals, values, strict=True) if value == max(values)]
+        if best and len(best) < len(rivals):
+            stars[key] = [lane.key for lane in best]
     return stars
 
 
@@ -239,7 +248,7 @@ def _time_sentence(lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], le
     """The winner, the factor and the reason; lanes whose speedup cannot be right take no part, and are named."""
     if all(lane.is_plain for _, lane in places):
         return _no_winner(lanes)
-    left_out = [lane for lane in lanes if lane.doubt]
+    left_out = [lane for lane in lanes if lane.doubt and lane.is_whole]
     words = _by_speed([lane for _, lane in places if not lane.is_plain], leaders, _baseline(lanes), bool(left_out))
     if not left_out:
         return words
@@ -319,16 +328,23 @@ def _no_winner(lanes: Sequence[Lane]) -> str:
     finished_lanes = _finished_methods(lanes)
     if not finished_lanes:
         return NO_METHOD
-    first = min(finished_lanes, key=lambda lane: lane.metric("steps") or 0.0)
+    first = max(finished_lanes, key=_per_step)
     reason = _no_place(first).rstrip(".")
     mark = " (‡)" if first.doubt else ""
     return f"{_fewest(finished_lanes, _baseline(lanes))}; by time nobody can be said to win: {reason}{mark}."
 
 
 def _fewest(lanes: Sequence[Lane], plain: Lane | None, *, beside_plain: bool = False) -> str:
-    """The lanes with the fewest forwards, as a clause; none of them where plain decoding needs as few.
-    ``beside_plain``: with the number that plain decoding needs.
+    """The lanes with the fewest forwards, as a clause; none of them where plain decoding needs as few. Where they wrote
+    different numbers of tokens, those with the most tokens per step. ``beside_plain``: with plain decoding's number.
     """
+    if len({lane.metric("tokens") for lane in (*lanes, *([plain] if plain else []))}) > 1:
+        most, plain_rate = max(map(_per_step, lanes)), _per_step(plain) if plain else 0.0
+        if plain_rate >= most:
+            return f"No method writes more tokens per step than plain decoding, {plain_rate:.2f}"
+        level = [lane.name for lane in lanes if _per_step(lane) == most]
+        rival = f"; plain decoding writes {plain_rate:.2f}" if plain_rate and beside_plain else ""
+        return f"{enumeration(level)} {'write' if level[1:] else 'writes'} the most tokens per step, {most:.2f}{rival}"
     fewest, plain_steps = min(lane.metric("steps") or 0.0 for lane in lanes), plain and plain.metric("steps")
     if plain_steps and plain_steps <= fewest:
         return f"No method needs fewer forwards than plain decoding, {int(plain_steps):,}"
@@ -359,4 +375,7 @@ def _repeats(lanes: Sequence[Lane]) -> str:
         return "One run of each: nothing is known of the spread."
     words = f"{plural(usual, 'run')} of {enumeration(names[usual]) if counts else 'each'}"
     words += "".join(f", {count} of {enumeration(names[count])}" for count in counts)
-    return f"Median of {words}, in alternation."
+    unsteady = ["plain decoding" if lane.is_plain else lane.name for lane in timed_lanes if lane.unsteady]
+    names_of = "all" if len(unsteady) == len(timed_lanes) else enumeration(unsteady)
+    note = f" The times of {names_of} differ widely from run to run (‡)." if unsteady else ""
+    return f"Median of {words}, in alternation.{note}"

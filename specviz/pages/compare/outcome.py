@@ -87,13 +87,9 @@ def doubt_plain(traces: Mapping[str, Trace], numbers: Mapping[str, Mapping[str, 
         f"{values['tokens_per_step']:.2f} tokens per step, which cannot be"
     )
     return {
-        lane: {**values, "doubts": {**values["doubts"], **_doubt_of(values, numbers[key], reason)}}
+        lane: {**values, "doubts": values["doubts"] | ({"speedup": reason} if _divides(values, numbers[key]) else {})}
         for lane, values in numbers.items()
     }
-
-
-def _doubt_of(numbers: Mapping[str, Any], plain: Mapping[str, Any], reason: str) -> dict[str, str]:
-    return {"speedup": reason} if _divides(numbers, plain) else {}
 
 
 def _divides(numbers: Mapping[str, Any], plain: Mapping[str, Any]) -> bool:
@@ -121,7 +117,8 @@ def _too_fast(numbers: Mapping[str, Mapping[str, Any]], plain: str) -> str:
         own_ms = forwards[key]
         return len(rivals) > 1 and own_ms is not None and own_ms < OUTLIER * min(rivals)
 
-    lanes = [key for key in numbers if key != plain and _divides(numbers[key], numbers[plain])]
+    whole_lanes = [key for key in numbers if key != plain and numbers[key]["whole"]]  # others had less context to read
+    lanes = [key for key in whole_lanes if _divides(numbers[key], numbers[plain])]
     witnesses = [key for key in lanes if excess(key) > 1 + LEVEL and not is_alone(key)]
     return max(witnesses, key=excess, default="")
 
@@ -144,9 +141,12 @@ def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
     lengths, plain = Counter(metrics.accepted_lengths(trace)), baseline(trace, base)
     values, run_speeds = metrics.compute(trace, plain.tokens_per_s), speeds(trace)
     spread: dict[str, list[float]] = {}
+    doubts: dict[str, str] = {}
     if run_speeds:
         timing = Timing.of(run_speeds)
         values["tokens_per_s"] = timing.median
+        if timing.unsteady:
+            doubts = dict.fromkeys(("tokens_per_s", "speedup"), _unsteady(timing))
         if timing.low is not None and timing.high is not None:
             spread["tokens_per_s"] = [timing.low, timing.high]
     if run_speeds and plain.tokens_per_s:
@@ -159,13 +159,21 @@ def lane_numbers(trace: Trace, base: Trace | None) -> dict[str, Any]:
         "pace": run_speeds[0] / median(run_speeds) if run_speeds else 1.0,
         "spread": spread,
         "metrics": values,
-        "doubts": metrics.doubts(values),
+        "doubts": {**doubts, **metrics.doubts(values)},
         "notes": {**metrics.notes(trace), **({"speedup": plain.why} if plain.why else {})},
         "depths": metrics.acceptance_by_depth(trace),
         "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
         "times": metrics.time_parts(trace),
         "oracle": report.oracle_of(trace),
     }
+
+
+def _unsteady(timing: Timing) -> str:
+    share = ((timing.high or 0.0) - (timing.low or 0.0)) / (timing.median or 1.0)
+    return (
+        f"the speeds of its {timing.count} runs differ widely: their middle half spans {100 * share:.0f} % of the "
+        "median, as where other work runs beside them"
+    )
 
 
 def lane_title(trace: Trace) -> str:

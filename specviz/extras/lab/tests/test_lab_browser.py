@@ -64,6 +64,7 @@ def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
     expect(page.locator(".svl-strip:visible")).to_have_count(page.locator(".svl-paper").count())  # all are folded
     for text in page.locator(".svl-strip > *").all_inner_texts()[::9]:  # each has its figure, title and quantity
         assert re.search(r".\n\w.+\n\w.+: .*\d", text), text
+    assert page.locator(".svl-named span").count() > 90  # each bar has its name
     said = page.locator(".svl-gallery .svl-outcome").inner_text()
     assert sum(map(int, re.findall(r"(?<=[✓◐≈✗–] )\d+", said))) == len(recipes)
     figures = page.evaluate("specviz.app.pages.lab.gallery.recipes.map((one) => one.figure)")

@@ -142,8 +142,10 @@ function named({ name, title, figure }, only) {
   const place = figure.replace(/, [a-z§].*/, "");
   const words = { title: picture?.finding.text };
   const mark = markOf(picture?.finding);
+  const bars = picture && isPlain(picture) ? picture.names ?? [] : []; // from left to right
   return h("span", words, drawn(picture), h("small", h("span", place), "\u00a0", mark), h("span", title),
-    picture && h("small", `${picture.metric}: `, h("span", unbroken(picture.range))),
+    picture && (bars.length && !only ? h("small.svl-named", picture.metric, bars.map((one) => h("span", unbroken(one))))
+      : h("small", `${picture.metric}: `, h("span", unbroken(picture.range)))),
     picture && only && h("small", unbroken(picture.finding.text)));
 }
 

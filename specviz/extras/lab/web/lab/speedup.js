@@ -11,7 +11,7 @@ const given = { acceptance: 0.7, cost: 0.05, gamma: 5, rows: "" };
 const UNMEASURED = "empty: any number of rows takes as long as one; the Lab's trees measure this machine's";
 const [SPEEDUP, CHOSEN, TOKENS] = ["#0072B2", "#D55E00", "#8A8A8A"];
 /** @type {AcceptanceAnswer} */
-let data = { definitions: [], plotly: "", rows: "", model: "" };
+let data = { definitions: [], plotly: "", fewest: 0, rows: "", model: "" };
 /** Recorded runs by method: what α and c can be taken from. @type {AcceptanceSet[]} */
 let sets = [];
 let costOf = ""; // whose c is set
