@@ -8,7 +8,6 @@ from typing import Any
 from transformers import NoRepeatNGramLogitsProcessor
 
 from decoders import Prompt, record
-from decoders.drafters import find_method
 from decoders.model.target_model.target import Target
 from decoders.trace.report import report
 from decoders.trace.trace import Trace
@@ -34,7 +33,7 @@ def test_a_merged_draft_says_who_proposed(page: Any, tmp_path: Path) -> None:
     steps = trace.tables["steps"]
     rows = page.locator(".sv-proposers tbody tr")
     expect(rows).to_have_count(2)
-    for place, name in enumerate(find_method(key).title.split(":")[0] for key in ("pld", "adapld")):
+    for place, name in enumerate(("PLD", "AdaPLD")):
         cells = [cell.strip() for cell in rows.nth(place).locator("td").all_inner_texts()]
         counts = [steps[f"term:{key}{place + 1}"][step] for key in ("proposed", "verified", "accepted")]
         assert cells[0] == name and cells[1:4] == [f"{count:.0f}" for count in counts]

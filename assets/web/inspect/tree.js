@@ -204,9 +204,9 @@ export class TreeView extends Panel {
     const { rows, kept } = this;
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
-    /** @type {(rows: number, most: import("specviz/inspect/tree_layout.js").Most, opened?: Set<string>, closed?: Laid,
-     *   wide?: number) => Laid} */
-    const laid = (rows, most, opened = new Set(), closed = undefined, wide = room) => {
+    let wide = this.window.across / zoom;
+    /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
+    const laid = (rows, most, opened = new Set(), closed = undefined) => {
       const drawn = () => arrange(items(view, opened, rows, most, kept, this.shut));
       let { placed, columns } = drawn();
       while (kept.size && !this.opened.size && placed.some(({ depth }) => depth >= rows)) {
@@ -218,10 +218,10 @@ export class TreeView extends Panel {
     };
     const leaves = view.drafted - new Set(view.nodes.map(({ parent }) => parent)).size + 2;
     if (leaves * (46 + GAP) <= room) { // each has a column of its own
-      const wide = this.window.across / zoom;
-      const whole = laid(Infinity, null, undefined, undefined, wide);
+      const whole = laid(Infinity, null);
       if (whole.width <= wide && whole.height <= high) return whole;
     }
+    wide = room;
     const fits = (/** @type {number} */ node) => most.get(node) ?? SIBLINGS;
     const folded = () => {
       for (;;) {
