@@ -51,7 +51,9 @@ def test_the_map_and_second_branches_of_a_tree_by_hand():
     words = ["pld and eagle3", "pld beside eagle3", "eagle3 alone", "eagle3 beside pld"]
     assert [entry["who"] for entry in branch_counts([trace])["proposed_by"]] == words
     assert branch_counts([trace, trace])["second_branch"]["misses"] == 6
-    trace.run["method"]["params"] = {}
+    trace.run["method"]["drafters"] = ["PLD", "EAGLE-3: a head"]
+    assert branch_counts([trace])["proposed_by"][1]["who"] == "PLD beside EAGLE-3"
+    trace.run["method"] = {"name": "composite", "params": {}}
     assert shares_by_drafter(trace) == {}
 
 

@@ -288,6 +288,7 @@ interface RunMethod {
   lossless?: boolean;
   params?: Record<string, Setting>;
   resolved?: Record<string, Setting>;
+  drafters?: string[];
   controls?: RunControl[];
   code?: RunCode;
 }

@@ -287,6 +287,7 @@ def describe(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
             "lossless": method.lossless and decoding.verifier.lossless,
             "params": recorded_params(params),
             "resolved": _resolve(params, decoding.needs),
+            **({"drafters": [joined.title for joined, _ in joins]} if (joins := method.joins(params)) else {}),
             "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in controls(method.params)],
             "code": {"drafts": _code(decoding.drafter, "propose"), "verifies": _code(decoding.verifier, "__call__")},
         },

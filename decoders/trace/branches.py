@@ -97,8 +97,11 @@ def second_branches(trace: Trace) -> SecondBranch:
 
 
 def drafters_of(run: Mapping[str, Any]) -> list[str]:
-    """The names of the drafters that a run's drafts are merged of; none where they are not merged."""
-    names = str(run.get("method", {}).get("params", {}).get("drafters", "")).replace(" ", "").split(",")
+    """The names of the drafters that a run's drafts are merged of (keys, where it has no titles); else none."""
+    method = run.get("method", {})
+    if titles := method.get("drafters"):
+        return [title.split(":")[0] for title in titles]
+    names = str(method.get("params", {}).get("drafters", "")).replace(" ", "").split(",")
     return names if len(names) > 1 else []
 
 

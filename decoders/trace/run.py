@@ -104,6 +104,7 @@ class RunMethod(TypedDict, total=False):
     lossless: bool
     params: dict[str, Value]
     resolved: dict[str, Value]
+    drafters: list[str]
     controls: list[RunControl]
     code: RunCode
 

@@ -60,6 +60,10 @@ IN_CARD = """words => { const card = words.closest(".sv-lesson-text").getBoundin
   const { top, bottom } = words.getBoundingClientRect();
   return top >= card.top && bottom <= document.querySelector(".sv-lesson-nav").getBoundingClientRect().top }"""
 
+FOLDED = f"{PLAYER}.inspector.tree.placed.some((item) => item.kind === 'chip')"
+WRITTEN = f"""() => {{ const texts = []; CanvasRenderingContext2D.prototype.fillText = (text) => texts.push(text);
+  {PLAYER}.inspector.timeline.draw(); return texts }}"""
+
 
 @pytest.fixture(scope="module")
 def desk(module_home: Path) -> StubDesk:
@@ -183,6 +187,24 @@ def test_what_a_stop_is_about_is_in_sight_and_says_nothing_else(visit: Visit, pa
     at(page, "9-lossless 5")
     expect(inside.locator(".sv-diff")).to_be_visible()
     expect(inside.locator(".sv-lower")).to_be_hidden()  # a run without the drafter's panel of an earlier stop
+    becomes(page, lambda: page.evaluate("scrollY"), 0)
+    expect(inside.locator(".sv-diff")).to_be_in_viewport(ratio=1)
+    visit("?tab=lessons&lesson=8-casd&at=5&present=1", '.sv-lesson[data-ready^="8-casd 4"]')
+    page.keyboard.press("2")
+    at(page, "8-casd 4")
+    expect(inside.locator(".sv-diff")).to_be_in_viewport(ratio=1)
+    visit("?tab=lessons&lesson=4-adapld&at=2", '.sv-lesson[data-ready^="4-adapld 1"]')
+    for _ in range(2):
+        becomes(page, lambda: page.evaluate(FOLDED), False)
+        expect(inside.locator(".sv-crow[data-k]").nth(1)).to_be_in_viewport(ratio=1)
+        page.keyboard.press("2")
+        at(page, "4-adapld 1")
+    visit("?tab=lessons&lesson=7-cape&at=3", '.sv-lesson[data-ready^="7-cape 2"]')
+    page.keyboard.press("2")
+    expect(inside.locator(".sv-drafter .sv-verdict")).to_have_text("):, the 8th guess: accepted.")
+    visit("?tab=lessons&lesson=1-drafting&at=2&present=1", '.sv-lesson[data-ready^="1-drafting 1"]')
+    page.keyboard.press("2")
+    expect(inside.locator(".sv-tree .sv-node")).to_have_count(12)
     visit("?tab=lessons&lesson=7-cape&at=1", '.sv-lesson[data-ready="7-cape 0"]')
     expect(inside.locator(".sv-sureness")).to_contain_text("From .8 to .9 CAPE grants 2 candidates")
     # a source out of sight is told by the line that is shown
@@ -190,6 +212,10 @@ def test_what_a_stop_is_about_is_in_sight_and_says_nothing_else(visit: Visit, pa
     page.keyboard.press("2")
     expect(inside.locator(".sv-peek-where")).to_contain_text("line 19, further up")
     expect(inside.locator(".sv-peek-lines > *").first).to_contain_text(re.compile("^19"))
+    visit("?tab=lessons&lesson=2-one-forward&at=2&present=1", '.sv-lesson[data-ready="2-one-forward 1"]')
+    expect(inside.locator(".sv-peek-lines > *").first).not_to_have_attribute("style", re.compile("margin"))
+    visit("?tab=lessons&lesson=2-one-forward&at=6&present=1", '.sv-lesson[data-ready="2-one-forward 5"]')
+    assert {"forward, ms", "25.4", "34.1"} <= set(page.evaluate(WRITTEN))
     # an answer leaves the heading and its own words in sight, and names places as the table does
     visit("?tab=lessons&lesson=3-ranking&at=3", '.sv-lesson[data-ready="3-ranking 2 asked"]')
     page.keyboard.press("2")
@@ -264,7 +290,7 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
 
 
 def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
-    visit("?tab=lessons&lesson=1-drafting&at=3&present=1")
+    visit("?lesson=1&at=3&present=1")
     at(page, "1-drafting 2 asked")
     line = "all => [...new Set(all.map(e => getComputedStyle(e).textDecorationStyle))]"
     offered = page.eval_on_selector_all(".sv-lesson-view .sv-unread", line)
@@ -289,6 +315,9 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     expect(page.locator(".sv-presenting")).to_have_count(0)
     page.wait_for_url(lambda url: "present" not in url and "at=2" in url)
     page.set_viewport_size({"width": 1280, "height": 820})
+    visit("?lesson=drafting&at=2", '.sv-lesson[data-ready="1-drafting 1 asked"]')
+    visit("?lesson=99")
+    expect(page.locator(".svn-problem")).to_contain_text("There is no lesson 99. There are 1-drafting, 2-one-forward,")
     # the place and the answers are kept in this browser
     visit("?tab=lessons&lesson=1-drafting")
     at(page, "1-drafting 1 asked")
@@ -308,6 +337,8 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     page.click("text=Open in Inspect")
     page.wait_for_selector('#sv-inspect .svp-host[data-ready="3-class-docstring-pld"]')
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 1)
+    page.get_by_role("tab", name="Rules").click()
+    expect(page.locator(".sv-mass-words")).to_contain_text("q 1.0 (not drawn, so certain)")
 
 
 @pytest.mark.slow("the page opened twice")

@@ -33,7 +33,7 @@ def test_a_merged_draft_says_who_proposed(page: Any, tmp_path: Path) -> None:
     steps = trace.tables["steps"]
     rows = page.locator(".sv-proposers tbody tr")
     expect(rows).to_have_count(2)
-    for place, name in enumerate(("pld", "adapld")):
+    for place, name in enumerate(("PLD", "AdaPLD")):
         cells = [cell.strip() for cell in rows.nth(place).locator("td").all_inner_texts()]
         counts = [steps[f"term:{key}{place + 1}"][step] for key in ("proposed", "verified", "accepted")]
         assert cells[0] == name and cells[1:4] == [f"{count:.0f}" for count in counts]
@@ -47,7 +47,7 @@ def test_a_merged_draft_says_who_proposed(page: Any, tmp_path: Path) -> None:
     node = page.locator(".sv-node:has(.sv-disc)").first
     node.focus()
     tip = page.locator(".sv-tip")
-    expect(tip).to_contain_text("adapld")
+    expect(tip).to_contain_text("AdaPLD")
     expect(tip).to_contain_text("estimated survival")
     assert "proposed by" not in tip.inner_text()  # a mask is for machines
     page.keyboard.press("d")

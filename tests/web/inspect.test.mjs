@@ -100,6 +100,8 @@ test("who proposed a node of a merged draft is read from its mask, and drawn as 
   const model = new Model(trace);
   const names = drafters(model);
   assert.deepEqual(model.nodes(0).map(({ who }) => namesIn(names, who)), ["", "pld+h and eagle3", "eagle3", "pld+h"]);
+  model.run.method.drafters = ["PLD+ by hidden states", "EAGLE-3: a head"];
+  assert.equal(namesIn(drafters(model), 3), "PLD+ by hidden states and EAGLE-3");
   assert.deepEqual(["who", "q1", "estimate"].map((key) => isOwn(model, key)), [true, true, false]);
   const asked = before(trace, 0, "accepted", false); // a learner is asked what is kept, and sees who proposed it
   assert.deepEqual(asked.nodes["term:who"].slice(0, 4), [null, 3, 2, 1]);

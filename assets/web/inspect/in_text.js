@@ -389,9 +389,9 @@ export class DraftInText {
     const place = model.placeOf({ position: this.source - 1, length: this.from.length });
     const copied = this.from.filter((at) => at >= place); // the line that is named stands first
     const all = [...new Set(copied.flatMap((at) => text.elements(at).map((one) => one.closest(".sv-row"))))];
-    const rows = all.slice(0, PEEKED);
     const left = all.length > PEEKED ? ` · the first ${PEEKED} of ${all.length} lines` : "";
     const narrow = wide < NARROW * zoom || text.height < LOW * zoom;
+    const rows = all.slice(0, narrow ? 1 : PEEKED);
     const said = h("span.sv-peek-where", `${this.owner.where(place)}, further up ↑${narrow ? "" : left}`);
     const lines = h("span.sv-peek-lines", ...rows.map((row) => must(row).cloneNode(true)));
     this.peek.replaceChildren(said, lines);
@@ -399,7 +399,8 @@ export class DraftInText {
     shown(this.peek, true); // measured in its place
     const first = lines.querySelector(`[data-p="${place}"]`);
     const line = parseFloat(getComputedStyle(lines).lineHeight);
-    const above = first instanceof HTMLElement ? first.offsetTop - lines.offsetTop - lines.clientHeight / 3 : 0;
+    const share = narrow ? 0.6 : 0.33; // of its height may stand before what is copied
+    const above = first instanceof HTMLElement ? first.offsetTop - lines.offsetTop - lines.clientHeight * share : 0;
     this.covered = this.peek.offsetHeight; // in one go with what was read above
     const [top] = lines.children; // whole lines; a scroll position would be lost whenever it is hidden
     if (above > 0 && top instanceof HTMLElement) {

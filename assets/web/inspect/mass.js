@@ -69,7 +69,8 @@ export function mass(owner, place, list) {
     h(
       "ul.sv-mass-words.ui-legend.ui-words",
       inSight && chosen && said("this", h("code", label(owner, shown.token ?? 0, 12)), ": q ",
-        h("b", probability(chosen.q)), ", p ", h("b", probability(chosen.p))),
+        h("b", probability(chosen.q)), view.nodes[shown.node]?.draftProb === null && " (not drawn, so certain)",
+        ", p ", h("b", probability(chosen.p))),
       said("shared", "shared: ", h("b", probability(beta)),
         ` of the drafter's tokens ${are} accepted`),
       parts.surplus.length > 0 && said("surplus", "too much of q: ", h("b", lost), ` ${are} rejected`),

@@ -2,7 +2,7 @@
 
 import { h, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
-import { format, probability } from "specviz/base/numbers.js";
+import { format, probability, short } from "specviz/base/numbers.js";
 import { Held } from "specviz/ui/element.js";
 import { html } from "specviz/ui/html.js";
 import { Table } from "specviz/ui/table.js";
@@ -14,10 +14,11 @@ const OWN = /^(who|q\d|rank\d)$/; // keys of nodes' numbers that are told here
 /** @type {(model: Model) => string[]} */
 export function drafters({ run, nodeTerms }) {
   const merged = nodeTerms.some(({ key }) => key === "who");
-  return merged ? String(run.method.params?.drafters ?? "").split(",").map((name) => name.trim()) : [];
+  const { drafters: titles, params } = run.method;
+  return merged ? titles?.map(short) ?? String(params?.drafters ?? "").split(",").map((name) => name.trim()) : [];
 }
 
-/** The names in a mask: "pld+h and eagle3". @type {(names: string[], mask: number) => string} */
+/** The names in a mask: "SAM decoding and EAGLE-3". @type {(names: string[], mask: number) => string} */
 export const namesIn = (names, mask) => names.filter((_, k) => (mask >> k) & 1).join(" and ");
 
 /** Whether a node's number is one of those that ``facts`` tells. @type {(model: Model, key: string) => boolean} */

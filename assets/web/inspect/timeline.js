@@ -10,23 +10,26 @@ import { depthsBefore } from "specviz/inspect/pruned.js";
 import * as shares from "specviz/inspect/shares.js";
 
 const NAMES = 66; // pixels: the rows' names, and the numbers of the axis
+const [FORWARD, LONGER] = ["forward, ms", 14]; // the longest of them, and so much more
 const RIGHT = 6;
 const STRIP = 9;
 const AXIS = 15;
 const BARS = 48; // the bars' height
 const WIDEST = 48; // a bar: wider ones would outshout the text
 const TIMES = 13; // the times' row
+const NUMBER = 30; // a step that has room for its time as a number
 
 /** A row below the bars: its name, its height, and the room above it. */
 /** @typedef {{ name: string, high: number, gap: number }} Row */
 
-/** The rows of a run below its bars. @type {(model: Model, routes: number) => Row[]} */
-function rowsOf(model, routes) {
+/** The rows of a run below its bars. @type {(model: Model, routes: number, numbered: boolean) => Row[]} */
+function rowsOf(model, routes, numbered) {
   const { draft_ms: draft, verify_ms: verify } = model.steps;
   const timed = [draft, verify].some((column) => column.some((ms) => ms !== null));
   return [
     { name: "accepted", high: STRIP, gap: 4 },
     ...(routes ? [{ name: "route", high: 8, gap: 4 }] : []),
+    ...(timed && numbered ? [{ name: FORWARD, high: 12, gap: 3 }] : []),
     ...(timed ? [{ name: "time", high: TIMES, gap: 2 }] : []),
     ...(oracleLane.oracleOf(model) ? [{ name: "oracle", high: oracleLane.LANE, gap: 5 }] : []),
   ];
@@ -59,6 +62,7 @@ export class Timeline {
     this.width = 1; // of a step
     this.bars = BARS;
     this.height = BARS;
+    this.numbered = false; // forwards' times stand as numbers, where they have room
     /** Whether all rows are drawn, not the bars alone. */
     this.whole = () => true;
     this.left = 0; // of the bars
@@ -139,10 +143,11 @@ export class Timeline {
     const count = Math.max(1, accepted.length);
     const full = this.element.clientWidth || 800;
     const whole = this.whole();
-    this.left = whole ? NAMES : 0;
+    this.left = whole ? NAMES + (this.numbered ? LONGER : 0) : 0;
     oracleLane.describe(this.note, model);
     this.looks = new Map(shares.routes(model));
-    const rows = whole ? rowsOf(model, this.looks.size) : [];
+    this.width = Math.min((full - this.left - RIGHT) / count, 2 * WIDEST); // few steps stand at the left
+    const rows = whole ? rowsOf(model, this.looks.size, this.numbered && this.width >= NUMBER) : [];
     /** Name → its top. @type {Record<string, number>} */
     const tops = {};
     let y = this.bars;
@@ -152,7 +157,6 @@ export class Timeline {
     }
     this.height = y + (whole ? AXIS : 0);
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
-    this.width = Math.min((full - this.left - RIGHT) / count, 2 * WIDEST); // few steps stand at the left
     const pen = sheet(this.canvas, full, this.height);
     const before = depthsBefore(model);
     const most = accepted.reduce((high, _, k) => Math.max(high, accepted[k], depth[k], before[k]), 1);
@@ -181,6 +185,7 @@ export class Timeline {
       const look = this.looks.get(route[k]);
       if (look !== undefined) this.lane(pen, x, wide, look, tops.route);
       if (tops.time !== undefined) this.times(pen, x, wide, k, tops.time + TIMES, longest);
+      if (tops[FORWARD]) this.number(pen, x + wide / 2, tops[FORWARD] + 7, model.steps.verify_ms[k]);
     }
     pen.globalAlpha = 1;
     if (tops.oracle !== undefined)
@@ -210,6 +215,14 @@ export class Timeline {
     const above = (draft[step] ?? 0) * unit;
     pen.fillStyle = colors.heat;
     if (above > 0.3) pen.fillRect(x, bottom - below - above, wide, above);
+  }
+
+  /** A forward's time. @type {(pen: Pen, x: number, y: number, ms: number | null) => void} */
+  number(pen, x, y, ms) {
+    pen.fillStyle = this.owner.colors.faint;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.fillText(ms === null ? "–" : format(ms), x, y);
   }
 
   /** The accept strip: the deeper the blue, the more; red: all rejected; grey: no draft. @type {DrawStep} */

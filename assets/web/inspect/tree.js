@@ -204,6 +204,7 @@ export class TreeView extends Panel {
     const { rows, kept } = this;
     /** Node → how many tokens beside what follows it have room. @type {Map<number, number>} */
     const most = new Map();
+    let wide = this.window.across / zoom;
     /** @type {(rows: number, most: ((node: number) => number) | null, opened?: Set<string>, closed?: Laid) => Laid} */
     const laid = (rows, most, opened = new Set(), closed = undefined) => {
       const drawn = () => arrange(items(view, opened, rows, most, kept, this.shut));
@@ -213,13 +214,14 @@ export class TreeView extends Panel {
         ({ placed, columns } = drawn());
       }
       for (const item of placed) this.caption(item, view);
-      return position(placed, columns, hangs, high, room || Infinity, closed);
+      return position(placed, columns, hangs, high, wide || Infinity, closed);
     };
     const leaves = view.drafted - new Set(view.nodes.map(({ parent }) => parent)).size + 2;
     if (leaves * (46 + GAP) <= room) { // each has a column of its own
       const whole = laid(Infinity, null);
-      if (whole.width <= room && whole.height <= high) return whole;
+      if (whole.width <= wide && whole.height <= high) return whole;
     }
+    wide = room;
     const fits = (/** @type {number} */ node) => most.get(node) ?? SIBLINGS;
     const folded = () => {
       for (;;) {

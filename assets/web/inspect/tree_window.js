@@ -125,6 +125,11 @@ export class TreeWindow {
     return this.room <= LEAST_MAPPED * this.tree.owner.zoom;
   }
 
+  /** The width of a tree that a panel has room for: a narrow one's is drawn smaller. */
+  get across() {
+    return this.narrow ? this.room / LEAST_FITTED : this.room;
+  }
+
   /** The scale at which its letters are as large as all others; smaller in a narrow panel, where all of it, or the */
   /** accepted path, then has room. */
   get plain() {

@@ -14,7 +14,7 @@ import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 const SIZES = [1.6, 1.42, 1.25, 1.12, 1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
 const [LEAST_SIZE, MOST_SIZE] = [0.82, 1]; // beside the views
 
-const BELOW = 20; // pixels: where nothing of the whole run is told below the views, its gaps are lower
+const [RIM, BELOW] = [8, 20]; // pixels: of a mark; where nothing of the whole run is told below the views
 
 /** A stop with a question: its dot's class, and what is said of it. */
 const DOTS = { ask: ["ask", "a question"], right: ["right", "predicted"], wrong: ["wrong", "missed"] };
@@ -342,7 +342,7 @@ export class Lesson {
     this.mark();
     if (!fresh) return;
     this.fit();
-    this.room(), inspector.resized(); // its parts have other sizes beside one another
+    inspector.timeline.draw(), this.room(), inspector.resized(); // its parts have other sizes beside one another
     const root = view.context - 1;
     if (!this.waiting && inspector.number === stop.step) inspector.scroll(view);
     // in the prompt the source is looked at
@@ -390,7 +390,8 @@ export class Lesson {
     const { style } = this.root;
     style.setProperty("--sv-above-views", "0px"); // longer than the window, so that all below them counts
     const { top = 0, bottom = 0 } = views?.getBoundingClientRect() ?? {};
-    const more = (root.querySelector(".sv-whole")?.clientHeight ?? 0) > BELOW;
+    const told = root.classList.contains("sv-tells-diff"); // it is seen with what stands above it
+    const more = !told && (root.querySelector(".sv-whole")?.clientHeight ?? 0) > BELOW;
     const whole = more ? root.getBoundingClientRect().bottom : bottom;
     const above = top + scrolled.scrollTop;
     const below = scrolled.scrollHeight - scrolled.scrollTop - whole;
@@ -409,7 +410,7 @@ export class Lesson {
     const [place] = this.places;
     const listed = place?.kind === "panel" && this.panel(place.name);
     const first = all.find((one) => one === listed) ?? all[0];
-    if (bottom - top <= window.innerHeight) window.scrollBy(0, (top + bottom - window.innerHeight) / 2);
+    if (bottom - top <= window.innerHeight) window.scrollBy(0, top < 0 ? top - RIM : bottom + RIM - window.innerHeight);
     else first.scrollIntoView({ block: first.clientHeight > window.innerHeight ? "start" : "nearest" });
   }
 
@@ -439,6 +440,7 @@ export class Lesson {
       pane.paint("spot", positions.map((position) => [position, "sv-spot-token"]));
     const home = { node: "tree", candidate: "candidates", tokens: "texts", metric: "metrics" };
     const told = new Set(this.places.map((one) => (one.kind === "panel" ? one.name : home[one.kind])));
+    inspector.timeline.numbered = told.has("timeline");
     for (const name of ["tree", "candidates", "lattice", "drafter", "prompts", "diff", "metrics", "texts"]) {
       const texts = name === "texts" && (told.has("prompt") || told.has("output") || told.has("pool"));
       inspector.root.classList.toggle(`sv-tells-${name}`, told.has(name) || texts);

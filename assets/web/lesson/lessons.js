@@ -117,12 +117,23 @@ function leave() {
   page.player = null;
 }
 
-/** Opens a lesson at a stop. @param {string} id */
-async function play(id, at = 0, present = false) {
+/** The id that an address means: itself, its number, or its name without the number. @param {string} asked */
+function meant(asked) {
+  const ids = page.lessons.map(({ id }) => id);
+  const found = ids.find((id) => [id, parseInt(id, 10).toString(), id.replace(/^\d+-/, "")].includes(asked));
+  if (!found) throw Error(`There is no lesson ${asked}. There are ${ids.join(", ")}.`);
+  return found;
+}
+
+/** Opens a lesson at a stop; without one, where the learner was. @param {string} asked @param {number} [at] */
+async function play(asked, at = undefined, present = false) {
   const ticket = ++page.ticket;
+  /** @type {string} */
+  let id;
   /** @type {LessonText} */
   let lesson;
   try {
+    id = meant(asked);
     lesson = await page.host.lesson(id);
     if (ticket !== page.ticket) return;
   } catch (problem) {
@@ -137,7 +148,7 @@ async function play(id, at = 0, present = false) {
   const before = kept(id);
   const host = h("div");
   page.place.replaceChildren(host);
-  const start = clamp(at, 0, lesson.stops.length);
+  const start = clamp(at ?? before.at ?? 0, 0, lesson.stops.length);
   /** @param {LessonProgress} progress */
   const keep = ({ at: now, answers }) => {
     stored.set(key(id), JSON.stringify({ at: now, answers }));
@@ -171,7 +182,7 @@ async function play(id, at = 0, present = false) {
 }
 
 /** Opens a lesson where the learner was. @param {string} id */
-export const again = (id) => play(id, kept(id).at || 0);
+export const again = (id) => play(id);
 
 /** Shows a lesson's stop, or the cards. @param {string | null} id @param {number} at */
 export function turn(id, at) {
@@ -190,5 +201,5 @@ export async function load() {
   const id = asked.get("lesson");
   if (!id) return drawCards();
   const at = Number.parseInt(asked.get("at") || "", 10);
-  await play(id, Number.isFinite(at) ? at - 1 : kept(id).at || 0, asked.get("present") === "1");
+  await play(id, Number.isFinite(at) ? at - 1 : undefined, asked.get("present") === "1");
 }

@@ -1,4 +1,4 @@
-/* Pages that went into others: where their old addresses lead. A room's ``moved.js`` runs before the app's entry. */
+/* Where addresses without a tab and those of old pages lead. A room's ``moved.js`` runs before the app's entry. */
 
 import { put } from "specviz/base/storage.js";
 
@@ -6,6 +6,7 @@ import { put } from "specviz/base/storage.js";
 /** @typedef {Record<string, (old: URLSearchParams) => Record<string, string | null | undefined>>} Moved */
 /** @type {Moved} */
 const MOVED = {
+  "": (old) => (old.get("lesson") ? { tab: "lessons" } : {}),
   acceptance: (old) => {
     const view = old.get("acceptance");
     if (view === "outputs") return { tab: "compare", acceptance: null, outputs: "1" };
