@@ -22,6 +22,7 @@ QUICK = "pld"  # a lossless method that needs nothing: where only the target's o
 COMPARED_METHODS = (QUICK, USUAL, "adapld")  # what is compared where nothing is chosen
 PROMPT_TOKENS = "ppd"  # the kind of part whose trees are designed here (`specviz tree`, the page Trees)
 
+TRACE_FULL = "trace full"  # why a run stopped whose trace could not be saved had it gone on
 AFTER_STOP, BEHIND_END = NEVER_JUDGED = "after stop", "behind the output's end"  # of nodes behind the last token
 
 

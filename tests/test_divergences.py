@@ -57,8 +57,9 @@ def test_lossless_runs_do_not_diverge(target: Target, plain: list[int]) -> None:
     drawn = record(target, PROMPT, "pld", sampling=Sampling(0.8, seed=5), max_new_tokens=NEW)
     assert divergence(target, drawn) is None  # one draw per token, from the same seed
     cut = record(target, PROMPT, "pld", max_new_tokens=NEW)
-    cut.run["stop"] = "cancelled"
-    assert divergence(target, cut, plain=[*plain, 5, 6]) is None  # compared as far as it came
+    for stop in ("cancelled", "interrupted", "trace full"):
+        cut.run["stop"] = stop
+        assert divergence(target, cut, plain=[*plain, 5, 6]) is None  # compared as far as it came
 
 
 def test_a_method_that_is_really_wrong_is_a_bug(target: Target, plain: list[int]) -> None:

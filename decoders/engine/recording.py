@@ -24,7 +24,7 @@ from decoders.model.state.storage import drafter_bytes
 from decoders.model.target_model.load import versions
 from decoders.model.target_model.own_settings import NEUTRAL, passed_over, recorded_settings
 from decoders.model.target_model.target import Target
-from decoders.names import BASELINE
+from decoders.names import BASELINE, TRACE_FULL
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
 from decoders.trace.baseline import baseline
@@ -57,7 +57,6 @@ FORWARDS = "term:forward_ms"  # a draft model's
 RECORD_STEPS, RECORD_SECONDS = 32, 0.25  # steps wait for one another at most so long
 RECORD_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}  # and while their logits take less
 EVENT_SECONDS = 1 / 30  # between two deltas at least
-TRACE_FULL = "trace full"  # why a run stopped whose trace could not be saved had it gone on
 LEAST_CHOICES = 8  # of first choices that are asked for
 
 

@@ -301,7 +301,8 @@ export function paint() {
     parts.value.classList.toggle("svc-doubted", doubt);
     parts.value.tabIndex = doubt ? 0 : -1;
     put(parts.value, rest ? value(one) : page.live ? spent(one) : texts[n].toLocaleString("en"));
-    put(parts.own, rest ? cells(one, equal) : moving(one, done[n], texts[n]));
+    const numbers = rest ? cells(one, equal) : moving(one, done[n], texts[n]);
+    put(parts.own, numbers.replace(/(?<=\d) /g, "\u00a0")); // a number and its unit break together
     parts.place.tabIndex = ended && place?.reason ? 0 : -1;
     const shown = `${done[n]} of ${lane.steps} in ${wide}`;
     if (one.shown !== shown)

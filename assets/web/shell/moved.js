@@ -6,7 +6,7 @@ import { put } from "specviz/base/storage.js";
 /** @typedef {Record<string, (old: URLSearchParams) => Record<string, string | null | undefined>>} Moved */
 /** @type {Moved} */
 const MOVED = {
-  "": (old) => (old.get("lesson") ? { tab: "lessons" } : {}),
+  "": (old) => (old.get("lesson") && !old.get("trace") ? { tab: "lessons" } : {}), // a run's address stays its own
   acceptance: (old) => {
     const view = old.get("acceptance");
     if (view === "outputs") return { tab: "compare", acceptance: null, outputs: "1" };

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.model.files.catalog import format_of
+from decoders.names import TRACE_FULL
 from decoders.trace.metrics import first_difference
 from decoders.trace.trace import Trace
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 # how far below the best logit a token may lie to pass as a near tie, by the dtype that the target runs in
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.5, "float16": 0.1, "int8": 1e-4, "int4": 1e-4}
 NEAR_TIE, LOSSY, SAMPLING, BUG = "near tie", "lossy by design", "other draws", "bug"
-CUT_SHORT = ("cancelled", "error", "")  # runs that ended so are compared as far as they came
+CUT_SHORT = ("cancelled", "error", "interrupted", TRACE_FULL, "")  # runs that ended so are compared as far as they came
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,11 @@ METRICS = [{name: getattr(_BY_KEY[key], name) for name in _BY_KEY[key].__slots__
 
 
 def whole(trace: Trace) -> bool:
-    """True for a run that came to its own end."""
+    """True for a run that came to its own end, and an imported one of which no other is known."""
     from decoders.study.judge.divergences import CUT_SHORT
 
-    return trace.run.get("stop", "") not in CUT_SHORT
+    stop = trace.run.get("stop", "")
+    return stop not in CUT_SHORT or (not stop and "imported" in trace.run)
 
 
 def is_plain(trace: Trace) -> bool:

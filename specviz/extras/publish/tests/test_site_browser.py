@@ -146,7 +146,7 @@ def test_a_lesson_is_played_and_its_run_opens(page, site):
     page.wait_for_url("**/run.html?run=*#step=*")
     page.wait_for_selector(".sv-row")
     open_site(page, site / "lessons.html", "?lesson=../../x")
-    expect(page.get_by_role("alert")).to_contain_text("There is no such lesson here")
+    expect(page.get_by_role("alert")).to_contain_text("There is no lesson ../../x. There are 1-drafting, ")
     assert page.problems == [] and all(url.startswith(("file:", "data:", "blob:")) for url in page.requests)
 
 

@@ -259,7 +259,7 @@ def test_commands_take_a_runs_rounds_as_they_are(tmp_path: Path, capsys):
     assert main(["figure", str(one), str(two), "-o", str(tmp_path / "both.svg")]) == 0
     assert main(["compare", str(one), str(two)]) == 0
     printed = capsys.readouterr().out
-    assert "4.00 tokens per step" in printed and (tmp_path / "both.svg").read_bytes().startswith(b"<svg")
+    assert "the most tokens per step, 4.00;" in printed and (tmp_path / "both.svg").read_bytes().startswith(b"<svg")
 
 
 def test_ids_without_a_tokenizer_are_shown_as_ids():
