@@ -376,7 +376,13 @@ def test_sentence_order_places_and_stars_are_of_one_claim() -> None:
     short.numbers["metrics"]["tokens"] = 12
     apart = claim([short, _lane("SpS", 0.9, 2.6, 15), _lane("PLD", 0.8, 1.0, 12)])
     assert apart["step"]["sentence"] == "SpS writes the most tokens per step, 2.60; plain decoding writes 1.00."
-    assert apart["step"]["lanes"][0]["id"] == "SpS" and apart["stars"]["steps"] == ["SpS"]
+    assert apart["step"]["lanes"][0]["id"] == "SpS" and "steps" not in apart["stars"]
+    alone = _lane("CASD", 6.0, 8.0), _lane("PLD+", None, 9.0)  # of two runs one has a plain run of its own
+    alone[1].numbers["metrics"]["tokens_per_s"] = 50.0
+    bars = {row["id"]: row["bar"] for row in claim(alone)["time"]["lanes"]}
+    assert bars == {"CASD": 20 * 1000 / 60, "PLD+": 20 * 1000 / 50}, "all bars have one unit"
+    near = claim([_lane("plain", 1.0, 1.0), _lane("A", 1.5, 2.001), _lane("B", 1.4, 2.0), _lane("C", 1.3, 1.5)])
+    assert near["stars"]["tokens_per_step"] == ["A", "B"], "numbers that look alike"
     level = claim([_lane("plain", 1.0, 1.0, 9), _lane("PLD", 1.0, 1.0, 9)])
     assert level["step"]["sentence"] == "No method needs fewer forwards than plain decoding, 9."
 

@@ -104,6 +104,10 @@ def test_a_newcomer_sees_a_race_its_best_step_a_miss_and_is_given_the_turn(visit
     expect(card).to_contain_text(f"Step {miss + 1} drafted")
     expect(card).to_contain_text("would have had" if _lose(desk, miss) else "No ranking could have helped")
     expect(page.locator(".sv-sentence")).to_contain_text("kept none")
+    page.evaluate("step => specviz.app.inspector.setStep(step)", best)
+    expect(card).not_to_contain_text("ranking could have")  # said of another step than the one that is shown
+    page.click(".svo >> text=Show it")
+    becomes(page, lambda: step(page), miss)
     page.click(".svo button:has-text('Your turn')")
     expect(page.locator(".svo")).to_have_count(0)
     text = page.locator("#sv-panel textarea >> visible=true").first

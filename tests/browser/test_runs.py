@@ -63,7 +63,8 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     page.evaluate("specviz.refreshRuns()")
     page.wait_for_selector(row("Sum of two"))
     expect_list(page, *TITLES, "Refactor ratelimit.py", "Quoted answer")  # text is data, and one's own
-    expect(page.locator(".svr-room")).to_have_text(re.compile("^4 runs of yours · room: 5 of 200 runs, 1 of 256 MiB"))
+    taken = "^4 runs of yours · 1 not listed · room: 5 of 200 runs, 1 of 256 MiB"
+    expect(page.locator(".svr-room")).to_have_text(re.compile(taken))
 
     lines = page.locator(".svp-grid tr[data-id]").evaluate_all("rows => rows.map((row) => row.offsetHeight)")
     assert set(lines) == {28}  # a line each, with the model's whole name in it

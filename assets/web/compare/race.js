@@ -274,7 +274,7 @@ export function paint() {
   const places = lanes.map((one) => (rest ? placeOf(one) : undefined));
   // while the clock moves a bar is what is written; at rest, and of lanes that run in turns, what that cost
   const costs = rest || page.live;
-  const bars = lanes.map((one, n) => (costs ? (places[n]?.bar ?? cost(one)) : texts[n]));
+  const bars = lanes.map((one, n) => (costs ? (places[n] ? places[n].bar ?? 0 : cost(one)) : texts[n]));
   const most = Math.max(...lanes.map((_, n) => places[n]?.high ?? bars[n]));
   const whole = costs ? Math.max(most, page.live ? ahead(lanes, texts) : 0) : longest(lanes);
   sortRows();
@@ -351,14 +351,16 @@ export function value(one) {
 }
 
 /** What stands beside that number. @type {(one: DrawnLane, equal: boolean) => string} */
-function cells({ id, lane }, equal) {
+function cells(one, equal) {
+  const { id, lane } = one;
   const tokens = equal ? "" : ` · ${plural(lane.length, "token")}`;
   const perStep = page.numbers[id]?.metrics.tokens_per_step;
   if (page.by === "step") {
     const each = typeof perStep === "number" ? ` · ${mean(perStep)} tokens per step` : "";
     return `${lane.steps === 1 ? "forward" : "forwards"}${each}${tokens}`;
   }
-  return `${seconds(lane.ms)} · ${plural(lane.steps, "forward")}${tokens}`;
+  const time = speedup(one) && `${seconds(lane.ms)} · `; // else it stands alone, large
+  return `${time}${plural(lane.steps, "forward")}${tokens}`;
 }
 
 /** What a lane that is not over cost so far. @param {DrawnLane} one */

@@ -27,7 +27,7 @@ function shown() {
   });
   const once = [part("same").textContent, time && repeats(page.claim)].filter(Boolean).join(" ");
   const notes = [once, `${about(lanes[0].lane.run)} · specviz`].filter(Boolean);
-  const unit = !time ? "forwards" : lanes.some(speedup) ? "× plain decoding" : "";
+  const unit = !time ? "forwards" : lanes.every(speedup) ? "× plain decoding" : "";
   return {
     title: page.title, number: claim.number, sentence: claim.sentence, notes, lanes: rows,
     measure: measure(), unit,

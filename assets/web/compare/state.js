@@ -116,7 +116,8 @@ export const repeated = () => Object.values(page.numbers).some(({ runs }) => run
 const WHISKER =
   " A whisker spans the middle half; a place is 1 + the lanes whose whiskers end before this lane's begins.";
 /** How often lanes were run. @param {Claim} claim */
-export const repeats = (claim) => `${claim.repeats}${repeated() ? WHISKER : ""}`;
+export const repeats = (claim) =>
+  `${claim.repeats}${page.by === "time" && claim.time.lanes.some(({ place, low }) => place && low) ? WHISKER : ""}`;
 /** A lane's place by the measure that orders them. @type {(lane: CompareLane) => LanePlace | undefined} */
 export const placeOf = (lane) => page.claim?.[page.by].lanes.find(({ id }) => id === lane.id);
 /** @param {CompareLane} lane */

@@ -86,12 +86,14 @@ function source(owner, view) {
   if (chosen) {
     const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
     const root = token(owner, view.root);
-    const likely = drafted(plural(view.drafted, "next token"));
+    const first = view.nodes.filter(({ parent }) => parent === 0).length;
+    const likely = drafted(plural(first, "next token"));
+    const behind = view.drafted > first ? `, with ${plural(view.drafted - first, "token")} behind them` : "";
     const place = line(owner, owner.model.placeOf(chosen));
     if (same) return [root, " stands at ", place, ...ranked(owner, view), ": ", likely,
-      " taken from what the model found likely there. "];
+      ` taken from what the model found likely there${behind}. `];
     return [root, " stands nowhere earlier. Most like it in meaning is ", place,
-      ...ranked(owner, view), ". The model had found ", likely, " likely there: the draft. "];
+      ...ranked(owner, view), ". The model had found ", likely, ` likely there: the draft${behind}. `];
   }
   const deep = view.depth < view.drafted ? `, ${view.depth} deep` : "";
   const all = drafted(plural(view.drafted, "token"));

@@ -31,7 +31,8 @@ const SHOWN = 3; // tokens of a path: those before them are counted
 const refused = ({ nodes, last }) => nodes.find(({ status, parent }) => status === "rejected" && parent === last);
 
 /** The names of rules that share a row, each whole. @param {JudgedCard[]} cards */
-export const named = (cards) => cards.map(({ title }, k) => [k > 0 && ", ", h("span", title)]);
+export const named = (cards) =>
+  cards.map(({ title }, k) => [k > 0 && " ", h("span", title, k < cards.length - 1 && ",")]);
 
 /** A token, accepted or refused, and why. @type {(model: Model, end: RuleEnd) => Child[]} */
 export const because = (model, { node, stands, why }) => [

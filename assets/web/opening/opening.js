@@ -100,7 +100,8 @@ class Opening extends RaceCard {
     this.inspector = /** @type {Inspector} */ (app.inspector);
     this.trace = app.shown;
     this.question = h("b.svo-question");
-    this.inspector.on("step", () => this.question.isConnected && this.tell());
+    this.miss = -1; // the step that is shown as one
+    this.inspector.on("step", () => (this.miss >= 0 ? this.tellMiss() : this.question.isConnected && this.tell()));
     const { signal } = this.leave;
     for (const name of ["specviz:tab", "specviz:current"])
       document.addEventListener(name, () => this.left() && this.close(), { signal });
@@ -114,6 +115,7 @@ class Opening extends RaceCard {
   /** The race is over: who needed what, and (``goes``: at it) the best step. @param {boolean} goes */
   ask(goes) {
     super.ask(goes);
+    this.miss = -1;
     if (goes && this.best >= 0) this.inspector.setStep(this.best);
     this.words.replaceChildren(this.result, this.question);
     this.tell();
@@ -134,8 +136,12 @@ class Opening extends RaceCard {
     const kept = plural(inspector.model.steps.accepted[best] ?? 0, "drafted token");
     const said = best < 0 ? "No draft of it was accepted." : `Step ${best + 1}, its best: ${kept} accepted.`;
     const there = best < 0 || inspector.number === best;
-    const go = h("button.ui-link", { onclick: () => inspector.setStep(best) }, "Show it");
-    this.question.replaceChildren(said, ...(there ? [] : [" ", go]));
+    this.question.replaceChildren(said, ...(there ? [] : [" ", this.way(best)]));
+  }
+
+  /** A link to a step. @param {number} step */
+  way(step) {
+    return h("button.ui-link", { onclick: () => this.inspector.setStep(step) }, "Show it");
   }
 
   /** To a prompt of one's own. */
@@ -150,17 +156,23 @@ class Opening extends RaceCard {
 
   /** A step of which nothing was accepted: what came of it, and why. @param {number} step */
   answer(step) {
-    const { inspector } = this;
-    inspector.setStep(step);
-    const view = inspector.model.step(step);
-    const missed = `Step ${step + 1} drafted ${plural(view.drafted, "token")}, and none was accepted. `;
-    this.words.replaceChildren(h("b", missed), why(inspector, view));
+    this.miss = step;
+    this.inspector.setStep(step);
+    this.tellMiss();
     const whatIf = h("button.svp-button", { onclick: () => this.whatIf() }, "What if …");
     whatIf.title = "Draft this step again with another method";
     const { turn } = this;
     turn.classList.add("svp-call");
     this.buttons.replaceChildren(turn, whatIf, this.lesson());
     turn.focus({ preventScroll: true });
+  }
+
+  /** The miss and its reason; from another step the way back to it. */
+  tellMiss() {
+    const { inspector, miss } = this;
+    const view = inspector.model.step(miss);
+    const missed = `Step ${miss + 1} drafted ${plural(view.drafted, "token")}, and none was accepted. `;
+    this.words.replaceChildren(h("b", missed), inspector.number === miss ? why(inspector, view) : this.way(miss));
   }
 
   /** Opens What if; where this run cannot be drafted again, says why, and offers the model that made it. */

@@ -355,7 +355,7 @@ export function drawLibrary(box, { look, show }) {
     const { count, others, max_count, bytes, max_bytes } = app.room;
     const mib = `${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
     const own = count > others ? `${plural(count - others, "run")} of yours` : "No run of yours yet";
-    const text = `${own} · room: ${count} of ${max_count} runs, ${mib}`;
+    const text = `${own}${others ? ` · ${others} not listed` : ""} · room: ${count} of ${max_count} runs, ${mib}`;
     const share = Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes));
     room.replaceChildren(text, h("i.ui-bar", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
     room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay. " +

@@ -102,13 +102,13 @@ export class LensView {
     if (open) this.begin();
   }
 
-  /** The step shown: at its first refused token, else at its last one. */
+  /** The step shown: at its first refused token, else at the last accepted one. */
   begin() {
     const { inspector } = this;
-    const { nodes, refused, number } = inspector.model.step(inspector.number);
+    const { nodes, path, refused, number } = inspector.model.step(inspector.number);
     const selected = inspector.selection.peek();
     const own = selected?.step === number && selected.node !== null ? nodes[selected.node] : null;
-    this.node = own ?? refused[0] ?? nodes[nodes.length - 1];
+    this.node = own ?? refused[0] ?? path.at(-1) ?? nodes[nodes.length - 1];
     if (!this.node.index) this.node = null;
     inspector.tree.mark();
     this.ask();
@@ -244,7 +244,10 @@ export class LensView {
   /** The tokens that are followed through the layers. @param {LensCourses} result @returns {LensLine[]} */
   lines({ drafted, own }) {
     const status = this.node?.status ?? "rejected";
-    if (drafted.token === own.token) return [{ name: "accepted", words: "drafted, and the target's own", course: own }];
+    if (drafted.token === own.token) {
+      const fate = status === "accepted" ? "" : `, ${STATUS[status]}`;
+      return [{ name: status, words: `drafted${fate}, and the target's own`, course: own }];
+    }
     return [
       { name: status, words: `drafted, ${STATUS[status]}`, course: drafted },
       { name: "own", words: "target's own", course: own },

@@ -85,7 +85,8 @@ def calibration_claim(sets: Sequence[Set]) -> str:
     >>> def made(title, auroc, count):
     ...     return {"title": title, "calibration": [{"label": "q", "auroc": auroc, "count": count, "rate": 0.5}]}
     >>> calibration_claim([made("A", 0.9, 400), made("B", 0.6, 200), made("C", 1.0, 6)])
-    'The q of A (AUROC 0.90) tells correct tokens from wrong ones best, the q of B (AUROC 0.60) worst.'
+    'Of those with 20 correct and 20 wrong tokens the q of A (AUROC 0.90) tells correct tokens from wrong ones best, \
+the q of B (AUROC 0.60) worst.'
     >>> calibration_claim([made("C", 1.0, 6)])
     'Too few tokens to compare confidences: none has 20 correct and 20 wrong ones.'
     """
@@ -99,7 +100,8 @@ def calibration_claim(sets: Sequence[Set]) -> str:
         few = f"none has {FEWEST_DRAFTS} correct and {FEWEST_DRAFTS} wrong ones"
         return f"Too few tokens to compare confidences: {few}." if rows else ""
     (best, error, name), (worst, other_error, other_name) = max(fit), min(fit)
-    words = f"{capital(name)} tells correct tokens from wrong ones"
+    group = f"of those with {FEWEST_DRAFTS} correct and {FEWEST_DRAFTS} wrong tokens " * (len(fit) < len(rows))
+    words = f"{capital(group + name)} tells correct tokens from wrong ones"
     if best - worst > 2 * sqrt(error + other_error):
         words += f" best, {other_name} worst"
     elif len(fit) > 1:

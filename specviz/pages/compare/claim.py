@@ -19,6 +19,7 @@ from .outcome import LEVEL, baseline_key, lane_title, numbers_of
 
 BETTER = {"tokens_per_step": 1, "speedup": 1, "tokens_per_s": 1, "draft_efficiency": 1, "steps": -1}  # -1: fewer is
 CLOCK_METRICS = ("speedup", "tokens_per_s")
+NEAR = 0.005  # of a number: closer ones look alike where they are shown
 NO_METHOD = "No method came to its end: there is nothing to compare."
 
 
@@ -183,11 +184,12 @@ def _times(value: float | None) -> str:
 def _places_by_time(lanes: Sequence[Lane], ranked: Sequence[tuple[int, Lane]]) -> list[Place]:
     counts = {lane.metric("tokens") for lane in lanes}
     tokens = next(iter(counts)) if len(counts) == 1 else None
-    has_plain = any(lane.is_plain for lane in lanes) or not ranked
-    key = "tokens_per_s" if has_plain else "speedup"  # against plain runs of their own, times say nothing
+    # against plain runs of their own times say nothing; but all lanes have one unit
+    is_relative = all(lane.metric("speedup") and not lane.is_plain for lane in lanes)
+    key = "speedup" if is_relative else "tokens_per_s"
 
     def cost(speed: float | None) -> float | None:
-        return 1000 * ((tokens or 1) if has_plain else 1) / speed if speed else None
+        return (1 if is_relative else 1000 * (tokens or 1)) / speed if speed else None
 
     unfit = [lane for lane in lanes if lane not in [fit for _, fit in ranked]]
     places: list[Place] = []
@@ -223,19 +225,22 @@ def _stars(
     lanes: Sequence[Lane], places: Sequence[tuple[int, Lane]], clear: Sequence[Lane]
 ) -> dict[str, list[str]]:
     """Per metric the best of the methods that came to their end, by time those with place 1 that are clearly faster
-    than plain decoding; of two that cannot be told apart both are. Where all are, none has a star.
+    than plain decoding; of two that cannot be told apart both are. Where all are, none has a star, nor for the forwards
+    of texts of different length.
     """
     methods = _finished_methods(lanes)
-    forwards = {place.id: place.place for place in _places_by_forwards(lanes)}
+    same_length = len({lane.metric("tokens") for lane in lanes if lane.is_whole}) == 1
     ranked = [lane for _, lane in places if not lane.is_plain]
     stars = {}
     for key, sign in BETTER.items():
+        if key == "steps" and not same_length:
+            continue
         is_timed = key in CLOCK_METRICS
         rivals = [lane for lane in (ranked if is_timed else methods) if lane.metric(key) is not None]
-        values = [
-            -(forwards[lane.key] or 0) if key == "steps" else sign * (lane.metric(key) or 0.0) for lane in rivals
-        ]
-        best = clear if is_timed else [lane for lane, value in zip(rivals, values, strict=True) if value == max(values)]
+        values = [sign * (lane.metric(key) or 0.0) for lane in rivals]
+        best = clear if is_timed else [
+            lane for lane, value in zip(rivals, values, strict=True) if max(values) - value < NEAR * abs(max(values))
+        ]  # fmt: skip
         if best and len(best) < len(rivals):
             stars[key] = [lane.key for lane in best]
     return stars

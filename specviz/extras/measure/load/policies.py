@@ -18,7 +18,7 @@ import numpy as np
 from decoders.trace.trace import Trace
 
 FROM_CONFIDENCE = "needs the drafter's probabilities, and drafts that are chains"
-ORACLE = "Drafts as many tokens as will be accepted, which it knows: no policy can be faster."
+ORACLE = "The lengths that cost least, as it knows what will be accepted: no policy can be faster."
 BEST_FIXED = "The fastest of all fixed lengths, known only afterwards."
 SGLANG_TIERS = {1: (1, 3, 5, 7), 8: (0, 1, 3), 32: (0, 1), 64: (0,)}  # SGLang's default file: batch → lengths
 

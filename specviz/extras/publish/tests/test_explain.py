@@ -16,6 +16,7 @@ from specviz import __version__
 from specviz.commands import COMMANDS
 from specviz.extras.publish.explain import sentences
 from specviz.extras.publish.explain.scripts import as_function
+from specviz.places import GALLERY
 from specviz.views.terms import CITATION
 from tests import recordings
 from tests.command import refusal, specviz
@@ -35,6 +36,9 @@ def test_the_command_prints_the_panels_sentence(tmp_path: Path, capsys: pytest.C
     assert [row["step"] for row in rows] == [*range(1, trace.rows("steps") + 1)]
     assert f"Step 1 of {rows[0]['of']}: {rows[0]['text']}\n" == text
     assert "out of range" in refusal(capsys, "explain", file, "--step", "999")
+    assert specviz("explain", GALLERY / "1-class-docstring-adapld.spectrace", "--step", "6") == 0
+    branches = capsys.readouterr().out  # those of the anchor, told apart from what was drafted behind them
+    assert "8 next tokens likely there: the draft, with 8 tokens behind them." in branches
 
 
 def test_a_hostile_run_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,7 +155,7 @@ function Doctor() {
     <section class="svdr-setup svp-part">
       <header class="svp-asked">
         <p class="ui-soft">Drafter doctor</p>
-        <h2>Why does it accept so little?</h2>
+        <h2>Why is so little of it accepted?</h2>
         <p class="svp-question">A head or draft model drafts along the target's own answers, as it is and with one thing
           changed at a time. A change that helps names the fault.</p>
       </header>

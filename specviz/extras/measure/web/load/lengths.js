@@ -20,7 +20,8 @@ const NUMBERS = [
   ["regret", (row) => cell(row.regret, percentage), "Its ms ÷ the oracle's − 1."],
   ["steps", (row) => cell(row.steps, format),
     "All policies write the same text; what a shorter draft leaves out is offered to the next step."],
-  ["mean length", (row) => cell(row.mean_length, (value) => value.toFixed(2)), "Drafted tokens per step."],
+  ["mean length", (row) => cell(row.mean_length, (value) => value.toFixed(2)),
+    "How deep the drafts of a step are, on average."],
   ["× one-row forwards", (row) => cell(row.speedup, times),
     "A one-row forward for each token ÷ its ms: not the speedup over plain decoding that Compare measures."],
 ];
