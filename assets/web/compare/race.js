@@ -12,9 +12,12 @@ import { playing, written } from "specviz/compare/writing.js";
 import { trained } from "specviz/shell/methods.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
+/** @param {DrawnLane[]} lanes */
+const areAlike = (lanes) => new Set(lanes.map(({ lane }) => lane.length)).size < 2;
+
 /** What the lanes' bars are at rest; per token where texts differ in length. */
 export function measure() {
-  const each = new Set(drawn().map(({ lane }) => lane.length)).size > 1 ? " per token" : "";
+  const each = areAlike(drawn()) ? "" : " per token";
   return page.by === "time" ? `Time${each}: shorter is better` : `Forwards${each}: fewer is better`;
 }
 
@@ -281,7 +284,7 @@ export function paint() {
   part("lanes").classList.toggle("svc-moving", !rest && (going() || lanes.length > 0));
   put(part("measure"), !lanes.length ? "" : rest ? measure() : scaleOf(whole, whole > most));
   redraw();
-  const equal = new Set(lanes.map(({ lane }) => lane.length)).size === 1;
+  const equal = areAlike(lanes);
   lanes.forEach((one, n) => {
     const { lane } = one;
     const parts = must(one.parts);

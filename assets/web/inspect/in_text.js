@@ -59,6 +59,7 @@ export class DraftInText {
     this.covered = 0; // pixels at the top, by what is peeked at
     this.top = 0; // to where the text was scrolled when the arc was drawn
     this.ruler = new Ruler();
+    this.font = ""; // of an arc's pill
     const moved = framed(() => this.view && this.body.scrollTop !== this.top && this.arc());
     this.body.addEventListener("scroll", moved, { passive: true });
     const resized = framed(() => this.view && this.body.clientHeight && this.resized());
@@ -347,8 +348,8 @@ export class DraftInText {
     shapes.push(s("path", { class: `sv-arc-tip ${look}`, d: `M${x2} ${m2}l9 -5v10Z` }));
     if (gone) this.look(); // the last: it is known then what it covers, and what it draws is not measured twice
     if (!said) return shapes;
-    const font = `600 12px ${getComputedStyle(this.paper).getPropertyValue("--sv-sans")}`;
-    const wide = this.ruler.width(said, font) + 12; // at most that of "20 of 20" has its room in the margin
+    this.font ||= `600 12px ${getComputedStyle(this.paper).getPropertyValue("--sv-sans")}`; // asked for once
+    const wide = this.ruler.width(said, this.font) + 12; // at most that of "20 of 20" has its room in the margin
     const at = clamp(0.25 * lead + 0.75 * x, wide / 2 + 4, frame.width - wide / 2 - 4);
     const middle = Math.max((m1 + m2) / 2, gone ? this.top + this.covered + 15 : 0);
     const pill = { class: `sv-arc-pill ${look}`, x: at - wide / 2, y: middle - 11, width: wide, height: 22, rx: 11 };

@@ -118,7 +118,7 @@ function leave() {
 }
 
 /** The id that an address means: itself, its number, or its name without the number. @param {string} asked */
-function meant(asked) {
+function idOf(asked) {
   const ids = page.lessons.map(({ id }) => id);
   const found = ids.find((id) => [id, parseInt(id, 10).toString(), id.replace(/^\d+-/, "")].includes(asked));
   if (!found) throw Error(`There is no lesson ${asked}. There are ${ids.join(", ")}.`);
@@ -133,7 +133,7 @@ async function play(asked, at = undefined, present = false) {
   /** @type {LessonText} */
   let lesson;
   try {
-    id = meant(asked);
+    id = idOf(asked);
     lesson = await page.host.lesson(id);
     if (ticket !== page.ticket) return;
   } catch (problem) {

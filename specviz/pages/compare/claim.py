@@ -152,6 +152,10 @@ def _baseline(lanes: Iterable[Lane]) -> Lane | None:
     return next((lane for lane in lanes if lane.is_plain), None)
 
 
+def _same_length(lanes: Iterable[Lane]) -> bool:
+    return len({lane.metric("tokens") for lane in lanes}) == 1
+
+
 def _per_step(lane: Lane) -> float:
     return lane.metric("tokens_per_step") or 0.0
 
@@ -182,8 +186,7 @@ def _times(value: float | None) -> str:
 
 
 def _places_by_time(lanes: Sequence[Lane], ranked: Sequence[tuple[int, Lane]]) -> list[Place]:
-    counts = {lane.metric("tokens") for lane in lanes}
-    tokens = next(iter(counts)) if len(counts) == 1 else None
+    tokens = lanes[0].metric("tokens") if _same_length(lanes) else None
     # against plain runs of their own times say nothing; but all lanes have one unit
     is_relative = all(lane.metric("speedup") and not lane.is_plain for lane in lanes)
     key = "speedup" if is_relative else "tokens_per_s"
@@ -207,7 +210,7 @@ def _no_place(lane: Lane) -> str:
 
 
 def _places_by_forwards(lanes: Sequence[Lane]) -> list[Place]:
-    same_length = len({lane.metric("tokens") for lane in lanes}) == 1
+    same_length = _same_length(lanes)
 
     def cost(lane: Lane) -> float | None:
         steps, per_step = lane.metric("steps"), _per_step(lane)
@@ -229,7 +232,7 @@ def _stars(
     of texts of different length.
     """
     methods = _finished_methods(lanes)
-    same_length = len({lane.metric("tokens") for lane in lanes if lane.is_whole}) == 1
+    same_length = _same_length([lane for lane in lanes if lane.is_whole])
     ranked = [lane for _, lane in places if not lane.is_plain]
     stars = {}
     for key, sign in BETTER.items():
@@ -343,7 +346,7 @@ def _fewest(lanes: Sequence[Lane], plain: Lane | None, *, beside_plain: bool = F
     """The lanes with the fewest forwards, as a clause; none of them where plain decoding needs as few. Where they wrote
     different numbers of tokens, those with the most tokens per step. ``beside_plain``: with plain decoding's number.
     """
-    if len({lane.metric("tokens") for lane in (*lanes, *([plain] if plain else []))}) > 1:
+    if not _same_length([*lanes, *([plain] if plain else [])]):
         most, plain_rate = max(map(_per_step, lanes)), _per_step(plain) if plain else 0.0
         if plain_rate >= most:
             return f"No method writes more tokens per step than plain decoding, {plain_rate:.2f}"
